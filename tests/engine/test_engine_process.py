@@ -49,22 +49,20 @@ def use(monkeypatch: pytest.MonkeyPatch, server: Loopback) -> None:
 # One engine for the tests of this part.
 
 
-def test_it_judges(ready_place: EngineAddress, model: Loopback) -> None:
+def test_it_judges_and_keeps_nothing_of_its_callers(ready_place: EngineAddress, model: Loopback) -> None:
     with Connection(ready_place) as connection:
-        verdict = judged(connection)
-    assert (verdict["schema"], verdict["verdict"], verdict["task_id"]) == (
-        "judgekit/verdict@1",
-        "accept",
-        "a.md",
-    )
+        verdicts = [judged(connection, f"# Number {number}, nobody's business\n") for number in range(5)]
+    assert {(each["schema"], each["verdict"], each["task_id"]) for each in verdicts} == {
+        ("judgekit/verdict@1", "accept", "a.md")
+    }
     assert {asked.headers["authorization"] for asked in model.requests} == {"Bearer sk-of-this-test"}
-
-
-def test_many_documents_on_one_connection(ready_place: EngineAddress, model: Loopback) -> None:
-    with Connection(ready_place) as connection:
-        words = [judged(connection, f"# Number {number}\n")["verdict"] for number in range(5)]
-    assert words == ["accept"] * 5
     assert len(model.requests) == 10
+    variables = Path(f"/proc/{health(ready_place)['pid']}/environ").read_bytes()
+    log = Path(ready_place.log).read_bytes()
+    for told in (variables, log):
+        for secret in (b"sk-of-this-test", b"JUDGEKIT_API_KEY", model.base.encode(), b"nobody's business"):
+            assert secret not in told
+    assert b"ready" in log
 
 
 def test_two_callers_have_a_provider_each(
@@ -86,85 +84,61 @@ def test_two_callers_have_a_provider_each(
         assert {asked.headers["authorization"] for asked in other.requests} == {"Bearer sk-other"}
 
 
-@pytest.mark.parametrize(
-    ("judge_request", "kind", "code"),
-    [({"rubric": "nope"}, "usage", 64), ({"mode": "gentle"}, "input", 65)],
-)
-def test_what_cannot_be_judged_is_said(
-    ready_place: EngineAddress, model: Loopback, judge_request: dict[str, str], kind: str, code: int
-) -> None:
-    with Connection(ready_place) as connection:
-        answer = connection.ask("POST", "/v1/judge", body(**judge_request), seconds=SECONDS)
-        told = json.loads(answer.read())["error"]
-    assert (answer.status, told["kind"], told["exit_code"]) == (422, kind, code)
-    assert "\n" not in told["message"]
-
-
-def test_a_wrong_configuration_is_said_to_whom_it_concerns(
+def test_what_cannot_be_judged_is_said_to_whom_it_concerns(
     ready_place: EngineAddress, model: Loopback, isolated: Path
 ) -> None:
-    (isolated / "judgekit").mkdir()
-    (isolated / "judgekit/config.yaml").write_text("judge: {mode: gentle}\n")
+    config = isolated / "judgekit/config.yaml"
+    config.parent.mkdir()
     with Connection(ready_place) as connection:
-        told = json.loads(connection.ask("POST", "/v1/judge", body(), seconds=SECONDS).read())["error"]
-        assert (told["kind"], told["exit_code"]) == ("config", 78)
-        assert "config.yaml:1: judge.mode" in told["message"]
-        (isolated / "judgekit/config.yaml").write_text("judge: {mode: lenient}\n")
+
+        def error(**judge_request: str) -> tuple[int, str, int, str]:
+            answer = connection.ask("POST", "/v1/judge", body(**judge_request), seconds=SECONDS)
+            told = json.loads(answer.read())["error"]
+            assert "\n" not in told["message"]
+            return answer.status, told["kind"], told["exit_code"], told["message"]
+
+        assert error(rubric="nope")[:3] == (422, "usage", 64)
+        assert error(mode="gentle")[:3] == (422, "input", 65)
+        config.write_text("judge: {mode: gentle}\n")
+        assert error()[:3] == (422, "config", 78)
+        assert "config.yaml:1: judge.mode" in error()[3]
+        config.write_text("judge: {mode: lenient}\n")
         assert judged(connection)["mode"] == "lenient"
 
 
-def test_a_client_that_hangs_up_ends_its_work(
-    ready_place: EngineAddress, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_client_that_hangs_up_or_is_killed_ends_its_work(
+    ready_place: EngineAddress, monkeypatch: pytest.MonkeyPatch, *, killed: bool
 ) -> None:
+    def until(waiting: int) -> None:
+        deadline = time.monotonic() + SECONDS
+        while health(ready_place)["waiting"] != waiting or not server.requests:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
     with Loopback(SILENT) as server:
         use(monkeypatch, server)
-        connection = Connection(ready_place)
-        connection.open()
-        assert connection._socket is not None
-        connection._socket.sendall(_request(body("# Nobody waits\n")))
-        deadline = time.monotonic() + SECONDS
-        while not server.requests or health(ready_place)["waiting"] != 1:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        connection.close()
-        while health(ready_place)["waiting"]:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-
-
-def test_a_client_that_is_killed_ends_its_work(
-    ready_place: EngineAddress, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Loopback(SILENT) as server:
-        use(monkeypatch, server)
-        code = "import sys; from engine_processes import judged; from judgekit.engine import address, client"
-        code += "; judged(client.Connection(address.EngineAddress(*sys.argv[1:])))"
-        support = str(Path(__file__).parents[1] / "support")
-        child = subprocess.Popen(
-            [sys.executable, "-c", code, ready_place.folder, ready_place.compat_key, ready_place.code],
-            env={**os.environ, "PYTHONPATH": support},
-        )
-        deadline = time.monotonic() + SECONDS
-        while not server.requests:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        child.kill()
-        child.wait(SECONDS)
-        while health(ready_place)["waiting"]:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-
-
-def test_nothing_of_its_callers_stays_with_it(ready_place: EngineAddress, model: Loopback) -> None:
-    with Connection(ready_place) as connection:
-        judged(connection, "# A text that is nobody's business\n")
-    process = health(ready_place)["pid"]
-    variables = Path(f"/proc/{process}/environ").read_bytes()
-    log = Path(ready_place.log).read_bytes()
-    for told in (variables, log):
-        for secret in (b"sk-of-this-test", b"JUDGEKIT_API_KEY", model.base.encode(), b"nobody's business"):
-            assert secret not in told
-    assert b"ready" in log
+        if killed:
+            code = (
+                "import sys; from engine_processes import judged; from judgekit.engine import address, client"
+            )
+            code += "; judged(client.Connection(address.EngineAddress(*sys.argv[1:])))"
+            support = str(Path(__file__).parents[1] / "support")
+            child = subprocess.Popen(
+                [sys.executable, "-c", code, ready_place.folder, ready_place.compat_key, ready_place.code],
+                env={**os.environ, "PYTHONPATH": support},
+            )
+            until(1)
+            child.kill()
+            child.wait(SECONDS)
+        else:
+            connection = Connection(ready_place)
+            connection.open()
+            assert connection._socket is not None
+            connection._socket.sendall(_request(body("# Nobody waits\n")))
+            until(1)
+            connection.close()
+        until(0)
 
 
 # An engine each.
@@ -285,38 +259,34 @@ def test_it_finishes_what_it_was_asked_before_it_leaves(
         assert health(place)["pid"] != process
 
 
-def test_it_leaves_when_nobody_asks(place: EngineAddress, isolated: Path) -> None:
+@pytest.mark.parametrize("idle", [True, False])
+def test_it_leaves_when_nobody_asks_or_can_find_it(
+    place: EngineAddress, isolated: Path, *, idle: bool
+) -> None:
     (isolated / "judgekit").mkdir()
-    (isolated / "judgekit/config.yaml").write_text("engine: {idle_minutes: 0.001}\n")
+    minutes = 0.001 if idle else 15
+    (isolated / "judgekit/config.yaml").write_text(f"engine: {{idle_minutes: {minutes}}}\n")
     os.waitpid(client.start(place) or 0, 0)
     (process,) = alive(Path(place.folder))
+    if not idle:
+        Path(place.socket).unlink()
     assert is_gone(process, SECONDS)
     assert not Path(place.socket).exists()
-    assert "leaving: idle" in Path(place.log).read_text()
+    assert f"leaving: {'idle' if idle else 'nobody can find it'}" in Path(place.log).read_text()
 
 
-def test_it_leaves_when_nobody_can_find_it(place: EngineAddress) -> None:
-    os.waitpid(client.start(place) or 0, 0)
-    (process,) = alive(Path(place.folder))
-    Path(place.socket).unlink()
-    assert is_gone(process, SECONDS)
-
-
-def test_two_versions_at_once(place: EngineAddress, model: Loopback) -> None:
+def test_two_versions_at_once_and_stopping_is_heard(place: EngineAddress, model: Loopback) -> None:
     newer = EngineAddress(place.folder, place.compat_key, "newer")
     old = started(place)
     with started(newer) as new, old:
         assert judged(old, "# Old\n")["verdict"] == "accept"
         assert judged(new, "# New\n")["verdict"] == "accept"
         assert health(place)["pid"] != health(newer)["pid"]
-
-
-def test_stopping_is_heard(place: EngineAddress) -> None:
-    started(place).close()
-    assert control.stop(place)
+    for each in (place, newer):
+        assert control.stop(each)
+        assert not Path(each.socket).exists()
     assert alive(Path(place.folder)) == []
     assert not list(Path(place.folder).glob("*.leaving"))
-    assert not Path(place.socket).exists()
 
 
 def test_one_that_leaves_can_be_ended(place: EngineAddress, monkeypatch: pytest.MonkeyPatch) -> None:
