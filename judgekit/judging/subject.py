@@ -6,8 +6,6 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from judgekit.judging import authors
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -115,6 +113,8 @@ class Document:
     @property
     def wrote(self) -> tuple[str, ...]:
         """The families that wrote it, as far as it is said."""
+        from judgekit.judging import authors  # noqa: PLC0415 - pydantic, which a client of the engine does not need
+
         return authors.named(self.author.family)
 
     @property

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -201,3 +203,10 @@ def test_no_more_is_taken_than_is_needed() -> None:
 def test_what_cannot_be_written_is_raised_where_it_is_taken() -> None:
     with pytest.raises(InputError, match="no such thing"):
         answers.many("judge", [1], raises(InputError("no such thing")), here, print, at_once=1, warn=print)
+
+
+def test_a_command_that_asks_the_engine_imports_nothing_heavy() -> None:
+    modules = "judgekit.cli.judge, judgekit.cli.search, judgekit.judging.documents, judgekit.engine.answers"
+    code = f"import {modules}, sys; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert {"pydantic", "ruamel", "httpx", "litellm", "asyncio"} & set(loaded.split()) == set()
