@@ -12,28 +12,16 @@ from judgekit.judging import pointwise, prompt
 from judgekit.judging.fence import Fence
 from judgekit.judging.round import Session
 from judgekit.judging.subject import Part, Task
+from judgekit.providers import registry
 from judgekit.providers.base import CallKey, Endpoint
 from judgekit.providers.local import LocalGateway
-from judgekit.providers.registry import LitellmProfile
 from judgekit.rubric import loader
 
 pytestmark = pytest.mark.slow
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 POINTS = ("1", "2", "3", "4", "5")
-PROFILE = LitellmProfile.model_validate(
-    {
-        "kind": "litellm",
-        "provider": "local",
-        "title": "Here",
-        "family": "qwen",
-        "prefix": "local/",
-        "client": "hosted_vllm",
-        "detect": {"module": "xllamacpp"},
-        "output": "json_schema",
-        "pointwise": True,
-    }
-)
+PROFILE = registry.find("local")
 
 
 async def scores(model: Path, names: list[str]) -> list[dict[str, float]]:

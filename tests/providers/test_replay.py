@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import stat
@@ -14,6 +15,7 @@ from asking import KEY, ask, custom, failure, request
 from loopback import Loopback, fails, says
 from making import call_usage, reply
 
+from judgekit.config.names import TIERS
 from judgekit.errors import ConfigError, FailureKind, GatewayError
 from judgekit.providers import replay
 from judgekit.providers.base import CallKey, Endpoint, Reply, Request
@@ -52,41 +54,35 @@ def recording(tmp_path: Path, *lines: str) -> Path:
     return file
 
 
-@pytest.mark.parametrize("below", ["file/recording.jsonl", "folder", "nul\0.jsonl"])
-def test_a_recording_that_cannot_be_written_is_said_before_anything_is_asked(
-    tmp_path: Path, below: str
-) -> None:
+def test_a_recording_that_cannot_be_written_is_said_before_anything_is_asked(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(ConfigError, match="JUDGEKIT_RECORD: no recording can be written there"):
-        open_gateway({"JUDGEKIT_RECORD": str(tmp_path / below)})
+    for below in ("file/recording.jsonl", "folder", "nul\0.jsonl"):
+        with pytest.raises(ConfigError, match="JUDGEKIT_RECORD: no recording can be written there"):
+            open_gateway({"JUDGEKIT_RECORD": str(tmp_path / below)})
 
 
 def test_what_is_recorded_is_replayed(tmp_path: Path) -> None:
-    file = tmp_path / "new" / "recording.jsonl"
-    recorded = reply("yes", "m-2026", call_usage(10, 2, 0.001), logprobs=({"yes": -0.1, "no": -2.0},))
-    inner = Scripted(recorded)
-    endpoint = replace(custom("http://127.0.0.1:1/v1"), family="meta", pointwise=True)
-    assert ask(Recorder(inner, file), endpoint, request()) == recorded
-    there = replay.recorded_models(file)["quick"][0]
-    assert (there.model, there.family, there.pointwise) == ("custom/stand-in", "meta", True)
-    assert ask(ReplayGateway(), there, request()) == recorded
-    assert inner.closed
-
-
-def test_a_reply_with_line_separators_of_unicode_is_one_line(tmp_path: Path) -> None:
-    file = tmp_path / "recording.jsonl"
-    recorded = reply("one\u2028two\u2029three\x85four\x0cfive\nsix", "m-2026", call_usage(10, 2, 0.001))
-    ask(Recorder(Scripted(recorded), file), custom("http://127.0.0.1:1/v1"), request())
-    assert ask(ReplayGateway(), replay.recorded_models(file)["quick"][0], request()).text == recorded.text
-
-
-def test_a_failure_is_recorded_and_raised_again(tmp_path: Path) -> None:
-    file = tmp_path / "recording.jsonl"
+    text = "one\u2028two\u2029three\x85four\x0cfive\nsix"  # on one line, whatever separators it has
+    recorded = reply(text, "m-2026", call_usage(10, 2, 0.001), logprobs=({"yes": -0.1, "no": -2.0},))
     lost = GatewayError(FailureKind.OVERLOADED, "busy")
-    failure(Recorder(Scripted(lost), file), custom("http://127.0.0.1:1/v1"), request())
-    error = failure(ReplayGateway(), replay.recorded_models(file)["quick"][0], request())
-    assert (error.kind, error.message) == (lost.kind, lost.message)
+    endpoint = replace(custom("http://127.0.0.1:1/v1"), family="meta", pointwise=True)
+    for name, outcome in (("new/recording.jsonl", recorded), ("failed.jsonl", lost)):
+        inner, file = Scripted(outcome), tmp_path / name
+        if isinstance(outcome, GatewayError):
+            failure(Recorder(inner, file), endpoint, request())
+        else:
+            assert ask(Recorder(inner, file), endpoint, request()) == recorded
+        there = replay.recorded_models(file)["quick"][0]
+        assert (there.model, there.family, there.pointwise) == ("custom/stand-in", "meta", True)
+        assert inner.closed
+        if isinstance(outcome, GatewayError):
+            error = failure(ReplayGateway(), there, request())
+            assert (error.kind, error.message) == (lost.kind, lost.message)
+            file.unlink()  # a recording that goes away is a failure of the call
+            assert failure(ReplayGateway(), there, request()).kind is FailureKind.NOT_RECORDED
+        else:
+            assert ask(ReplayGateway(), there, request()) == recorded
 
 
 def test_neither_a_key_nor_the_prompt_is_recorded(tmp_path: Path) -> None:
@@ -109,8 +105,6 @@ def test_several_lines_of_one_matter_come_in_order_and_the_last_stays(tmp_path: 
 
     async def three() -> list[str]:
         return [(await gateway.complete(there, request())).text for _ in range(3)]
-
-    import asyncio  # noqa: PLC0415 - only here
 
     assert asyncio.run(three()) == ["first", "second", "second"]
 
@@ -153,26 +147,14 @@ def test_a_missing_or_empty_recording_is_told(tmp_path: Path) -> None:
         replay.recorded_models(recording(tmp_path))
 
 
-def test_a_recording_that_goes_away_is_a_failure_of_the_call(tmp_path: Path) -> None:
-    file = recording(tmp_path, line())
-    there = replay.recorded_models(file)["quick"][0]
-    file.unlink()
-    assert failure(ReplayGateway(), there, request()).kind is FailureKind.NOT_RECORDED
-
-
 def test_the_environment_chooses_a_recording_before_all_else(tmp_path: Path) -> None:
     file = recording(tmp_path, line(tier="deep", model="anthropic/claude-x", family="anthropic"))
     environ = {"JUDGEKIT_REPLAY": str(file), "ANTHROPIC_API_KEY": KEY, "JUDGEKIT_MODEL": "openai/gpt-6-luna"}
     panel = resolve(PanelRequest(), environ)
     assert panel.provider == "replay"
     assert str(file) in panel.reason
-    assert {
-        tier: [endpoint.model for endpoint in endpoints] for tier, endpoints in panel.endpoints.items()
-    } == {
-        "quick": ["anthropic/claude-x"],
-        "deep": ["anthropic/claude-x"],
-        "tiebreaker": ["anthropic/claude-x"],
-    }
+    names = {tier: [endpoint.model for endpoint in jury] for tier, jury in panel.endpoints.items()}
+    assert names == {tier: ["anthropic/claude-x"] for tier in TIERS}
     assert panel.endpoints["quick"][0].api_key is None
 
 

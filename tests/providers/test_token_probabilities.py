@@ -68,30 +68,18 @@ def test_a_provider_that_gives_probabilities_is_asked_for_them(
     assert (reply.text, reply.tokens, reply.logprobs) == (TEXT, TOKENS, KEPT)
 
 
-@pytest.mark.parametrize(
-    ("provider", "model"),
-    [
-        ("openai", "gpt-6-sol"),
-        ("openai", "o3"),
-        ("xai", "grok-4.20-reasoning"),
-        ("deepseek", "deepseek-v4-pro"),
-        ("mistral", "mistral-large-4"),
-        ("lm-studio", "any"),
-        ("openai-compatible", "any"),
-        ("local", "any"),
-        ("anthropic", "claude-haiku-5-5"),
-    ],
-)
-def test_one_that_does_not_or_of_which_it_is_not_known_is_not(provider: str, model: str) -> None:
-    assert not endpoint(registry.find(provider), model, {}).logprobs
-
-
-def test_a_profile_says_it_of_all_its_models_or_by_their_names() -> None:
-    profile = registry.find("openai-compatible")
+def test_one_that_does_not_or_of_which_it_is_not_known_is_not() -> None:
+    for name in (
+        *("openai/gpt-6-sol", "openai/o3", "xai/grok-4.20-reasoning", "deepseek/deepseek-v4-pro"),
+        *("mistral/mistral-large-4", "lm-studio/any", "openai-compatible/any", "local/any"),
+        "anthropic/claude-haiku-5-5",
+    ):
+        provider, _, model = name.partition("/")
+        assert not endpoint(registry.find(provider), model, {}).logprobs, name
+    profile = registry.find("openai-compatible")  # a profile says it of all its models or by their names
     assert isinstance(profile, LitellmProfile)
-    whole, some = (
-        profile.model_copy(update={"logprobs": each}) for each in (True, {"a": True, "a-thinks": False})
-    )
+    tables: list[bool | dict[str, bool]] = [True, {"a": True, "a-thinks": False}]
+    whole, some = (profile.model_copy(update={"logprobs": table}) for table in tables)
     assert whole.logprobs_of("custom/x")
     assert [some.logprobs_of(f"custom/{name}") for name in ("a-1", "a-thinks-1", "b")] == [True, False, False]
 
@@ -168,14 +156,8 @@ def test_they_are_recorded_and_replayed(tmp_path: Path) -> None:
     assert endpoint.logprobs
     again = ask(ReplayGateway(), endpoint, request(schema=SCHEMA))
     assert (again.tokens, again.logprobs) == (reply.tokens, reply.logprobs) == (TOKENS, KEPT)
-
-
-def test_a_recording_of_before_has_none(tmp_path: Path) -> None:
-    file = tmp_path / "recording.jsonl"
-    with Loopback(says(TEXT)) as server:
-        ask(Recorder(LitellmGateway(), file), custom(server.base), request(schema=SCHEMA))
     line = json.loads(file.read_text())
-    del line["reply"]["tokens"]
+    del line["reply"]["tokens"]  # as a recording of before
     file.write_text(json.dumps(line) + "\n")
     endpoint = recorded_models(file)["quick"][0]
     assert not endpoint.logprobs
