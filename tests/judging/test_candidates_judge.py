@@ -170,15 +170,11 @@ def test_the_idle_request_changes_the_request_and_nothing_else() -> None:
     assert (first.call_key.part, idle.call_key.part) == ("a/relevant", "a/idle/relevant")
 
 
-def _talked_over(request: Request) -> Reply:
-    """Say yes to any memory, as beside a turn that claims to be the answer, but not for the idle request."""
-    return said("/idle/" not in request.call_key.part)
-
-
-def _with_turns(gateway: ScriptedGateway, candidates: int = 1) -> Selection:
+def _with_turns(answer: Answer, count: int = 1, *more: Answer) -> tuple[Selection, ScriptedGateway]:
+    gateway = ScriptedGateway({"quick": [answer, *more] if more else [answer] * 7})
     own = candidate_judge(gateway, SMALL, mode="strict")
     wanted = query("How do we refresh the JWT?", ("user: Before.",))
-    return asyncio.run(own.select(wanted, CANDIDATES[:candidates]))
+    return asyncio.run(own.select(wanted, CANDIDATES[:count])), gateway
 
 
 def _of_what_is_asked(request: Request) -> Reply:
@@ -187,14 +183,20 @@ def _of_what_is_asked(request: Request) -> Reply:
 
 
 def test_what_a_turn_makes_likely_of_any_memory_is_dropped() -> None:
-    for answer, decision in ((_talked_over, "dropped"), (_of_what_is_asked, "kept")):
-        selection = _with_turns(ScriptedGateway({"quick": [answer] * 3}))
-        assert [decision.decision for decision in selection.decisions] == [decision]
+    def talked_over(request: Request) -> Reply:
+        """Say yes to any memory, as beside a turn that claims to be the answer."""
+        return said("/idle/" not in request.call_key.part)
+
+    for selection, decided in (
+        (_with_turns(talked_over)[0], "dropped"),
+        (_with_turns(_of_what_is_asked)[0], "kept"),
+        (_with_turns(_of_what_is_asked, 1, _of_what_is_asked, TIMEOUT)[0], "undetermined"),
+    ):
+        assert [decision.decision for decision in selection.decisions] == [decided]
 
 
 def test_the_idle_memory_stands_in_for_the_memory_once_for_all() -> None:
-    gateway = ScriptedGateway({"quick": [_of_what_is_asked] * 7})
-    selection = _with_turns(gateway, candidates=3)
+    selection, gateway = _with_turns(_of_what_is_asked, 3)
     assert [decision.decision for decision in selection.decisions] == ["kept"] * 3
     parts = [request.call_key.part for request in gateway.requests]
     assert parts == [
@@ -205,26 +207,24 @@ def test_the_idle_memory_stands_in_for_the_memory_once_for_all() -> None:
     first, memory = gateway.requests[0].messages[-1].content, gateway.requests[2].messages[-1].content
     assert pointwise.IDLE_MEMORY.title in memory
     assert "Title a" not in memory
-    turns_and_request = first[first.index("The conversation so far") :]
-    assert memory.endswith(turns_and_request)
+    assert memory.endswith(first[first.index("The conversation so far") :])
 
 
-def test_what_could_not_be_asked_of_the_idle_memory_is_open() -> None:
-    selection = _with_turns(ScriptedGateway({"quick": [_of_what_is_asked, _of_what_is_asked, TIMEOUT]}))
-    assert [decision.decision for decision in selection.decisions] == ["undetermined"]
-
-
-def test_a_pointwise_model_that_fails_on_one_candidate_leaves_that_one_open() -> None:
-    gateway = ScriptedGateway({"quick": [*[for_what_is_asked] * 2, TIMEOUT, *[for_what_is_asked] * 2]})
-    selection = judge(gateway, tiers=SMALL)
-    assert [decision.decision for decision in selection.decisions] == ["kept", "undetermined", "kept"]
+@pytest.mark.parametrize(
+    ("answers", "decided"),
+    [
+        # A call that fails about a candidate, or about the idle request beside it, leaves that one open.
+        ("YYFYY", ["kept", "undetermined", "kept"]),
+        ("YFYYYY", ["undetermined", "kept", "kept"]),
+    ],
+)
+def test_a_pointwise_model_that_fails_on_one_candidate_leaves_that_one_open(
+    answers: str, decided: list[str]
+) -> None:
+    script: list[Answer] = [TIMEOUT if letter == "F" else for_what_is_asked for letter in answers]
+    selection = judge(ScriptedGateway({"quick": script}), tiers=SMALL)
+    assert [decision.decision for decision in selection.decisions] == decided
     assert selection.degraded == "quick: timeout (no answer in 3 s)"
-
-
-def test_what_could_not_be_asked_of_an_idle_request_is_open() -> None:
-    gateway = ScriptedGateway({"quick": [for_what_is_asked, TIMEOUT, *[for_what_is_asked] * 4]})
-    selection = judge(gateway, tiers=SMALL)
-    assert [decision.decision for decision in selection.decisions] == ["undetermined", "kept", "kept"]
 
 
 def test_a_pointwise_model_sees_worked_examples_first() -> None:

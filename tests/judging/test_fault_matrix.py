@@ -421,18 +421,13 @@ def scripted(row: Mapping[str, str]) -> ScriptedGateway:
     return ScriptedGateway({**script, "tiebreaker": [SAYS["A"]]})
 
 
-@pytest.mark.parametrize("row", named(DEADLINE), ids=lambda row: f"{row['mode']}-{row['quick']}{row['deep']}")
-def test_the_deadline(row: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "row", [*named(DEADLINE), *named(BUDGET)], ids=lambda row: "-".join(list(row.values())[:4])
+)
+def test_the_deadline_and_the_budget(row: dict[str, str]) -> None:
     gateway = scripted(row)
-    verdict = judged_document(gateway, row["mode"], deadline=0.2)
-    assert (verdict.verdict, tiers_asked(gateway)) == (row["verdict"], row["asked"])
-    assert is_told(verdict.degraded, row["degraded"], NOBODY), verdict.degraded
-
-
-@pytest.mark.parametrize("row", named(BUDGET), ids=lambda row: "-".join(list(row.values())[:4]))
-def test_the_budget(row: dict[str, str]) -> None:
-    gateway = scripted(row)
-    verdict = judged_document(gateway, row["mode"], max_cost_usd=float(row["limit"]))
+    limit: dict[str, Any] = {"max_cost_usd": float(row["limit"])} if "limit" in row else {"deadline": 0.2}
+    verdict = judged_document(gateway, row["mode"], **limit)
     assert (verdict.verdict, tiers_asked(gateway)) == (row["verdict"], row["asked"])
     assert is_told(verdict.degraded, row["degraded"], NOBODY), verdict.degraded
 
@@ -449,24 +444,10 @@ def test_candidates_when_the_money_is_spent(mode: str, kept: str, left: str) -> 
 
 # --- nothing unreadable is a pass or a fail ---------------------------------------------------------------
 
-DECIDED = ("accept", "improve", "reject")
 WORDS = st.sampled_from(
     [
-        "accept",
-        "reject",
-        "GO",
-        "NO-GO",
-        "1",
-        "5",
-        "scores",
-        "keep",
-        "{",
-        "}",
-        "[",
-        "]",
-        ":",
+        *["accept", "reject", "GO", "NO-GO", "1", "5", "scores", "keep", "{", "}", "[", "]", ":", ","],
         '"',
-        ",",
         "\n",
         "```",
     ]

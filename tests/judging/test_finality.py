@@ -9,7 +9,15 @@ import pytest
 from making import finality_rule, finality_rules
 
 from judgekit.config.names import TIERS
-from judgekit.judging.escalation import EscalationRules, Final, FinalityRules, certainty, margin
+from judgekit.judging.escalation import (
+    ESCALATE,
+    UNDETERMINED,
+    EscalationRules,
+    Final,
+    FinalityRules,
+    certainty,
+    margin,
+)
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
 
@@ -82,17 +90,38 @@ def run(
 ACCEPTS = finality_rules("c", (finality_rule("quick", "accept", 1.0),))
 
 
-def test_an_opinion_that_a_gate_lets_through_is_final() -> None:
-    assert run(ACCEPTS, "A", (1.0,)) == ("A", Final("accept", "single", "quick"))
+BY_DEEP = finality_rules("c", (finality_rule("deep", "reject", 0.0, after="accept"),))
+LAST_DEEP, LAST_THIRD = finality_rules("c", last="deep"), finality_rules("c", last="tiebreaker")
 
 
-def test_with_less_margin_it_goes_up() -> None:
-    assert run(ACCEPTS, "AA", (0.5,)) == ("AA", Final("accept", "unanimous", "deep"))
-
-
-def test_what_no_gate_names_goes_up_whatever_the_mode_says() -> None:
-    used, final = run(ACCEPTS, "RR", (2.0,))  # strict alone would have ended after the first rejection
-    assert (used, final.verdict) == ("RR", "reject")
+@pytest.mark.parametrize(
+    ("finality", "outcomes", "sure", "truncated", "expected"),
+    [
+        (ACCEPTS, "A", 1.0, (), Final("accept", "single", "quick")),
+        (ACCEPTS, "AA", 0.5, (), Final("accept", "unanimous", "deep")),  # with less margin it goes up
+        # What no gate names goes up; strict alone would have ended after the first rejection.
+        (ACCEPTS, "RR", 2.0, (), Final("reject", "unanimous", "deep")),
+        # An acceptance of a cut text is not final for all gates.
+        (ACCEPTS, "AA", 2.0, {"quick"}, Final("accept", "unanimous", "deep")),
+        (ACCEPTS, "AA", 2.0, {"quick", "deep"}, UNDETERMINED),
+        # A gate of the deep tier looks at what came before.
+        (BY_DEEP, "AR", 0.0, (), Final("reject", "single", "deep")),
+        (BY_DEEP, "RAA", 0.0, (), Final("accept", "majority", "tiebreaker")),
+        (BY_DEEP, "FR", 0.0, (), Final("reject", "single", "deep")),  # as without a calibration
+        # The last word is final, and nobody before it is; where it fails the table holds.
+        (LAST_THIRD, "AAR", 0.0, (), Final("reject", "single", "tiebreaker")),
+        (LAST_THIRD, "RRR", 0.0, (), Final("reject", "unanimous", "tiebreaker")),
+        (LAST_DEEP, "AR", 0.0, (), Final("reject", "single", "deep")),
+        (LAST_DEEP, "AFA", 0.0, (), Final("accept", "unanimous", "tiebreaker")),
+        (LAST_DEEP, "AFF", 0.0, (), UNDETERMINED),
+        (LAST_THIRD, "AAF", 0.0, (), Final("accept", "unanimous", "deep")),
+        (LAST_THIRD, "ARF", 0.0, (), ESCALATE),
+    ],
+)
+def test_what_gates_let_through(
+    finality: FinalityRules, outcomes: str, sure: float, truncated: Collection[TierName], expected: Final
+) -> None:
+    assert run(finality, outcomes, (sure,), truncated=truncated) == (outcomes, expected)
 
 
 def test_without_any_gate_everything_goes_up_and_the_table_holds() -> None:
@@ -105,33 +134,6 @@ def test_without_any_gate_everything_goes_up_and_the_table_holds() -> None:
             assert found == (outcomes, agreed, not agreed)
         if outcomes[:2] in ("RI", "AI", "IA", "IR"):
             assert final.verdict == LETTERS[outcomes[1]]
-
-
-def test_a_gate_of_the_deep_tier_looks_at_what_came_before() -> None:
-    finality = finality_rules("c", (finality_rule("deep", "reject", 0.0, after="accept"),))
-    assert run(finality, "AR") == ("AR", Final("reject", "single", "deep"))
-    assert run(finality, "RAA")[1].consensus == "majority"
-    assert run(finality, "FR")[1] == Final("reject", "single", "deep")  # as without a calibration
-
-
-def test_an_acceptance_of_a_cut_text_is_not_final_for_all_gates() -> None:
-    used, final = run(ACCEPTS, "AA", (2.0,), truncated={"quick"})
-    assert (used, final.verdict) == ("AA", "accept")
-    assert run(ACCEPTS, "AA", (2.0,), truncated={"quick", "deep"})[1].verdict == "undetermined"
-
-
-def test_the_last_word_is_final_and_nobody_before_it_is() -> None:
-    finality = finality_rules("c", last="tiebreaker")
-    assert run(finality, "AAR") == ("AAR", Final("reject", "single", "tiebreaker"))
-    assert run(finality, "RRR") == ("RRR", Final("reject", "unanimous", "tiebreaker"))
-    assert run(finality_rules("c", last="deep"), "AR") == ("AR", Final("reject", "single", "deep"))
-
-
-def test_where_the_last_word_fails_the_table_holds() -> None:
-    assert run(finality_rules("c", last="deep"), "AFA")[1] == Final("accept", "unanimous", "tiebreaker")
-    assert run(finality_rules("c", last="deep"), "AFF")[1].verdict == "undetermined"
-    assert run(finality_rules("c", last="tiebreaker"), "AAF")[1].verdict == "accept"
-    assert run(finality_rules("c", last="tiebreaker"), "ARF")[1].verdict == "escalate"
 
 
 def test_one_tier_alone_decides_with_gates_too() -> None:

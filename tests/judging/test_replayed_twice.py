@@ -22,7 +22,6 @@ from scripted import ScriptedGateway, keep, scores, scripted_endpoint
 
 from judgekit.judging import documents, service
 from judgekit.providers import replay
-from judgekit.providers.base import Reply, models_by_tier
 from judgekit.providers.replay import Recorder, ReplayGateway
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from judgekit.judging.orchestrator import JudgeOptions
     from judgekit.judging.subject import Document
     from judgekit.judging.verdict import Selection, Verdict
-    from judgekit.providers.base import Gateway, PanelModels
+    from judgekit.providers.base import Gateway, PanelModels, Reply
 
 CHANGING = ("id", "timestamp", "duration_ms", "latency_ms")
 JURY: PanelModels = {
@@ -124,14 +123,3 @@ def test_as_configured(tmp_path: Path, isolated: Path, monkeypatch: pytest.Monke
     told = json.loads(found[0])
     assert (told["verdict"], told["scores"]) == (first.verdict, first.scores)
     assert [each["model"] for each in told["rounds"]] == ["quick-a", "quick-b", "quick-c", "deep-a"]
-
-
-def test_a_recording_knows_the_jury_of_its_first_subject(tmp_path: Path) -> None:
-    file = tmp_path / "recording.jsonl"
-    score(Recorder(ScriptedGateway({"quick": [scores(1, 1, 1)] * 3}), file), JURY, judge_options())
-    assert [endpoint.model for endpoint in models_by_tier(replay.recorded_models(file))["quick"]] == [
-        "quick-a",
-        "quick-b",
-        "quick-c",
-    ]
-    assert replay.recorded_models(file)["quick"][0].model == "quick-a"

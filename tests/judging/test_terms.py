@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-import pytest
+import asyncio
+import json
+from typing import TYPE_CHECKING
 
+import pytest
+from making import document, document_judge, file
+from scripted import ScriptedGateway, scripted_endpoint
+
+from judgekit.cli.output import verdict_text
 from judgekit.judging import score
 from judgekit.judging.verdict import Finding
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
+
+if TYPE_CHECKING:
+    from judgekit.judging.verdict import Verdict
 
 
 def kls() -> ScoreRubric:
@@ -46,10 +56,7 @@ def test_a_term_of_several_words_is_these_words_in_a_row() -> None:
     rubric = with_terms(when=["time zone"], other=["clock"])
     assert score.dimensions_in("Which time zones?", rubric) == ("when",)
     assert score.dimensions_in("There is time in this zone.", rubric) == ()
-
-
-def test_accents_make_no_difference() -> None:
-    assert score.dimensions_in("Un résumé?", with_terms(short=["resume"])) == ("short",)
+    assert score.dimensions_in("Un résumé?", with_terms(short=["resume"])) == ("short",)  # accents or not
 
 
 @pytest.mark.parametrize(
@@ -77,11 +84,42 @@ def test_a_name_of_several_words_is_recognised_in_any_spelling() -> None:
     assert placed.dimension == "next_steps"
 
 
-@pytest.mark.parametrize("name", ["kls", "code-review", "commit-message", "answer-quality", "agent-task"])
-def test_every_bundled_rubric_knows_what_is_said_in_its_own_words(name: str) -> None:
-    rubric = loader.score_rubric(name).rubric
-    assert isinstance(rubric, ScoreRubric)
-    for dimension, each in rubric.dimensions.items():
-        assert each.terms
-        for term in each.terms:
-            assert dimension in score.dimensions_in(f"So: {term}.", rubric)
+def test_every_bundled_rubric_knows_what_is_said_in_its_own_words() -> None:
+    for name in ("kls", "code-review", "commit-message", "answer-quality", "agent-task"):
+        rubric = loader.score_rubric(name).rubric
+        assert isinstance(rubric, ScoreRubric)
+        for dimension, each in rubric.dimensions.items():
+            assert each.terms
+            for term in each.terms:
+                assert dimension in score.dimensions_in(f"So: {term}.", rubric)
+
+
+def judged(reasoning: str, *findings: dict[str, str]) -> Verdict:
+    reply = {
+        "reasoning": reasoning,
+        "scores": {"semantic": 4, "pragmatic": 2, "syntactic": 3},
+        "findings": list(findings),
+    }
+    judge = document_judge(
+        ScriptedGateway({"quick": [json.dumps(reply)], "deep": [json.dumps(reply)]}),
+        {"quick": scripted_endpoint("one"), "deep": scripted_endpoint("two")},
+        mode="lenient",
+        deadline=5,
+    )
+    return asyncio.run(judge.judge(document((file("a.md", "Text.", sha256="0" * 64),), "a.md")))
+
+
+def finding(issue: str, dimension: str = "") -> dict[str, str]:
+    return {"dimension": dimension, "location": "", "issue": issue, "suggestion": "", "quote": ""}
+
+
+def test_opinions_and_findings_are_tagged_and_a_person_sees_which_scores_nobody_explained() -> None:
+    verdict = judged("Accurate. A section is missing.")
+    dimensions = [each.opinion and each.opinion["dimensions"] for each in verdict.rounds]
+    assert dimensions == [["semantic", "pragmatic", "syntactic"]] * len(verdict.rounds)
+    told = [finding("The link is broken."), finding("Too cheerful."), finding("A link.", "tone")]
+    assert [each.dimension for each in judged("Fine.", *told).findings] == ["syntactic", "", "syntactic"]
+    unexplained = judged("Nothing is wrong.", finding("The link is broken."))
+    assert "    nothing is said about pragmatic\n" in verdict_text(unexplained.record())
+    for said in (verdict, judged("Fine.")):  # words that tell nothing are no reproach
+        assert "nothing is said about" not in verdict_text(said.record())

@@ -12,7 +12,7 @@ from scripted import scripted_endpoint
 from judgekit.config.names import TIERS
 from judgekit.judging.compare import ended
 from judgekit.judging.escalation import EscalationRules, Final
-from judgekit.judging.jury import SAME, TierVote, Vote, outcomes, vote
+from judgekit.judging.jury import TierVote, Vote, outcomes
 from judgekit.judging.jury import tier_vote as cast_by
 
 if TYPE_CHECKING:
@@ -47,17 +47,6 @@ def walked(
         heard[step] = tier_vote(script[step])
         step = rules.next(outcomes(heard), {tier: each.lead for tier, each in heard.items()})
     return ended(step, heard, mode, rules), len(heard)
-
-
-@pytest.mark.parametrize(
-    ("said", "word"),
-    [("AA", "A"), ("BB", "B"), ("TT", "tie"), ("AB", "tie"), ("BA", "tie"), ("AT", "tie"), ("TB", "tie")],
-)
-def test_what_the_order_decides_is_a_tie(said: str, word: str) -> None:
-    found = vote([Vote(WORDS[each], each) for each in said])
-    assert found is not None
-    assert found.word == word
-    assert found.reasoning == (said[0] if said[0] == said[1] else SAME)
 
 
 @pytest.mark.parametrize(
@@ -228,14 +217,3 @@ def test_a_win_that_none_but_its_own_family_gave_is_final_in_no_tier_but_the_las
     assert EscalationRules("reject", TIERS, finality=TRUSTED).next(outcomes(told), {"deep": 1.0}) == Final(
         "accept", "single", "deep"
     )
-
-
-def test_nor_does_it_stand_against_a_tie() -> None:
-    heard: dict[TierName, TierVote] = {"quick": tier_vote("AAB"), "deep": tier_vote("T")}
-    final = Final("improve", "single", "deep")
-    stands = ended(final, heard, "lenient", EscalationRules("reject", TIERS, finality=STANDING))
-    assert (stands.verdict, stands.tier) == ("A", "quick")
-    alone = ended(
-        final, heard, "lenient", EscalationRules("reject", TIERS, finality=STANDING, partial={"quick"})
-    )
-    assert (alone.verdict, alone.tier) == ("tie", "deep")
