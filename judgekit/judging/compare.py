@@ -22,7 +22,7 @@ from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.replies import MAX_REASONING, _text
 from judgekit.judging.round import Answer, Question, run_round
 from judgekit.judging.subject import CONTEXT_CHARS, Part, is_cut
-from judgekit.judging.verdict import TIE, CompareRound, Usage
+from judgekit.judging.verdict import TIE, CompareRound
 from judgekit.providers.base import CallKey
 from judgekit.rubric.schema import CompareRubric
 from judgekit.text import visible
@@ -77,7 +77,6 @@ class CompareReply(BaseModel):
 
 
 def compare_reply_model(offered: Sequence[str]) -> type[CompareReply]:
-    """Return the model of a reply about two labels."""
     choices: Any = Field(json_schema_extra={"enum": [*offered, TIE]})
     model = create_model("CompareReply", __base__=CompareReply, better=(Annotated[str, choices], ...))
     model.offered = {label.casefold(): label for label in offered}
@@ -161,14 +160,11 @@ class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
                     CompareRound(
                         round=first + len(found),
                         tier=self.tier,
-                        model=answer.model,
                         order=list(order),
                         criterion=criterion or None,
                         sample=sample,
                         opinion=self.record(vote) if vote else None,
-                        failure=answer.failure,
-                        latency_ms=answer.latency_ms,
-                        usage=Usage(**answer.usage._asdict()),
+                        **answer.record(),
                     )
                 )
         return found
@@ -184,7 +180,6 @@ class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
         return named.sub(lambda found: letters[found[0]], told)
 
     def label(self, letter: str) -> str:
-        """Return what a text is called in prompts."""
         return self._labels[self.subject.file(letter).sha256]
 
     @property

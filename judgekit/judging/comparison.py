@@ -100,7 +100,6 @@ class Comparison(_Record):
 
     @property
     def decided(self) -> bool:
-        """Whether there is a winner or a tie."""
         return self.verdict == TIE or len(self.verdict) == 1
 
 
@@ -126,11 +125,9 @@ class ComparisonInput:
 
     @property
     def letters(self) -> str:
-        """The letters of the subjects."""
         return LETTERS[: len(self.files)]
 
     def file(self, letter: str) -> File:
-        """Return the subject that a letter stands for."""
         return self.files[LETTERS.index(letter)]
 
     def original(self, letter: str) -> str:
@@ -140,15 +137,12 @@ class ComparisonInput:
 
     @property
     def distinct(self) -> tuple[str, ...]:
-        """The letters of the subjects that are no copies of an earlier one."""
         return tuple(letter for letter in self.letters if self.original(letter) == letter)
 
     def has_copy(self, letter: str) -> bool:
-        """Whether another subject has the same text."""
         return sum(self.original(each) == self.original(letter) for each in self.letters) > 1
 
     def author(self, letter: str) -> str | None:
-        """Return what is said of who wrote a subject."""
         place = LETTERS.index(letter)
         return self.authors[place] if place < len(self.authors) else None
 

@@ -94,7 +94,6 @@ class FinalityRules:
 
 
 def _before(tier: TierName, seen: Mapping[TierName, Outcome | None]) -> TierName | None:
-    """Return the tier that was asked before another one."""
     tiers = list(seen)
     place = tiers.index(tier)
     return tiers[place - 1] if place else None

@@ -73,7 +73,6 @@ class Opinion:
     expected: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:
-        """Return the opinion as it stands in a round."""
         return {
             "outcome": self.outcome,
             "scores": self.scores,
@@ -199,7 +198,6 @@ _SHARE_DIGITS = 9  # sums of the same shares, added otherwise, are equal
 
 
 def word_of(lean: float) -> PairWord:
-    """Return the word for how far one or several are for A (1) or for B (-1)."""
     return WINS[lean < 0] if lean else "tie"
 
 
@@ -233,7 +231,6 @@ class TierVote:
 
     @property
     def lead(self) -> float:
-        """By which share of those that voted, each family once, one of the two is ahead."""
         return abs(self._ahead)
 
     @property
@@ -315,7 +312,6 @@ def tier_vote(said: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "me
 
 
 def favourite(votes: Mapping[TierName, TierVote]) -> PairWord | None:
-    """Return the first winner."""
     return next((vote.word for vote in votes.values() if vote.word in WINS), None)
 
 

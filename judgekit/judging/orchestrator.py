@@ -21,7 +21,7 @@ from judgekit.judging.authors import apart
 from judgekit.judging.escalation import UNDETERMINED, EscalationRules, Final
 from judgekit.judging.fence import Fence
 from judgekit.judging.round import Answer, Session, gather_limited, joined
-from judgekit.judging.verdict import Round, Usage
+from judgekit.judging.verdict import Round
 from judgekit.providers.base import models_by_tier
 from judgekit.providers.served_models import with_family
 
@@ -100,7 +100,6 @@ USUAL = JudgeOptions()
 
 
 def configured(judge: JudgeConfig) -> JudgeOptions:
-    """Return the options that a configuration asks for."""
     return JudgeOptions(judge.jury, judge.samples, judge.criteria == "each", judge.margin, judge.redact)
 
 
@@ -195,11 +194,8 @@ class Task(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
             Round(
                 round=number,
                 tier=self.tier,
-                model=turn.answer.model,
                 opinion=None if turn.answer.value is None else self.record(turn.answer.value),
-                failure=turn.answer.failure,
-                latency_ms=turn.answer.latency_ms,
-                usage=Usage(**turn.answer.usage._asdict()),
+                **turn.answer.record(),
             )
             for number, turn in enumerate(turns, first)
         ]
@@ -280,7 +276,6 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         """Return the subject without its secrets, and how many they were."""
 
     def attributed(self, subject: Subject) -> Subject:
-        """Return the subject with who wrote it, as far as the configuration says."""
         return subject
 
     async def judge(self, subject: Subject) -> Record:
@@ -337,7 +332,6 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         return self.task(tier, JudgingState(subject, self.session())).prompts(first, Fence())
 
     def prompts_by_model(self, subject: Subject) -> list[tuple[TierName, str, list[tuple[Message, ...]]]]:
-        """Return for each tier its models and the prompts each would get, were it asked first."""
         judge = self.for_subject(subject)
         panel = judge.models_by_tier
         if not panel:
@@ -350,12 +344,10 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
 
     @property
     def rubric(self) -> AnyRubric:
-        """The rubric, known to be one for the task of this judge."""
         return self.loaded.rubric  # type: ignore[return-value]  # the library saw to it
 
     @property
     def models_by_tier(self) -> dict[TierName, tuple[Endpoint, ...]]:
-        """The models of each tier, where there is one as where there are several."""
         return models_by_tier(self.panel)
 
     def as_judge(self, kind: type[AnyJudge]) -> AnyJudge:
@@ -394,7 +386,6 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         )
 
     def session(self) -> Session:
-        """Begin a judging: its deadline runs from now on."""
         return Session(
             self.gateway, self.deadline, self.max_cost_usd, spent_usd=self.spent_usd, cache=self.cache
         )

@@ -94,7 +94,6 @@ def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
 
 
 def expectation(probabilities: Mapping[str, float]) -> float:
-    """Return the mean of a scale's points, each weighted with its probability."""
     return sum(int(point) * probability for point, probability in probabilities.items())
 
 
@@ -200,7 +199,8 @@ async def _reply(session: Session, endpoint: Endpoint, request: Request) -> Repl
         return replace(session.remembered[key], usage=KEPT)
     reply = await session.found(endpoint, request)
     if reply is None:
-        session.afford()
+        if session.max_cost_usd is not None:
+            session.afford(session.max_cost_usd)
         try:
             reply = await session.gateway.complete(endpoint, request)
         except GatewayError as error:

@@ -21,8 +21,8 @@ from judgekit.judging.jury import has_quorum, voter
 from judgekit.judging.orchestrator import JudgingState, ModelTurn
 from judgekit.judging.round import gather_limited, joined
 from judgekit.judging.score import ScoreTask
-from judgekit.judging.subject import Document, Task
-from judgekit.judging.verdict import TIE, CompareRound, Usage
+from judgekit.judging.subject import Document, Task, is_cut
+from judgekit.judging.verdict import TIE, CompareRound
 from judgekit.rubric.schema import ScoreRubric
 
 if TYPE_CHECKING:
@@ -89,7 +89,6 @@ def contending(found: Mapping[str, float], margin: float) -> list[str]:
 
 
 def lead(found: Mapping[str, float]) -> float:
-    """Return by how much the best is ahead of the next."""
     first, second, *_ = sorted(found.values(), reverse=True)
     return first - second
 
@@ -136,12 +135,10 @@ class RankingStep(NamedTuple):
 
     @property
     def is_end(self) -> bool:
-        """Whether nobody is asked after it."""
         return self.found is not None and (self.last or len(self.near) == 1)
 
     @property
     def lead(self) -> float:
-        """By how much the best is ahead."""
         return round(lead(self.found), DIGITS) if self.found else 0.0
 
     @property
@@ -153,7 +150,6 @@ class RankingStep(NamedTuple):
 
     @property
     def best(self) -> str | None:
-        """The leader; None where there is none."""
         return contending(self.found, 0.0)[0] if self.found and self.lead else None
 
 
@@ -265,7 +261,7 @@ class RankingTask:
     def is_cut(self) -> bool:
         """Whether some model of the tier does not see a subject whole."""
         return any(
-            self.score_task(letter).is_cut(endpoint)
+            is_cut(self.score_task(letter).seen_by(endpoint))
             for letter in self.letters
             for endpoint in self.judge.models_by_tier[self.tier]
         )
@@ -317,12 +313,9 @@ class RankingTask:
             CompareRound(
                 round=number,
                 tier=self.tier,
-                model=answer.model,
                 order=[letter],
                 opinion=answer.value.record() if answer.value else None,
-                failure=answer.failure,
-                latency_ms=answer.latency_ms,
-                usage=Usage(**answer.usage._asdict()),
+                **answer.record(),
             )
             for number, (letter, answer) in enumerate(calls, first)
         ]

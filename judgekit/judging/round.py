@@ -22,7 +22,7 @@ from judgekit.judging.extract import read
 from judgekit.judging.fence import Fence
 from judgekit.judging.replies import json_schema
 from judgekit.judging.scan import QUOTES, scan
-from judgekit.judging.verdict import Failure
+from judgekit.judging.verdict import Failure, Usage
 from judgekit.providers import running
 from judgekit.providers.base import Message, Request
 from judgekit.text import one_line
@@ -65,7 +65,6 @@ class Session:
     cache: Cache | None = None
 
     def left(self) -> float:
-        """Return the seconds that are left, negative when the deadline is over."""
         return self.started + self.seconds - time.monotonic()
 
     def call_timeout(self, tier_timeout: float) -> float:
@@ -73,18 +72,17 @@ class Session:
         seconds = min(tier_timeout, self.left(), self.call_seconds or tier_timeout)
         if seconds < _LEAST_SECONDS:
             raise GatewayError(FailureKind.TIMEOUT, "no time was left to ask it", usage=CallUsage())
-        self.afford()
+        if self.max_cost_usd is not None:
+            self.afford(self.max_cost_usd)
         return seconds
 
-    def afford(self) -> None:
+    def afford(self, limit_usd: float) -> None:
         """Raise `GatewayError` of kind `BUDGET` when the limit of cost is reached: no call may begin then."""
-        if self.max_cost_usd is None:
-            return
-        if self.spent_usd >= self.max_cost_usd * (1 - INEXACT):
-            spent = f"{self.spent_usd:.4f} of {self.max_cost_usd:g} US dollars are spent"
+        if self.spent_usd >= limit_usd * (1 - INEXACT):
+            spent = f"{self.spent_usd:.4f} of {limit_usd:g} US dollars are spent"
             raise GatewayError(FailureKind.BUDGET, spent, usage=CallUsage())
         if self.unpriced:
-            told = f"nobody says what a call cost, so the limit of {self.max_cost_usd:g} US dollars ends it"
+            told = f"nobody says what a call cost, so the limit of {limit_usd:g} US dollars ends it"
             raise GatewayError(FailureKind.BUDGET, told, usage=CallUsage())
 
     def pay(self, usage: CallUsage, *, failed: bool = False) -> None:
@@ -113,7 +111,6 @@ class Session:
         return await reply_cache.aside(lambda wait: cache.find(endpoint, request, wait=wait))
 
     async def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
-        """Keep a reply for later sessions."""
         if (cache := self.cache) is not None:
             await reply_cache.aside(lambda wait: cache.keep(endpoint, request, reply, wait=wait))
 
@@ -132,6 +129,11 @@ class Answer(Generic[Value]):
     usage: CallUsage
     latency_ms: int
     model: str
+
+    def record(self) -> dict[str, Any]:
+        """Return what the record of every round says about its call."""
+        usage = Usage(**self.usage._asdict())
+        return {"model": self.model, "failure": self.failure, "latency_ms": self.latency_ms, "usage": usage}
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +178,7 @@ async def run_round(
                 labels=question.labels,
                 sample=question.sample,
             )
-            kept = await session.found(endpoint, request)
+            kept = await session.found(endpoint, request) if session.cache else None
             reply = kept or await session.gateway.complete(endpoint, request)
         except GatewayError as error:
             spent = of_failure(error)
@@ -206,7 +208,7 @@ async def run_round(
                     Message("user", f"That could not be read: {error}. {again}"),
                 )
         else:
-            if not kept:
+            if session.cache and not kept:
                 await session.keep(endpoint, request, reply)
             return Answer(question.read(said, reply), None, usage, ms_since(started), model)
     return Answer(None, failure, usage, ms_since(started), model)

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from judgekit.judging.logprobs import ScoreSource
     from judgekit.judging.round import Session
     from judgekit.judging.subject import Part
-    from judgekit.judging.verdict import Consensus
     from judgekit.providers.base import Endpoint, Message, Reply
 
 REPLY_TOKENS = 2048
@@ -68,9 +67,6 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
 
     def seen_by(self, endpoint: Endpoint | None) -> tuple[Part, ...]:
         return self.subject.seen_by(self.limits, endpoint)
-
-    def is_cut(self, endpoint: Endpoint) -> bool:
-        return is_cut(self.seen_by(endpoint))
 
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[tuple[Message, ...]]:
         if endpoint is not None and endpoint.pointwise:
@@ -219,7 +215,7 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
             reasoning=reasoning,
             findings=placed([finding for reply in replies for finding in reply.findings], self.rubric),
             said=replies[0].word if len(replies) == 1 else None,
-            dimensions=dimensions_in(reasoning, self.rubric),
+            dimensions=tuple(_counted(reasoning, self.rubric)),
             expected=tuple(name for reply in replies for name in reply.expected),
         )
 
@@ -240,7 +236,6 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
 
     @property
     def can_judge(self) -> bool:
-        """Whether there is anybody to ask."""
         return bool(self.panel) or self.elsewhere is not None
 
     def attributed(self, subject: Document) -> Document:
@@ -257,7 +252,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             state.cut = {
                 tier
                 for tier, jury in self.models_by_tier.items()
-                if any(map(self.task(tier, state).is_cut, jury))
+                if any(is_cut(self.task(tier, state).seen_by(endpoint)) for endpoint in jury)
             }
             return await Judge.run(self, state)
         verdict = await self.elsewhere.judge(self, state.subject)
@@ -307,10 +302,17 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             for voice in state.voices
             if final.tier is None or getattr(opinions[voice.tier], "outcome", None) == final.verdict
         }
+        # One model in two tiers is one voice, however often it agrees with itself.
+        alone = len({voice.endpoint.model for voice in state.voices}) == 1
+        consensus = "single" if final.tier and alone else final.consensus
+        heard = [tier for tier, opinion in opinions.items() if opinion]
+        if final.tier and not alone and consensus == "single" and heard == [final.tier]:
+            consensus = "unanimous"  # a jury by itself
         degraded = failures(rounds) if rounds else f"nothing was judged: {state.refused or self.nobody}"
         accepted = [tier for tier, opinion in opinions.items() if opinion and opinion.outcome == "accept"]
         if final.verdict == "undetermined" and accepted and set(accepted) <= set(state.cut):
             degraded = degraded or "no model saw the whole text, so its acceptance is not final"
+        unread = self._unread(self.finality.id, state) if self.finality else None
         verdict = Verdict(
             id=uuid.uuid4().hex,
             task_id=document.task_id,
@@ -324,13 +326,12 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             average=round(fmean(scores.values()), 2) if scores else None,
             reasoning=deciding.reasoning if deciding else "",
             findings=list(deciding.findings) if deciding else [],
-            consensus=_consensus(state, final),
+            consensus=consensus,
             judge_tier=final.tier,
             model=", ".join(each.model for each in rounds if each.tier == final.tier and each.opinion)
             or None,
             rounds=rounds,
-            degraded="; ".join(filter(None, (degraded, self.calibration_warning, self._unread(state))))
-            or None,
+            degraded="; ".join(filter(None, (degraded, self.calibration_warning, unread))) or None,
             truncated=final.tier in state.cut if final.tier else bool(state.cut),
             redacted=state.secrets if rounds else 0,
             substitutes=self.asked_instead(opinions),
@@ -343,7 +344,8 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         )
         if rounds and self.options.redact:
             verdict = redact.replies(verdict)
-        return self._demanding(verdict, state, behind) if rounds and final.verdict == "accept" else verdict
+        demands = self.independence == "require" and final.verdict == "accept" and rounds
+        return self._demanding(verdict, state, behind) if demands else verdict
 
     def _demanding(self, verdict: Verdict, state: JudgingState[Document], behind: Iterable[str]) -> Verdict:
         """Return an acceptance; undetermined, where the author's own family is not to accept alone."""
@@ -355,16 +357,16 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         degraded = "; ".join(filter(None, (why, verdict.degraded)))
         return verdict.model_copy(update={**nothing, "degraded": degraded})
 
-    def _unread(self, state: JudgingState[Document]) -> str | None:
+    def _unread(self, calibration: str, state: JudgingState[Document]) -> str | None:
         """Say in one line whose opinions could not be read as those that a calibration was learned from."""
         known = self._margins(state)
         tiers = [tier for tier, opinion in state.opinions.items() if opinion and tier not in known]
         tiers = [tier for tier in tiers if tier != list(self.panel)[-1]]
-        if self.finality is None or not tiers:
+        if not tiers:
             return None
         how = sorted({logprobs.WORDS[how] for tier in tiers for _, how in _sources(tier, state)})
         said = f"what it said was {' and '.join(how)}"
-        return f"calibration {self.finality.id} says nothing of {', '.join(tiers)}: {said}"
+        return f"calibration {calibration} says nothing of {', '.join(tiers)}: {said}"
 
 
 def _sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, ScoreSource]]:
@@ -374,15 +376,6 @@ def _sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, S
         for asked, endpoint, opinion in state.voices
         if asked == tier
     ]
-
-
-def _consensus(state: JudgingState[Document], final: Final) -> Consensus:
-    # One model in two tiers is one voice, however often it agrees with itself.
-    if final.tier and len({voice.endpoint.model for voice in state.voices}) == 1:
-        return "single"
-    heard = [tier for tier, opinion in state.opinions.items() if opinion]
-    agreed = final.tier and final.consensus == "single" and heard == [final.tier]
-    return "unanimous" if agreed else final.consensus
 
 
 def dimensions_in(text: str, rubric: ScoreRubric) -> tuple[str, ...]:
@@ -425,7 +418,6 @@ def _counted(text: str, rubric: ScoreRubric) -> Mapping[str, int]:
 
 @lru_cache(maxsize=1024)
 def _terms(*terms: str) -> frozenset[tuple[str, ...]]:
-    """Return the stems of each term."""
     return frozenset(tuple(_stems(term)) for term in terms)
 
 

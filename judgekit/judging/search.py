@@ -308,7 +308,7 @@ def _passage(passage: str, body: str, *, redact: bool) -> str:
 
 
 def _shown(candidates: Sequence[Candidate], texts: Sequence[str]) -> list[PromptCandidate]:
-    """Return the candidates as models see them; an id that two stores share gets its place appended."""
+    # An id that two stores share gets its place appended.
     ids = [candidate.id for candidate in candidates]
     names = [each if ids.count(each) == 1 else f"{each}~{place}" for place, each in enumerate(ids)]
     return [

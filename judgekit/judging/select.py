@@ -67,7 +67,6 @@ class Candidates:
 
     @property
     def size(self) -> int:
-        """How many characters there are to look through."""
         texts = (candidate.text for candidate in self.candidates)
         return sum(map(len, (self.query.text, *self.query.turns, *texts)))
 

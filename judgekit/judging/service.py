@@ -116,7 +116,8 @@ def judge_of(
     endpoints, reason = found.endpoints, found.reason
     own, mode, options = settings.judge, judge_request.mode or settings.judge.mode, configured(settings.judge)
     limit = own.max_cost_usd if judge_request.max_cost_usd is None else judge_request.max_cost_usd
-    check_prices(endpoints, limit, project, asked=judge_request.max_cost_usd is not None)
+    if limit:
+        check_prices(endpoints, limit, project, asked=judge_request.max_cost_usd is not None)
     learned = calibration.find(loaded, mode, endpoints, project, options, subjects)
     return kind(
         gateway,
@@ -252,7 +253,6 @@ def judge_each(
 def prompts(
     document: Document, project: Path | None = None, judge_request: JudgeRequest = AS_CONFIGURED
 ) -> list[tuple[TierName, str, list[tuple[Message, ...]]]]:
-    """Return for each tier its models and the prompts each would get, were it asked first; sends nothing."""
     judge, _ = document_judge(open_gateway({}), project, judge_request)
     return judge.prompts_by_model(document)
 
@@ -277,7 +277,6 @@ def comparison_prompts(
     project: Path | None = None,
     judge_request: JudgeRequest = AS_CONFIGURED,
 ) -> list[tuple[TierName, str, list[tuple[Message, ...]]]]:
-    """Return for each tier its models and the prompts each would get, were it asked first; sends nothing."""
     judge = comparison_judge(open_gateway({}), comparison_input, project, judge_request)
     return judge.prompts_by_model(comparison_input)
 

@@ -159,7 +159,6 @@ class Verdict(_Record):
     cost_complete: bool | None = None
 
     def record(self) -> dict[str, Any]:
-        """Return the verdict as plain objects: what its JSON holds."""
         return self.model_dump(mode="json", by_alias=True)
 
 
@@ -193,7 +192,6 @@ class Selection(_Record):
 
 
 def rubric_ref(loaded: LoadedRubric) -> RubricRef:
-    """Return the reference that verdicts carry."""
     own = loaded.rubric
     return RubricRef(id=own.rubric, version=own.version, sha256=loaded.sha256, source=loaded.source)
 
@@ -207,7 +205,6 @@ class TotalCost(TypedDict):
 
 
 def cost_of(rounds: Sequence[Round | CompareRound]) -> TotalCost:
-    """Return what all rounds cost together."""
     taken = [errors.CallUsage(**each.usage.model_dump()) for each in rounds]
     usd, source = errors.added(taken)
     return TotalCost(
