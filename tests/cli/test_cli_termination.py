@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -57,34 +57,23 @@ def test_a_program_that_is_asked_ends_with_the_command(
     assert _waited(lambda: not _lives(asked))
 
 
-def test_who_handles_the_signal_goes_on_doing_so() -> None:
+def test_nothing_changes_but_while_it_is_entered_on_the_main_thread() -> None:
+    assert handlers() == (signal.SIG_DFL, True, signal.SIG_DFL)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(handlers).result() == (signal.SIG_DFL, False, signal.SIG_DFL)
     before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
-        with terminable():
-            assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
-        assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+        assert handlers() == (signal.SIG_IGN, False, signal.SIG_IGN)  # who handles it already goes on
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def test_it_leaves_the_signal_as_it_was() -> None:
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+def handlers() -> tuple[object, bool, object]:
+    """Return who handles the signal before and after, and whether that differs in between."""
+    before = signal.getsignal(signal.SIGTERM)
     with terminable():
-        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-
-
-def test_another_thread_changes_nothing() -> None:
-    seen: list[object] = []
-
-    def work() -> None:
-        with terminable():
-            seen.append(signal.getsignal(signal.SIGTERM))
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert seen == [signal.SIG_DFL]
+        differs = signal.getsignal(signal.SIGTERM) is not before
+    return before, differs, signal.getsignal(signal.SIGTERM)
 
 
 def _waited(happens: object, seconds: float = 30) -> bool:

@@ -55,7 +55,4 @@ def test_the_line_says_what_it_cost_and_how_sure_that_is(
 ) -> None:
     record = RECORD | {"cost_usd": cost, "cost_source": source, "cost_complete": complete}
     assert verdict_text(record).endswith(end)
-
-
-def test_a_record_of_an_older_version_reads_too() -> None:
-    assert verdict_text(RECORD | {"cost_usd": 0.5}).endswith("$0.5000")
+    assert verdict_text(RECORD | {"cost_usd": 0.5}).endswith("$0.5000")  # of an older version
