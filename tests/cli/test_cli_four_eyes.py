@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -106,38 +107,21 @@ def openai(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
         yield server
 
 
-def _address(monkeypatch: pytest.MonkeyPatch, own: Loopback, home: Path, there: dict[str, list[str]]) -> None:
-    monkeypatch.setenv("JUDGEKIT_API_BASE", own.base)
-    monkeypatch.setenv("JUDGEKIT_MODEL", "claude-own")
-
-
-def _named(monkeypatch: pytest.MonkeyPatch, own: Loopback, home: Path, there: dict[str, list[str]]) -> None:
-    keep_keys(monkeypatch, "ANTHROPIC_API_KEY")
-    by_user(home, "judge: {tiers: {quick: anthropic/claude-haiku-5-5, deep: anthropic/claude-opus-5-5}}\n")
-
-
-def _by_key(monkeypatch: pytest.MonkeyPatch, own: Loopback, home: Path, there: dict[str, list[str]]) -> None:
-    keep_keys(monkeypatch, "ANTHROPIC_API_KEY")
-
-
-def _variable(
-    monkeypatch: pytest.MonkeyPatch, own: Loopback, home: Path, there: dict[str, list[str]]
-) -> None:
-    keep_keys(monkeypatch, "ANTHROPIC_API_KEY")
-    monkeypatch.setenv("JUDGEKIT_MODEL", "anthropic/claude-opus-5-5")
-
-
-@pytest.mark.parametrize("first", [_address, _named, _by_key, _variable])
+@pytest.mark.parametrize("first", ["address", "named", "key", "variable"])
 def test_whatever_filled_the_tiers_first_another_family_is_asked_and_named(
-    judgekit: Run,
-    monkeypatch: pytest.MonkeyPatch,
-    isolated: Path,
-    openai: Loopback,
-    no_servers: dict[str, list[str]],
-    first: Callable[..., None],
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch, isolated: Path, openai: Loopback, first: str
 ) -> None:
     with Loopback(by_content) as own:
-        first(monkeypatch, own, isolated, no_servers)
+        if first == "address":
+            monkeypatch.setenv("JUDGEKIT_API_BASE", own.base)
+            monkeypatch.setenv("JUDGEKIT_MODEL", "claude-own")
+        else:
+            keep_keys(monkeypatch, "ANTHROPIC_API_KEY")
+        if first == "named":
+            tiers = "{quick: anthropic/claude-haiku-5-5, deep: anthropic/claude-opus-5-5}"
+            by_user(isolated, f"judge: {{tiers: {tiers}}}\n")
+        if first == "variable":
+            monkeypatch.setenv("JUDGEKIT_MODEL", "anthropic/claude-opus-5-5")
         done = judgekit("judge", "good.md", "bad.md", "--author-family", "anthropic", "--format", "jsonl")
         assert own.requests == []
     found = [json.loads(line) for line in done.out.splitlines()]
@@ -282,21 +266,19 @@ def test_a_proxy_is_asked_once_whose_model_stands_behind_a_name(
     assert server.infos == 1
 
 
-@pytest.mark.parametrize(
-    "said", [b"[", b"[" * 100_000, b"{}", b" " * 1_100_000, b'{"data": [{}]}', b'{"data": 1}']
-)
 def test_what_a_proxy_says_in_vain_changes_nothing(
-    judgekit: Run, use: Use, monkeypatch: pytest.MonkeyPatch, said: bytes
+    judgekit: Run, use: Use, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Loopback(says(scores(4, 4, 5))) as server:
-        use(server)
-        server.answer = lambda asked: (  # type: ignore[method-assign]  # the same, but for one path
-            sends(said) if asked.path.endswith("/model/info") else Loopback.answer(server, asked)
-        )
-        monkeypatch.setenv("JUDGEKIT_MODEL", "team")
-        done = judgekit("judge", "good.md", "--author-family", "anthropic", "--format", "jsonl")
-    verdict = json.loads(done.out)
-    assert (verdict["verdict"], verdict["independent"]) == ("accept", None)
+    for said in (b"[", b"[" * 100_000, b"{}", b" " * 1_100_000, b'{"data": [{}]}', b'{"data": 1}'):
+        monkeypatch.setattr(served_models, "_asked", {})
+        with Loopback(says(scores(4, 4, 5))) as server:
+            use(server)
+            server.answer = lambda asked, said=said, server=server: (  # type: ignore[method-assign, misc]  # but for one path
+                sends(said) if asked.path.endswith("/model/info") else Loopback.answer(server, asked)
+            )
+            monkeypatch.setenv("JUDGEKIT_MODEL", "team")
+            verdict = judgekit("judge", "good.md", "--author-family", "anthropic", "--format", "jsonl").json
+        assert (verdict["verdict"], verdict["independent"]) == ("accept", None)
 
 
 def test_a_profile_says_of_which_family_an_alias_is(
@@ -358,18 +340,12 @@ def test_require_leaves_an_acceptance_by_the_authors_own_family_undetermined(
 
 def prefers(letter: str) -> Callable[[Asked], Answer]:
     """Answer that the text which says `# Good` (A) or `# Bad` (B) is better, in whatever order."""
-    import re  # noqa: PLC0415 - one place
 
     def answer(asked: Asked) -> Answer:
-        title = {"A": "# Good", "B": "# Bad"}[letter]
+        before = asked.text[: asked.text.index({"A": "# Good", "B": "# Bad"}[letter])]
         schema: Any = asked.body["response_format"]["json_schema"]["schema"]["properties"]["better"]
         labels = [each for each in schema["enum"] if re.search(rf"\b{each}\b", asked.text) and each != "tie"]
-        place = {
-            label: asked.text.rindex(label, 0, asked.text.index(title))
-            for label in labels
-            if label in asked.text[: asked.text.index(title)]
-        }
-        return says(json.dumps({"reasoning": "So.", "better": max(place, key=place.__getitem__)}))
+        return says(json.dumps({"reasoning": "So.", "better": max(labels, key=before.rfind)}))
 
     return answer
 
@@ -412,17 +388,11 @@ def test_require_holds_for_texts_that_are_ranked(
         names = asked.body["response_format"]["json_schema"]["schema"]["properties"]["scores"]["properties"]
         return says(json.dumps({"reasoning": "So.", "scores": dict.fromkeys(names, mark), "findings": []}))
 
+    found = {}
     with Loopback(answer) as server:
         as_claude(server)
-        call = ("compare", "good.md", "bad.md", "third.md", "--prompt", "Which?", "--format", "json")
-        words = {
-            wrote: json.loads(judgekit(*call, *[f"--author-family={each}" for each in wrote.split()]).out)[
-                "verdict"
-            ]
-            for wrote in ("anthropic none none", "none anthropic none", "openai none anthropic")
-        }
-    assert words == {
-        "anthropic none none": "undetermined",
-        "none anthropic none": "A",
-        "openai none anthropic": "A",
-    }
+        for wrote in ("anthropic none none", "none anthropic none", "openai none anthropic"):
+            families = [f"--author-family={family}" for family in wrote.split()]
+            call = ("compare", "good.md", "bad.md", "third.md", "--prompt", "Which?", "--format", "json")
+            found[wrote] = judgekit(*call, *families).json["verdict"]
+    assert list(found.values()) == ["undetermined", "A", "A"]
