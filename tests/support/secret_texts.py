@@ -2,8 +2,8 @@
 
 The texts are in `secret_texts.toml`. `«w9»` is a word of nine letters, `m` letters and digits, `s` with
 symbols too, `a` letters and digits of a token, `h` hexadecimal, `b` base64, `u` upper case and digits, `d`
-digits, `t` base32; `«=…»` is that very text. `encoded` gives some in ways in which texts are written
-otherwise.
+digits, `t` base32, `x` letters, digits, `-` and `_`, `l` letters; `«=…»` is that very text. `encoded` gives
+some in ways in which texts are written otherwise.
 """
 
 from __future__ import annotations
@@ -33,9 +33,12 @@ _ALPHABETS = {
     "u": string.ascii_uppercase + string.digits,
     "d": string.digits,
     "t": string.ascii_uppercase + "234567",
+    "x": ALNUM + "-_",
+    "l": string.ascii_letters,
 }
 _SPEC = re.compile("«(=[^»]+|[a-z]\\d+)»")
 _READ = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+FORMS: Mapping[str, str] = _READ["forms"]
 TEXTS: Mapping[str, str] = _READ["texts"]
 PIECES: Mapping[str, str] = _READ["pieces"]
 CHOSEN: tuple[str, ...] = tuple(_READ["chosen"])
