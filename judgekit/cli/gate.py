@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import shlex
 import sys
 from pathlib import Path
@@ -41,7 +40,6 @@ def gate(
     no_engine: Annotated[bool, typer.Option("--no-engine", help="Judge in this process.")] = False,
 ) -> int:
     """Judge changed files before they leave. Exit code: 0, or 1 where a blocking gate holds them."""
-    from judgekit.hooks import gated
     from judgekit.hooks import pre_push as hook
 
     if bool(base) == (pre_push is not None):
@@ -55,11 +53,8 @@ def gate(
         if sys.stderr is not None and sys.stderr.isatty():
             warn(f"judging {begin['count']} changed file{'s' if begin['count'] != 1 else ''}")
 
-    wanted = gated.GateOptions(mode, _progress, on_start, warn, engine=not no_engine)
-    if pre_push is not None:
-        report = hook.check(*pre_push, wanted)
-    else:
-        report = hook.guarded(functools.partial(gated.since, base or "", wanted), warn)
+    wanted = hook.GateOptions(mode, _progress, on_start, warn, engine=not no_engine)
+    report = hook.check(*pre_push, wanted) if pre_push else hook.since(base or "", wanted)
     if report is None:
         return Exit.ACCEPTED
     if base and not report.escalate:  # nothing was judged, which has been said

@@ -15,7 +15,6 @@ from judgekit.text import one_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import Any
 
     from judgekit.hooks.context import ShownMemories
@@ -87,30 +86,24 @@ def _outcome(candidate: Candidate, shown: ShownMemories, configured: Settings) -
     if configured["inject"] == "top_k":
         which = "among" if injected else "not among"
         return outcome, f"{which} the first {configured['max_inject']} (retrieval.inject is top_k)"
-    return outcome, _by_confidence(candidate, configured, injected=injected)
-
-
-def _by_confidence(candidate: Candidate, configured: Settings, *, injected: bool) -> str:
     labels = configured.profiles.by_kind[candidate.kind].labels
     own, label = f"confidence {candidate.confidence:.2f}", candidate.confidence_label
     if injected:
-        return f"{own} is high: at least {labels['high']:.2f}"
+        return outcome, f"{own} is high: at least {labels['high']:.2f}"
     if label == "high":
-        return f"{own} is high, but only {configured['max_inject']} are injected (retrieval.max_inject)"
+        most = configured["max_inject"]
+        return outcome, f"{own} is high, but only {most} are injected (retrieval.max_inject)"
     if candidate.worth_mentioning:
-        return f"{own} is {label}: high begins at {labels['high']:.2f}"
-    return f"{own} is below {labels['mention']:.2f}, where mentioning begins"
+        return outcome, f"{own} is {label}: high begins at {labels['high']:.2f}"
+    return outcome, f"{own} is below {labels['mention']:.2f}, where mentioning begins"
 
 
 def _evidence(candidate: Candidate) -> str:
     """Return the numbers behind a confidence; what they mean is in docs/hook.md."""
-    features = candidate.features
-    numbers = [f"{name} {getattr(features, name):.2f}" for name in _names(features)]
+    features: Any = candidate.features
+    values = [(name, getattr(features, name)) for name in type(features).__slots__]
+    numbers = [f"{name} {value:.2f}" for name, value in values if isinstance(value, (int, float))]
     return ", ".join([f"bm25 {candidate.bm25:.2f}", *numbers])
-
-
-def _names(features: Any) -> Iterator[str]:  # noqa: ANN401 - whatever confidence.py goes by
-    return (name for name in type(features).__slots__ if isinstance(getattr(features, name), (int, float)))
 
 
 def _logged(prompt: str, configured: Settings) -> list[str]:

@@ -28,13 +28,9 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 def settings_file(scope: Scope, project: Path) -> Path:
     """Return the settings file of a scope, for the project in the folder `project`."""
     if scope == "user":
-        return user_folder() / "settings.json"
+        folder = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path("~/.claude").expanduser())
+        return folder.absolute() / "settings.json"
     return project / ".claude" / ("settings.json" if scope == "project" else "settings.local.json")
-
-
-def user_folder() -> Path:
-    """Return the folder of the user's own settings."""
-    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path("~/.claude").expanduser()).absolute()
 
 
 def project_folder(folder: Path | None = None) -> Path:
@@ -142,7 +138,8 @@ def notes(scope: Scope, project: Path) -> Iterator[str]:
 
 def switched_off(project: Path) -> Iterator[str]:
     """Yield the settings that keep Claude Code from running the hook at all."""
-    for path in _managed_files():
+    folder = Path(MANAGED.get(sys.platform, "/etc/claude-code"))
+    for path in (folder / "managed-settings.json", *sorted((folder / "managed-settings.d").glob("*.json"))):
         for switch in ("disableAllHooks", "allowManagedHooksOnly"):
             if settings(path).get(switch) is True:
                 yield f"{path} (managed) sets {switch}: Claude Code runs no hook of yours"
@@ -189,11 +186,6 @@ def settings(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _managed_files() -> list[Path]:
-    folder = Path(MANAGED.get(sys.platform, "/etc/claude-code"))
-    return [folder / "managed-settings.json", *sorted((folder / "managed-settings.d").glob("*.json"))]
 
 
 def _strangers(scope: Scope, project: Path) -> Iterator[str]:

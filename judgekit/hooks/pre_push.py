@@ -1,4 +1,4 @@
-"""Git's pre-push protocol: ref updates on stdin, the gate's answer for people, an exit code for git.
+"""The gate at git's door: ref updates on stdin, a run by the engine or in this process, an exit code for git.
 
 Nothing that fails here may hold up a push: a fault of ours is UNDETERMINED, said in a line, and exit code 0.
 """
@@ -9,8 +9,9 @@ import functools
 import getpass
 import os
 import sys
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit import environment
 from judgekit.errors import Exit, JudgekitError
@@ -19,10 +20,11 @@ from judgekit.hooks import watchdog
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from judgekit.engine import client
     from judgekit.gate.remotes import RefUpdate
-    from judgekit.gate.report import Begin, Report
-    from judgekit.hooks.gated import GateOptions
+    from judgekit.gate.report import Begin, Report, Row
     from judgekit.ledger import Record
+    from judgekit.ledger.records import GateMode
 
 SKIP = ("JUDGEKIT_SKIP", "GIT_JUDGE_SKIP")
 PREPARATION = 60.0  # seconds until the rules of a push are known
@@ -45,7 +47,7 @@ def ended(words: Sequence[str]) -> int | None:
         return None
     child = watchdog.split(PREPARATION)
     if child is None:
-        return Exit.ACCEPTED if _nothing_to_do(words) else None
+        return 0 if _nothing_to_do(words) else None
     code, noted = child
     if code is None:
         fault(JudgekitError("no end within the budget"), _warn)
@@ -82,6 +84,20 @@ def _nothing_to_do(words: Sequence[str]) -> bool:
         return False
 
 
+class GateOptions(NamedTuple):
+    """How a run is wanted: a `mode` that goes before the configured one, and whether the engine may be asked.
+
+    `on_start` gets what is known when judging begins, `on_verdict` a row as each is known, `warn` lines for
+    people.
+    """
+
+    mode: GateMode | None
+    on_verdict: Callable[[Row], None]
+    on_start: Callable[[Begin], None]
+    warn: Callable[[str], None]
+    engine: bool = True
+
+
 def check(remote: str, url: str, wanted: GateOptions) -> Report | None:
     """Judge the push that git describes on stdin; None where there is nothing to say about it.
 
@@ -96,11 +112,72 @@ def check(remote: str, url: str, wanted: GateOptions) -> Report | None:
             return None
         if all(update.deletes for update in updates):
             return None
-        from judgekit.hooks import gated  # noqa: PLC0415 - a skipped push needs little
-
-        return gated.push(updates, remote, url, wanted)
+        return _run(wanted, updates, remote, url)
 
     return guarded(checked, wanted.warn)
+
+
+def since(base: str, wanted: GateOptions) -> Report | None:
+    """Judge what the commits since `base` change; raises `UnknownCommit` where it is none."""
+    return guarded(functools.partial(_run, wanted, base=base), wanted.warn)
+
+
+def _run(
+    wanted: GateOptions,
+    updates: Sequence[RefUpdate] = (),
+    remote: str = "",
+    url: str = "",
+    base: str | None = None,
+) -> Report:
+    """Run the gate: by the engine, so that a push waits for no import; in this process where none is.
+
+    Whatever goes wrong between here and the engine costs a push nothing but time: it is judged here then.
+    """
+    from judgekit.engine import client  # noqa: PLC0415 - a skipped push needs little
+    from judgekit.hooks import session  # noqa: PLC0415 - the same
+
+    started, run = time.monotonic(), os.urandom(16).hex()
+
+    def request() -> bytes:
+        import json  # noqa: PLC0415 - where an engine is asked
+
+        nonlocal started
+        started = time.monotonic()  # a start of the engine is none of the budget, as an import is not
+        body = {"updates": updates, "remote": remote, "url": url, "base": base, "mode": wanted.mode}
+        return json.dumps({**client.carried(git=True), **body, "run": run}).encode()
+
+    def read(response: client.Response) -> Report:
+        from judgekit.engine import answers  # noqa: PLC0415 - where an engine is asked
+        from judgekit.gate.report import Begin, Report, Row  # noqa: PLC0415 - the same
+
+        try:
+            for event in answers.events(response):
+                kind = event.pop("event")
+                if kind == "begin":
+                    wanted.on_start(Begin(**event))  # type: ignore[typeddict-item]  # as the protocol has it
+                elif kind == "passed":
+                    wanted.on_verdict(Row(**event))  # type: ignore[typeddict-item]  # the same
+                elif kind == "end":
+                    return Report(**event)
+        except JudgekitError as error:  # whatever it is, it is found here again, and said
+            raise client.EngineFault(str(error)) from None
+        raise client.EngineLost("the engine was lost: its answer has no end")
+
+    def locally(reason: client.NoEngine) -> Report:
+        from judgekit.gate import push  # noqa: PLC0415 - pydantic; the engine has it
+        from judgekit.git import Repository  # noqa: PLC0415 - the same
+
+        asked = not isinstance(reason, client.EngineOff | client.NotStarted)
+        if not asked:
+            reason.tell(wanted.warn)
+        spent = time.monotonic() - started if asked else 0.0
+        here = push.Run(wanted.mode, wanted.on_verdict, wanted.on_start, spent, run)
+        repository = Repository(Path.cwd())
+        if base is not None:
+            return push.check_since(repository, base, here)
+        return push.check_push(repository, updates, remote, url, here)
+
+    return client.call("gate", request, read, locally, use=wanted.engine and session.wanted())
 
 
 def guarded(check: Callable[[], Report | None], warn: Callable[[str], None]) -> Report | None:
