@@ -219,41 +219,34 @@ def _axes(figure: Figure, height: float, count: int, columns: int, width: float 
     return every[:count]
 
 
-class FigurePanel(NamedTuple):
-    """One figure of each name; None where it is not known.
+def intervals_chart(
+    names: Sequence[str], figures: Mapping[str, Sequence[BootstrapInterval | None]], *, near: bool = False
+) -> Paint | None:
+    """Return a chart with a panel for each of the figures that is known of any name, None without any.
 
-    The axis goes up to 1, unless `near` asks for a closer look at what is shown.
+    An axis goes up to 1, unless `near` asks for a closer look at what is shown.
     """
-
-    title: str
-    spreads: Sequence[BootstrapInterval | None]
-    near: bool = False
-
-
-def intervals_chart(names: Sequence[str], panels: Sequence[FigurePanel]) -> Paint | None:
-    """Return a chart of all panels with any figure, None where none has."""
-    known = [panel for panel in panels if any(panel.spreads)]
+    panels = {title: spreads for title, spreads in figures.items() if any(spreads)}
     beside: dict[str, Any] = {"xytext": (8, 0), "textcoords": "offset points", "va": "center"}
 
     def paint(figure: Figure) -> None:
-        all_axes = _axes(figure, 24 * len(names) + 60, len(known), len(known))
-        for axes, panel in zip(all_axes, known, strict=True):
-            axes.set_title(panel.title, fontweight="bold")
-            axes.set_xlim(
-                min(0.0, *(each.low for each in panel.spreads if each)), None if panel.near else 1.0
-            )
+        all_axes = _axes(figure, 24 * len(names) + 60, len(panels), len(panels))
+        for axes, (title, spreads) in zip(all_axes, panels.items(), strict=True):
+            axes.set_title(title, fontweight="bold")
+            lowest = min(spread.low for spread in spreads if spread)
+            axes.set_xlim(min(0.0, lowest), None if near else 1.0)
             axes.locator_params(axis="x", nbins=3)
             axes.set_ylim(len(names) - 0.5, -0.5)
-            axes.set_yticks(range(len(names)), [short(each) for each in names])
-            axes.tick_params(labelleft=panel is known[0])
-            for row, spread in enumerate(panel.spreads):
+            axes.set_yticks(range(len(names)), [short(name) for name in names])
+            axes.tick_params(labelleft=axes is all_axes[0])
+            for row, spread in enumerate(spreads):
                 if spread is not None:
                     axes.hlines(row, spread.low, spread.high, BLUE, linewidth=3, clip_on=False)
                     axes.plot(spread.value, row, "o", color=BLUE, markersize=9, clip_on=False)
                     place = ("axes fraction", "data")
                     axes.annotate(f"{spread.value:.2f}", (1, row), xycoords=place, **beside)
 
-    return paint if known else None
+    return paint if panels else None
 
 
 _NONE, _ALL = (0.92, 0.945, 0.97), (0.12, 0.3, 0.49)  # red, green, blue of a cell for none or all of its row
@@ -311,30 +304,25 @@ def reliability_chart(curves: Mapping[str, Sequence[Bin]]) -> Paint | None:
     return paint if known else None
 
 
-class ScatterPoint(NamedTuple):
-    """A name, what it costs, and how good it is."""
-
-    name: str
-    cost: float
-    good: BootstrapInterval
-
-
-def scatter_chart(points: Sequence[ScatterPoint], across: str, up: str) -> Paint | None:
-    """Return a chart of some points, None of fewer than two: there is nothing to compare."""
+def scatter_chart(
+    points: Mapping[str, tuple[float, BootstrapInterval]], across: str, up: str
+) -> Paint | None:
+    """Return a chart of names by cost and figure, None of fewer than two: there is nothing to compare."""
 
     def paint(figure: Figure) -> None:
         (axes,) = _axes(figure, max(320, 24 * len(points)), 1, 1)
-        for place, (name, cost, good) in enumerate(points):
+        for place, (name, (cost, good)) in enumerate(points.items()):
             axes.vlines(cost, good.low, good.high, BLUE, linewidth=3, alpha=0.5, clip_on=False)
             # A legend tells points apart by their shape; there are ten shapes in two colours.
             shape, colour = "osD^v<>PX*"[place % 10], (BLUE, RED)[place // 10 % 2]
             axes.plot(cost, good.value, shape, color=colour, markersize=8, label=short(name), clip_on=False)
-        costs = [point.cost for point in points]
+        costs = [cost for cost, _ in points.values()]
         if min(costs) > 0 and max(costs) / min(costs) >= 20:  # noqa: PLR2004 - times; then their ratios are shown
             axes.set_xscale("log")
         else:
             axes.set_xlim(0, (max(costs) or 1) * 1.08)
-        axes.set_ylim(max(-1.0, math.floor(min(point.good.low for point in points) * 10) / 10), 1)
+        lowest = min(good.low for _, good in points.values())
+        axes.set_ylim(max(-1.0, math.floor(lowest * 10) / 10), 1)
         axes.set_xlabel(across, style="italic")
         axes.set_ylabel(up, style="italic")
         axes.xaxis.set_major_formatter(lambda cost, _: f"{cost:.9f}".rstrip("0").rstrip("."))
@@ -342,49 +330,6 @@ def scatter_chart(points: Sequence[ScatterPoint], across: str, up: str) -> Paint
         figure.legend(loc="outside right upper")
 
     return paint if len(points) > 1 else None
-
-
-class Series(NamedTuple):
-    """One figure over time, None where nothing was measured, with its interval and its limits.
-
-    `last` says what it is last, `top` is where its axis ends, `written` says a value in words.
-    """
-
-    title: str
-    last: str
-    moments: Sequence[tuple[float | None, float | None, float | None]]
-    limits: Sequence[float]
-    top: float
-    written: Callable[[float], str]
-
-
-def series_chart(times: Sequence[str], many: Sequence[Series]) -> Paint:
-    """Return a chart of some series, which all have a moment for each of the times."""
-    around: dict[str, Any] = {"color": BLUE, "alpha": 0.25, "linewidth": 0, "clip_on": False}
-
-    def paint(figure: Figure) -> None:
-        last = max(1, len(times) - 1)
-        for axes, series in zip(_axes(figure, 186, len(many), 2), many, strict=True):
-            axes.grid(visible=False)
-            axes.set(xlim=(0, last), ylim=(0, series.top))
-            axes.set_title(series.title, fontweight="bold")
-            axes.set_title(series.last, loc="right")
-            axes.spines[["bottom", "top"]].set(visible=True, alpha=_FAINT)
-            axes.set_yticks(series.limits, [series.written(limit) for limit in series.limits])
-            axes.hlines(series.limits, 0, last, RED, linestyles="dashed", linewidth=1)
-            axes.set_xticks([0, last][: len(times)], [*times[:1], *times[1:][-1:]])
-            points = [
-                [math.nan if value is None else min(value, series.top) for value in moment]
-                for moment in series.moments
-            ]
-            if all(math.isnan(value) for value, *_ in points):
-                axes.text(last / 2, series.top / 2, "nothing measured", ha="center", va="center")
-                continue
-            values, lows, highs = zip(*points, strict=True)
-            axes.fill_between(range(len(values)), lows, highs, **around)
-            axes.plot(values, "o-", color=BLUE, markersize=5, linewidth=2, clip_on=False)
-
-    return paint
 
 
 # --- The gate's KPIs
@@ -403,14 +348,14 @@ class KpiPoint(NamedTuple):
 def kpi_svg(evidence: Evidence) -> str:
     """Return a panel a KPI: its value over seven days, its interval, its limits; raises as `load` does."""
     points = kpi_points(evidence)
-    return document(_kpi_chart(points), _KPI_TITLE, _kpi_words(points))
+    return document(kpi_chart(points), _KPI_TITLE, _kpi_words(points))
 
 
 def kpi_page(evidence: Evidence) -> str:
     """Return a page with that picture; raises as `load` does."""
     points = kpi_points(evidence)
     page = Page("The gate's KPIs")
-    page.chart(_KPI_TITLE, _kpi_chart(points), _kpi_words(points))
+    page.chart(_KPI_TITLE, kpi_chart(points), _kpi_words(points))
     return page.text()
 
 
@@ -429,21 +374,41 @@ def _kpi_words(points: Sequence[KpiPoint]) -> str:
     return "; ".join(map(str, points[-1].kpis)) if points else "nothing measured yet"
 
 
-def _kpi_chart(points: Sequence[KpiPoint]) -> Paint:
+def kpi_chart(points: Sequence[KpiPoint]) -> Paint:
+    """Return a chart with a panel for each KPI that has a limit."""
     limits = [limit for name, limit in kpi.LIMITS.items() if name not in kpi.RELIANCE]
     days = [(point.day - timedelta(days=1)).date().isoformat() for point in points]
-    series = [_kpi_series(limit, [point.kpis[at] for point in points]) for at, limit in enumerate(limits)]
-    return series_chart(days, series)
+    last = max(1, len(days) - 1)
+
+    def paint(figure: Figure) -> None:
+        for place, axes in enumerate(_axes(figure, 186, len(limits), 2)):
+            axes.grid(visible=False)
+            axes.spines[["bottom", "top"]].set(visible=True, alpha=_FAINT)
+            axes.set_xlim(0, last)
+            axes.set_xticks([0, last][: len(days)], [*days[:1], *days[1:][-1:]])
+            _kpi_panel(axes, limits[place], [point.kpis[place] for point in points], last)
+
+    return paint
 
 
-def _kpi_series(limit: kpi.Limit, kpis: Sequence[Kpi]) -> Series:
-    last = kpis[-1] if kpis else None
-    most = max([2 * (limit.high or 1), *(each.value or 0 for each in kpis)])
-    return Series(
-        limit.title,
-        "" if last is None or last.value is None else f"last {last.limit.text(last.value)}",
-        [(each.value, *(each.interval or (None, None))) for each in kpis],
-        [edge for edge in (limit.low, limit.high) if edge is not None],
-        1.0 if limit.unit == "share" else most,
-        lambda value: f"{value:.0f} s" if limit.unit == "seconds" else f"{value:.0%}",
-    )
+def _kpi_panel(axes: Axes, limit: kpi.Limit, kpis: Sequence[Kpi], last: int) -> None:
+    edges = [edge for edge in (limit.low, limit.high) if edge is not None]
+    top = 1.0
+    if limit.unit == "seconds":
+        top = max([2 * (limit.high or 1), *(each.value or 0 for each in kpis)])
+    axes.set_ylim(0, top)
+    axes.set_yticks(edges, [f"{edge:.0f} s" if limit.unit == "seconds" else f"{edge:.0%}" for edge in edges])
+    axes.hlines(edges, 0, last, RED, linestyles="dashed", linewidth=1)
+    axes.set_title(limit.title, fontweight="bold")
+    if kpis and (value := kpis[-1].value) is not None:
+        axes.set_title(f"last {limit.text(value)}", loc="right")
+    if all(each.value is None for each in kpis):
+        axes.text(last / 2, top / 2, "nothing measured", ha="center", va="center")
+        return
+    # Where there is no value, or no interval, there is no point and no line to it.
+    moments = [(each.value, *(each.interval or (None, None))) for each in kpis]
+    points = [[math.nan if value is None else min(value, top) for value in moment] for moment in moments]
+    values, lows, highs = zip(*points, strict=True)
+    around: dict[str, Any] = {"color": BLUE, "alpha": 0.25, "linewidth": 0, "clip_on": False}
+    axes.fill_between(range(len(values)), lows, highs, **around)
+    axes.plot(values, "o-", color=BLUE, markersize=5, linewidth=2, clip_on=False)

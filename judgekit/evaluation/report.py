@@ -12,7 +12,7 @@ from pydantic import Field
 
 from judgekit.errors import InputError
 from judgekit.evaluation import charts, stats
-from judgekit.evaluation.charts import FigurePanel, Page, ScatterPoint
+from judgekit.evaluation.charts import Page
 from judgekit.evaluation.samples import Reader
 from judgekit.evaluation.stats import Bin, BootstrapInterval, Class, ReportPart, Resampling, interval, mean
 from judgekit.judging.jury import ORDERS
@@ -287,24 +287,19 @@ def html(report: JudgingReport) -> str:
     )
     _table(page, judges)
     names = [judge.judge for judge in judges]
-    panels = [FigurePanel(name, [figure(each) for each in judges]) for name, figure in _AGREEMENT.items()]
-    page.chart(
-        "Agreement with the labels: the further right, the better", charts.intervals_chart(names, panels)
-    )
-    points = [
-        ScatterPoint(judge.judge, judge.cost.usd, judge.accuracy)
+    agreement = {name: [figure(judge) for judge in judges] for name, figure in _AGREEMENT.items()}
+    reliability = {name: [figure(judge) for judge in judges] for name, figure in _RELIABILITY.items()}
+    points = {
+        judge.judge: (judge.cost.usd, judge.accuracy)
         for judge in judges
         if judge.cost.usd is not None and judge.accuracy is not None
-    ]
-    page.chart(
-        "Cost against agreement, where the price is known",
-        charts.scatter_chart(points, "US dollars an item", "accuracy"),
-    )
-    panels = [
-        FigurePanel(name, [figure(each) for each in judges], near=True)
-        for name, figure in _RELIABILITY.items()
-    ]
-    page.chart("Reliability: the further left, the better", charts.intervals_chart(names, panels))
+    }
+    chart = charts.intervals_chart(names, agreement)
+    page.chart("Agreement with the labels: the further right, the better", chart)
+    chart = charts.scatter_chart(points, "US dollars an item", "accuracy")
+    page.chart("Cost against agreement, where the price is known", chart)
+    chart = charts.intervals_chart(names, reliability, near=True)
+    page.chart("Reliability: the further left, the better", chart)
     curves = {judge.judge: judge.probabilities.bins for judge in judges if judge.probabilities}
     title = "Probabilities (across) and the share that was to be kept (up): best on the dashed line"
     page.chart(title, charts.reliability_chart(curves))

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -20,8 +21,9 @@ from drawn import charts as charts_of
 
 from judgekit.errors import UsageError
 from judgekit.evaluation import charts
-from judgekit.evaluation.charts import FigurePanel, Page, ScatterPoint, Series
+from judgekit.evaluation.charts import KpiPoint, Page
 from judgekit.evaluation.stats import Bin, BootstrapInterval
+from judgekit.ledger import kpi, rates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,18 +45,14 @@ from judgekit.evaluation.stats import BootstrapInterval
 
 before = dict(os.environ)
 early = "matplotlib" in sys.modules
-figures = [charts.FigurePanel("Accuracy", [BootstrapInterval(0.5, 0.2, 0.9), None])]
+figures = {"Accuracy": [BootstrapInterval(0.5, 0.2, 0.9), None]}
 text = charts.document(charts.intervals_chart(["one", "\\u4e8c"], figures), "A chart")
 print(json.dumps([text, early, "matplotlib.pyplot" in sys.modules, dict(os.environ) == before]))
 """
 
 
-def percent(value: float) -> str:
-    return f"{value:.0%}"
-
-
 def agreement(*names: str, spreads: Sequence[BootstrapInterval | None] = ()) -> Paint:
-    found = charts.intervals_chart(names, [FigurePanel("Accuracy", spreads or [MIDDLE] * len(names))])
+    found = charts.intervals_chart(names, {"Accuracy": spreads or [MIDDLE] * len(names)})
     assert found is not None
     return found
 
@@ -252,15 +250,15 @@ def test_a_page_is_well_formed_loads_nothing_and_keeps_its_charts_apart() -> Non
 
 @pytest.mark.parametrize("names", LISTS.values(), ids=LISTS)
 def test_every_kind_draws_any_names(names: list[str]) -> None:
-    panels = [FigurePanel(title, [MIDDLE] * len(names)) for title in ("Accuracy", "Kappa", "Lift", "Flips")]
-    assert set(map(charts.short, names)) <= set(texts(svg(charts.intervals_chart(names, panels))))
+    figures = dict.fromkeys(("Accuracy", "Kappa", "Lift", "Flips"), [MIDDLE] * len(names))
+    assert set(map(charts.short, names)) <= set(texts(svg(charts.intervals_chart(names, figures))))
     words = texts(svg(charts.confusion_chart(names, {(names[0], names[0]): 12345}, "label", "answer")))
     assert {"12345", "label", "answer", *(charts.short(name, 16) for name in names)} <= set(words)
     bins = [Bin(0.0, 0.1, 3, 0.0, 1.0), Bin(0.9, 1.0, 1, 1.0, 0.0)]
     shown = texts(svg(charts.reliability_chart(dict.fromkeys(names, bins))))
     assert {charts.short(name, 20) for name in names} <= set(shown)
     for factor in (0.0, 1.0, 3.0):
-        points = [ScatterPoint(name, 0.0001 * factor**number, MIDDLE) for number, name in enumerate(names)]
+        points = {name: (0.0001 * factor**number, MIDDLE) for number, name in enumerate(names)}
         chart = charts.scatter_chart(points, "US dollars an item", "accuracy")
         assert (chart is None) == (len(names) == 1)  # nothing to compare
         assert chart is None or set(map(charts.short, names)) <= set(texts(svg(chart)))
@@ -275,10 +273,10 @@ def test_a_dot_stands_where_its_value_is() -> None:
 
 
 def test_what_is_not_known_has_no_dot_and_what_nobody_knows_no_chart() -> None:
-    unknown = FigurePanel("Lift", [None, None])
-    chart = svg(charts.intervals_chart(["a", "b"], [FigurePanel("Accuracy", [None, MIDDLE]), unknown]))
+    unknown: dict[str, list[BootstrapInterval | None]] = {"Lift": [None, None]}
+    chart = svg(charts.intervals_chart(["a", "b"], {"Accuracy": [None, MIDDLE], **unknown}))
     assert (len(marks(chart)), "Lift" in texts(chart)) == (1, False)
-    assert charts.intervals_chart(["a"], [unknown]) is None
+    assert charts.intervals_chart(["a"], unknown) is None
     assert charts.reliability_chart({"a": []}) is None
     zero = svg(agreement("a", spreads=[BootstrapInterval(0, 0, 0)]))
     assert ("0.00" in texts(zero), len(marks(zero))) == (True, 1)
@@ -317,7 +315,7 @@ def test_colours_can_be_told_apart() -> None:
 
 
 def test_a_point_stands_at_its_cost_and_its_height() -> None:
-    points = [ScatterPoint("cheap", 0.001, MIDDLE), ScatterPoint("dear", 0.002, BootstrapInterval(1, 0.9, 1))]
+    points = {"cheap": (0.001, MIDDLE), "dear": (0.002, BootstrapInterval(1, 0.9, 1))}
     chart = svg(charts.scatter_chart(points, "US dollars an item", "accuracy"))
     (one, low), (two, high), *legend = marks(chart)
     assert (one < two, high < low, len(legend)) == (True, True, 2)
@@ -328,25 +326,36 @@ def test_a_point_stands_at_its_cost_and_its_height() -> None:
     [((0.0002, 0.004), {"0.001"}), ((0.0001, 1), {"0.0001", "1"}), ((0.0, 0.0), {"0", "1"})],
 )
 def test_costs_are_written_out(costs: tuple[float, float], ticks: set[str]) -> None:
-    points = [ScatterPoint(f"point {number}", cost, MIDDLE) for number, cost in enumerate(costs)]
+    points = {f"point {number}": (cost, MIDDLE) for number, cost in enumerate(costs)}
     assert ticks <= set(texts(svg(charts.scatter_chart(points, "US dollars", "accuracy"))))
+
+
+def moments(*values: float | None) -> list[KpiPoint]:
+    """Return a point a day at which every measure with a limit has the same value."""
+    names = [name for name in kpi.LIMITS if name not in kpi.RELIANCE]
+    return [
+        KpiPoint(
+            datetime(2026, 3, 1, tzinfo=UTC) + timedelta(days=day),
+            [kpi.Kpi(name, value, rates.Interval(0.1, 900.0), 9) for name in names],
+        )
+        for day, value in enumerate(values)
+    ]
 
 
 @pytest.mark.parametrize("days", [0, 1, 2, 400])
 def test_figures_over_time(days: int) -> None:
-    times = [f"2026-03-{number:03}" for number in range(days)]
-    moments = [(None if number == 1 else number % 7 / 6, 0.1, 900.0) for number in range(days)]
-    chart = svg(charts.series_chart(times, [Series("GO", "last 4", moments, [0.7, 0.9], 1.0, percent)] * 2))
-    assert texts(chart).count("90%") == 2
+    values = [None if number == 1 else number % 7 / 6 for number in range(days)]
+    chart = svg(charts.kpi_chart(moments(*values)))
+    assert texts(chart).count("90%") == 1
     assert (days == 0) == ("nothing measured" in texts(chart))
     dots = [each for each in chart.iter(f"{SVG}use") if "opacity" not in each.attrib["style"]]
-    assert len(dots) == 2 * (days - (days > 1))
+    panels = len(kpi.LIMITS) - len(kpi.RELIANCE)
+    assert len(dots) == panels * (days - (days > 1))
     assert all(y >= 0 for _, y in marks(chart))  # none above its axis
 
 
 def test_a_gap_is_no_line() -> None:
-    moments = [(value, None, None) for value in (0.2, None, 0.4, 0.6)]
-    chart = svg(charts.series_chart(["a", "b", "c", "d"], [Series("GO", "", moments, [0.7], 1.0, percent)]))
+    chart = svg(charts.kpi_chart(moments(0.2, None, 0.4, 0.6)))
     paths = [each for each in chart.iter(f"{SVG}path") if "fill: none" in each.attrib.get("style", "")]
-    (line,) = [each.attrib["d"] for each in paths if f"stroke: {charts.BLUE}" in each.attrib["style"]]
+    (line, *_) = [each.attrib["d"] for each in paths if f"stroke: {charts.BLUE}" in each.attrib["style"]]
     assert (line.count("M"), line.count("L")) == (2, 1)  # the lone point begins no line

@@ -211,7 +211,10 @@ def test_the_page_has_every_figure_and_its_charts(judging: JudgingReport) -> Non
 
 def test_names_are_names_whatever_is_in_them(judging: JudgingReport) -> None:
     name = "".join(NAMES.values())
-    judges = [each.model_copy(update={"judge": name, "model": name}) for each in judging.judges]
+    judges = [
+        each.model_copy(update={"judge": f"{name}{number}", "model": name})
+        for number, each in enumerate(judging.judges)
+    ]
     classes = [judges[0].classes[0]._replace(word=name), *judges[0].classes[1:]]
     judges[0] = judges[0].model_copy(update={"classes": classes})
     page = report.html(judging.model_copy(update={"file": name, "judges": judges}))
