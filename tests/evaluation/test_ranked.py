@@ -85,35 +85,17 @@ def test_wide_leads_may_be_final_and_narrow_ones_go_up() -> None:
     known = learned(wide_and_narrow(wide=120, narrow=60, wrong=20))
     (gate,) = known.gates
     assert (gate.tier, gate.outcome, gate.least_margin, gate.after) == ("quick", "accept", 2, None)
-    assert (gate.labels, gate.errors) == (120, 0)
-    assert gate.bound <= 0.05
+    assert (gate.labels, gate.errors, gate.bound <= 0.05) == (120, 0, True)
     (refused,) = known.not_promised
     assert (refused.least_margin, refused.errors) == (0.5, 20)
     assert (known.subjects and known.subjects.model_dump()) == {"least": 3, "most": 3, "all": 540}
-
-
-def test_calls_are_counted_subject_by_subject() -> None:
-    known = learned(wide_and_narrow(wide=120, narrow=60, wrong=20))
-    # Of narrow ones the best two go up.
+    # Calls are counted subject by subject; of narrow ones the best two go up.
     assert known.with_gates.calls == {"quick": 540, "deep": 120}
     assert (known.with_gates.by_gate, known.with_gates.errors, known.with_gates.decided) == (120, 0, 180)
     # Without labels a lead of half a point is wide enough on a scale of four.
-    assert known.without.calls == {"quick": 540, "deep": 0}
-    assert known.without.errors == 20
-
-
-def test_against_the_deep_tier_it_has_the_last_word() -> None:
-    known = learned(wide_and_narrow(wide=300, narrow=60, wrong=20), reference="deep")
-    assert known.rules().last == "deep"
-    assert [gate.least_margin for gate in known.gates] == [2]
-
-
-def test_with_few_labels_nothing_is_promised() -> None:
-    known = learned(wide_and_narrow(wide=20, narrow=0, wrong=0))
-    assert (known.gates, [refused_rule.why for refused_rule in known.not_promised]) == (
-        [],
-        ["too few labels"],
-    )
+    assert (known.without.calls, known.without.errors) == ({"quick": 540, "deep": 0}, 20)
+    against = learned(wide_and_narrow(wide=300, narrow=60, wrong=20), reference="deep")
+    assert (against.rules().last, [gate.least_margin for gate in against.gates]) == ("deep", [2])
 
 
 def test_ties_and_cut_texts_pass_no_gate() -> None:
@@ -166,15 +148,10 @@ def test_subjects_need_a_rubric_that_scores() -> None:
 
 def test_it_holds_for_as_many_texts_as_were_compared() -> None:
     known = learned(wide_and_narrow(120, 0, 0))
-    panel = fingerprint.panel(
-        {"quick": scripted_endpoint("small"), "deep": scripted_endpoint("large")}, RUBRIC
-    )
+    models: PanelModels = {"quick": scripted_endpoint("small"), "deep": scripted_endpoint("large")}
+    panel = fingerprint.panel(models, RUBRIC)
+    majority = fingerprint.panel(models, RUBRIC, judge_options(jury="majority"))
     assert known.misfit(LOADED, panel, 3) is None
-    majority = fingerprint.panel(
-        {"quick": scripted_endpoint("small"), "deep": scripted_endpoint("large")},
-        RUBRIC,
-        judge_options(jury="majority"),
-    )
     assert known.misfit(LOADED, majority, 3) is None  # scores are averaged, whatever juries do elsewhere
     assert known.misfit(LOADED, panel, 9) == "it was made for 3 texts, and there are 9"
 
