@@ -257,7 +257,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             families=list(ended.families),
             independent=is_independent(subject.wrote, ended.families),
             redacted=state.secrets if rounds else 0,
-            substitutes=self.asked_instead({each.tier for each in rounds}),
+            substitutes=self.asked_instead({each.tier for each in rounds}) if self.substitutes else [],
             timestamp=datetime.now(UTC),
             duration_ms=ms_since(state.session.started),
             **cost_of(rounds),

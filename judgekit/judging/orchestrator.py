@@ -290,7 +290,8 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
             state.subject, state.secrets = await state.session.aside(work, subject.size)
         except GatewayError as error:
             return judge.unjudged(state, f"{error.kind} ({error.message})")
-        state.refused = judge.options.refusal(state.secrets)
+        if judge.options.redact == "refuse":
+            state.refused = judge.options.refusal(state.secrets)
         return await judge.run(state)
 
     async def run(self, state: JudgingState[Subject]) -> Record:
@@ -405,8 +406,6 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
 
     def asked_instead(self, tiers: Collection[TierName]) -> list[str]:
         """Return the providers that were asked in `tiers` only because of who wrote the subjects."""
-        if not self.substitutes:
-            return []
         asked = {tier: jury for tier, jury in self.models_by_tier.items() if tier in tiers}
         return sorted(_providers(asked) & self.substitutes)
 

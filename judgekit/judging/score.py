@@ -334,7 +334,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             degraded="; ".join(filter(None, (degraded, self.calibration_warning, unread))) or None,
             truncated=final.tier in state.cut if final.tier else bool(state.cut),
             redacted=state.secrets if rounds else 0,
-            substitutes=self.asked_instead(opinions),
+            substitutes=self.asked_instead(opinions) if self.substitutes else [],
             author=document.author,
             independent=is_independent(document.wrote, behind),
             commit=document.commit,

@@ -31,12 +31,11 @@ from judgekit.rubric import loader
 from judgekit.text import encodable, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from judgekit.config.names import ModeName
     from judgekit.config.settings import Config
     from judgekit.judging.verdict import Selection
-    from judgekit.providers.base import Endpoint
     from judgekit.retrieval.search import Candidate
 
 BODY_CHARS = 2_000
@@ -124,10 +123,10 @@ def search(
     if judge and (ranked.candidates or ranked.fallback):
         judged: Selection | str = NO_FULL_TEXT
         if ranked.fallback is None:
-            texts = [
-                _beginning(candidate, profiles, redact=bool(settings.judge.redact))
-                for candidate in ranked.candidates
-            ]
+            more = redaction.MARGIN if settings.judge.redact else 0  # no secret is cut in two
+            texts = [api.body(candidate, BODY_CHARS + more, profiles) for candidate in ranked.candidates]
+            if settings.judge.redact:
+                texts = [redaction.redact(text).text[:BODY_CHARS] for text in texts]
             judged = _judge(settings, Path(home), Query(query), _shown(ranked.candidates, texts), mode=asked)
         notes += filter(None, [None if isinstance(judged, str) else judged.stale])
         kept, degraded = apply(judged, ranked.candidates, asked, settings.retrieval.fallback_top_k)
@@ -178,8 +177,15 @@ def judged_hook(
     settings = configuration.load(Path(project))
     own = settings.retrieval
     turns = transcript.last_turns(str(payload.get("transcript_path") or ""), own.context_turns)
-    found = api.passages(prompt, candidates, _profiles(Path(project)))
-    texts = [_passage(*each, redact=bool(settings.judge.redact)) for each in found]
+    profiles = None  # the bundled ones, where the project's are wrong: said where candidates were looked for
+    with suppress(ConfigError):
+        profiles = Profiles(compile_profiles(Path(project)))
+    texts = []
+    for passage, body in api.passages(prompt, candidates, profiles):
+        text = passage[:SNIPPET_CHARS]
+        if settings.judge.redact and text:  # no secret is cut in two
+            text = redaction.passage(body[:WHOLE_CHARS], text).text[:SNIPPET_CHARS]
+        texts.append(text)
     shown = _shown(candidates, texts)
     judged = _judge(settings, Path(project), Query(prompt, turns), shown, mode=own.mode, hook=True)
     if isinstance(judged, str):
@@ -242,8 +248,13 @@ def _judge(
 
     async def run() -> Selection | str:
         left = min(own.deadline, HOOK_SECONDS) if hook else settings.judge.deadline
-        if hook:
-            left = await _prepared([endpoint for jury in tiers.values() for endpoint in jury], left)
+        started = time.monotonic()
+        if hook:  # what the endpoints need is imported first: no call's own timeout pays for it
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    for endpoint in [endpoint for jury in tiers.values() for endpoint in jury]:
+                        await prepare(endpoint)
+        left -= time.monotonic() - started
         if left <= 0:
             return "not judged: what asks models was not imported by the deadline; raise retrieval.deadline"
         async with aclosing(open_gateway(environment.environ())) as gateway:
@@ -272,39 +283,6 @@ def measured_for(query: Query, learned: calibration.UsableCalibration) -> calibr
     told = "labelled requests have no conversation before them; set retrieval.context_turns to 0"
     notes = [f"calibration {learned.finality.id} not used: {told}", learned.calibration_warning]
     return calibration.UsableCalibration(calibration_warning="; ".join(filter(None, notes)))
-
-
-async def _prepared(endpoints: Iterable[Endpoint], seconds: float) -> float:
-    """Import what the endpoints need; return what is left of `seconds`. No call's own timeout pays for it."""
-    start = time.monotonic()
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            for endpoint in endpoints:
-                await prepare(endpoint)
-    return seconds - (time.monotonic() - start)
-
-
-def _profiles(project: Path) -> Profiles | None:
-    """Return how each kind of store is read; None, for the bundled ones, where the project's are wrong."""
-    try:
-        return Profiles(compile_profiles(project))
-    except ConfigError:  # said where the candidates were looked for
-        return None
-
-
-def _beginning(candidate: Candidate, profiles: Profiles, *, redact: bool) -> str:
-    """Return the beginning of a candidate's text as models may see it, no secret cut in two."""
-    if not redact:
-        return api.body(candidate, BODY_CHARS, profiles)
-    return redaction.redact(api.body(candidate, BODY_CHARS + redaction.MARGIN, profiles)).text[:BODY_CHARS]
-
-
-def _passage(passage: str, body: str, *, redact: bool) -> str:
-    """Return a passage of `body` as models may see it, no secret cut in two."""
-    passage = passage[:SNIPPET_CHARS]
-    if not redact or not passage:
-        return passage
-    return redaction.passage(body[:WHOLE_CHARS], passage).text[:SNIPPET_CHARS]
 
 
 def _shown(candidates: Sequence[Candidate], texts: Sequence[str]) -> list[PromptCandidate]:
