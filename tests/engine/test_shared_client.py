@@ -70,17 +70,14 @@ def test_a_document_is_judged_there_and_no_model_is_asked_from_here(
 def test_secrets_do_not_leave_this_machine(client: Serving, team_model: Loopback) -> None:
     before = len(team_model.requests)
     secret = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
-    (verdict,) = api.judge_texts({"b.md": f"# Setup\n\nThe token is {secret}\n"}, mode="lenient")
-    assert verdict.rounds
-    assert verdict.redacted == 1
+    texts = {"b.md": f"# Setup\n\nThe token is {secret}\n"}
+    (verdict,) = api.judge_texts(texts, mode="lenient")
+    assert (bool(verdict.rounds), verdict.redacted) == (True, 1)
     assert all(secret not in request.text for request in team_model.requests[before:])
-
-
-def test_nothing_reaches_the_server_where_the_user_refuses(client: Serving, team_model: Loopback) -> None:
     user_file().parent.mkdir(parents=True, exist_ok=True)
     user_file().write_text("judge: {redact: refuse}\n")
     before = len(team_model.requests)
-    (verdict,) = api.judge_texts({"c.md": f"# Setup\n\nThe token is ghp_{'a1B2c3D4e5' * 3}f6G7h8\n"})
+    (verdict,) = api.judge_texts(texts)
     assert verdict.verdict == "undetermined"
     assert verdict.degraded == "nothing was judged: 1 secret was found, and judge.redact is refuse"
     assert len(team_model.requests) == before
@@ -158,12 +155,16 @@ def test_a_server_that_is_away_leaves_it_undetermined(monkeypatch: pytest.Monkey
     assert "Errno" not in told
 
 
-@pytest.mark.parametrize("url", ["http://judge.example.org", "ftp://127.0.0.1", "judge.example.org"])
-def test_a_token_goes_nowhere_in_the_clear(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JUDGEKIT_SERVER_URL", url)
+def test_a_token_goes_nowhere_in_the_clear(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(shared.TOKEN, "jk_x")
-    with pytest.raises(ConfigError, match=r"JUDGEKIT_SERVER_URL.*expected https"):
-        judged()
+    for url in ("http://judge.example.org", "ftp://127.0.0.1", "judge.example.org"):
+        monkeypatch.setenv("JUDGEKIT_SERVER_URL", url)
+        with pytest.raises(ConfigError, match=r"JUDGEKIT_SERVER_URL.*expected https"):
+            judged()
+    (tmp_path / ".judgekit").mkdir()
+    (tmp_path / ".judgekit" / "config.yaml").write_text("server: {url: 'https://evil.example'}\n")
+    with pytest.raises(ConfigError, match="only the user's configuration may choose a shared judge"):
+        load(tmp_path)
 
 
 def test_a_token_comes_from_a_file_too(serving: Serving, tmp_path: Path) -> None:
@@ -174,13 +175,6 @@ def test_a_token_comes_from_a_file_too(serving: Serving, tmp_path: Path) -> None
         judged()
     file.write_text(serving.token + "\n")
     assert judged().verdict == "reject"
-
-
-def test_a_project_cannot_send_text_to_a_server(tmp_path: Path) -> None:
-    (tmp_path / ".judgekit").mkdir()
-    (tmp_path / ".judgekit" / "config.yaml").write_text("server: {url: 'https://evil.example'}\n")
-    with pytest.raises(ConfigError, match="only the user's configuration may choose a shared judge"):
-        load(tmp_path)
 
 
 def test_the_ledger_is_kept_here_first_and_read_there(
@@ -196,14 +190,14 @@ def test_the_ledger_is_kept_here_first_and_read_there(
     (skip,) = [each for each in json.loads(capfd.readouterr().out)["skips"] if each["project"] == ledger.name]
     assert skip["who"] == "ada"
     assert run(["kpi", "--team", "--project", "all"]) == 0
-
-
-def test_without_a_server_there_is_nothing_to_read(capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv("JUDGEKIT_SERVER_URL")
     assert run(["kpi", "--team"]) == Exit.USAGE
     assert "server.url" in capfd.readouterr().err
 
 
-def test_lines_wait_while_the_server_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_wait_while_the_server_is_away_and_are_said_when_they_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ledger = Ledger(tmp_path / "docs-0123456789ab", "docs-0123456789ab")
     ledger.add(Skip(variable="JUDGEKIT_SKIP", who="ada", terminal=True, remote="", refs=[]))
     monkeypatch.setenv(shared.TOKEN, "jk_x")
@@ -211,7 +205,7 @@ def test_lines_wait_while_the_server_is_away(tmp_path: Path, monkeypatch: pytest
 
     def answer(asked: Asked) -> Answer:
         taken.extend(each["id"] for each in asked.body["lines"])
-        return sends({"taken": 1})
+        return sends({"taken": 1} if len(taken) == 1 else {"refused": {"0": "of a kind it does not know"}})
 
     with Loopback(fails(503), answer) as server:
         monkeypatch.setenv("JUDGEKIT_SERVER_URL", server.base.removesuffix("/v1"))
@@ -219,7 +213,10 @@ def test_lines_wait_while_the_server_is_away(tmp_path: Path, monkeypatch: pytest
         (told,) = export.hand_on(settings, ledger)
         assert "the next time" in told
         assert export.hand_on(settings, ledger) == []
-    assert len(taken) == 1
+        assert len(taken) == 1
+        ledger.add(Skip(variable="JUDGEKIT_SKIP", who="ada", terminal=True, remote="", refs=[]))
+        (told,) = export.hand_on(settings, ledger)
+        assert "refused 1 lines (of a kind it does not know)" in told
     assert user_tokens().all() == []
 
 
@@ -230,13 +227,3 @@ def test_what_is_no_token_is_never_shown(token: str, monkeypatch: pytest.MonkeyP
     with pytest.raises(ConfigError, match="expected one token and nothing else") as caught:
         judged()
     assert token not in str(caught.value)
-
-
-def test_lines_that_are_refused_for_good_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = Ledger(tmp_path / "docs-0123456789ab", "docs-0123456789ab")
-    ledger.add(Skip(variable="JUDGEKIT_SKIP", who="ada", terminal=True, remote="", refs=[]))
-    monkeypatch.setenv(shared.TOKEN, "jk_x")
-    with Loopback(sends({"taken": 0, "refused": {"0": "of a kind it does not know"}})) as server:
-        monkeypatch.setenv("JUDGEKIT_SERVER_URL", server.base.removesuffix("/v1"))
-        (told,) = export.hand_on(load(None), ledger)
-    assert "refused 1 lines (of a kind it does not know)" in told
