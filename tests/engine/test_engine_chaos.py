@@ -17,7 +17,7 @@ from loopback import Loopback, says
 
 from judgekit.engine import client
 from judgekit.engine.address import EngineAddress
-from judgekit.engine.client import Connection, EngineLost, NoEngine
+from judgekit.engine.client import Connection, EngineHung, EngineLost, NoEngine
 
 if TYPE_CHECKING:
     from loopback import Answer, Asked
@@ -39,52 +39,39 @@ class Storm:
     def __init__(self, places: list[EngineAddress]) -> None:
         self.places = places
         self.over = threading.Event()
-        self.answered: list[str] = []
-        self.fell_back = 0
+        self.answered: list[int] = []
+        self.fell_back: list[NoEngine] = []
         self.wrong: list[str] = []
-        self._lock = threading.Lock()
 
     def client(self, number: int) -> None:
         """Ask until the storm is over, as a command does: the engine, else oneself."""
         chance = random.Random(SEED + number)
-        connection: Connection | None = None
+        connection = Connection(chance.choice(self.places))
         asked = 0
         while not self.over.is_set():
-            place = chance.choice(self.places)
-            connection = connection or Connection(place)
             begun = time.monotonic()
             try:
                 answer = connection.ask("POST", "/v1/judge", body(f"# {number} {asked}\n"), seconds=PATIENCE)
                 told = answer.read()
-                with self._lock:
-                    self.answered.append(f"{answer.status}")
-                    if answer.status != 200:
-                        self.wrong.append(told.decode())
-            except NoEngine:
-                with self._lock:
-                    self.fell_back += 1
-                self.begin(chance.choice(self.places), chance)
-            except EngineLost as error:
-                with self._lock:
-                    self.fell_back += 1
-                    if "in time" in str(error):
-                        self.wrong.append(str(error))
+                self.answered.append(answer.status)
+                if answer.status != 200:
+                    self.wrong.append(told.decode())
+            except NoEngine as reason:
+                self.fell_back.append(reason)
                 connection.close()
+                if isinstance(reason, EngineHung):
+                    self.wrong.append(str(reason))
+                elif not isinstance(reason, EngineLost):
+                    starter = client.start(chance.choice(self.places))
+                    assert starter is None or is_gone(starter, PATIENCE)
+                    time.sleep(chance.random() * 0.2)
             if time.monotonic() - begun > PATIENCE + 1:
                 self.wrong.append("hung")
             if chance.random() < 0.1:
                 connection.close()
-                connection = None
+                connection = Connection(chance.choice(self.places))
             asked += 1
-        if connection is not None:
-            connection.close()
-
-    def begin(self, place: EngineAddress, chance: random.Random) -> None:
-        """Start an engine, and do not wait for it."""
-        starter = client.start(place)
-        if starter is not None:
-            assert is_gone(starter, PATIENCE)
-        time.sleep(chance.random() * 0.2)
+        connection.close()
 
 
 def kill_one(folder: Path, chance: random.Random) -> None:
@@ -169,8 +156,8 @@ def test_every_client_is_answered_and_nothing_is_left(
             thread.join(PATIENCE)
         assert not any(thread.is_alive() for thread in threads)
     assert storm.wrong == []
-    assert storm.answered.count("200") + storm.fell_back > CLIENTS
-    assert "200" in storm.answered
+    assert storm.answered.count(200) + len(storm.fell_back) > CLIENTS
+    assert 200 in storm.answered
     # Nobody asks any more: they leave by themselves.
     deadline = time.monotonic() + 15
     while alive(folder) and time.monotonic() < deadline:
