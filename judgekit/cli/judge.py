@@ -104,11 +104,9 @@ def judge(
         for note in notes:
             warn(note)
         printer.end()
-    if "reject" in printer.words:
-        return Exit.REJECTED
-    if unreadable:
-        return unreadable[-1].exit_code
-    return Exit.HUMAN_NEEDED if printer.words - {"accept"} else Exit.ACCEPTED
+    unread = unreadable[-1].exit_code if unreadable else Exit.ACCEPTED
+    undecided = Exit.HUMAN_NEEDED if printer.words - {"accept"} else Exit.ACCEPTED
+    return Exit.REJECTED if "reject" in printer.words else unread or undecided
 
 
 def _files(paths: Sequence[str], unreadable: list[InputError]) -> Iterator[File]:
