@@ -43,8 +43,9 @@ format: $(READY) ## apply the formatter and the safe fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-generate: $(READY) ## compile retrieval/*.yaml and the defaults into what the hook reads; renew docs/cli.md
+generate: $(READY) ## compile bundled YAML files and the defaults; renew docs/cli.md
 	$(BIN)/python -m judgekit.retrieval.profiles
+	$(BIN)/python -m judgekit.config.yaml_text
 	$(BIN)/python -m tests.docs --write
 
 lock: ## resolve the dependencies anew (needs uv)

@@ -20,7 +20,7 @@ HOMES = {
     "detect_secrets": "judging.secret_search",
     "litellm": "providers.litellm",
     "prometheus_client": "engine.team",
-    "ruamel": "config.yamlfile",
+    "ruamel": "config.yaml_text",
     "xllamacpp": "providers.local",
 }
 # The same for libraries that one package is built on.

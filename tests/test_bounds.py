@@ -156,14 +156,14 @@ def regions(text: str) -> None:
 
 def yaml(text: str) -> None:
     small = text[: of("config.yamlfile.CONFIG_BYTES") // 8]  # type: ignore[operator]  # a number
-    of("config.yamlfile.parsed")(small)
+    of("config.yaml_text.parsed")(small)
 
 
 # How a text gets into functions that want more, and into what takes texts without being a function of one.
 GIVEN: dict[str, Callable[[str], object]] = {
     "judging.authors.signed": commit,
     "cli.formats.region": regions,
-    "config.yamlfile.parsed": yaml,
+    "config.yaml_text.parsed": yaml,
     "judging.disguises.without": lambda text: of("judging.disguises.without")(text, "a"),
     "judging.documents.decode": lambda text: of("judging.documents.decode")(
         "a.md", text.encode("utf-8", "replace")

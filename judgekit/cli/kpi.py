@@ -133,7 +133,7 @@ def promote(
 
     Writes `gate.mode: blocking` into the project's .judgekit/config.yaml, for the team to commit.
     """
-    from judgekit.config import settings, yamlfile
+    from judgekit.config import settings, yaml_text
     from judgekit.ledger import ModeChange, kpi, labels
 
     project = _repository()
@@ -153,7 +153,7 @@ def promote(
     if missing and not force:
         warn("not promoted; judgekit kpi shows the figures, --force promotes all the same")
         return Exit.REJECTED
-    yamlfile.put(path, "gate", "mode", "blocking")
+    yaml_text.put(path, "gate", "mode", "blocking")
     say(f"{path}: gate.mode is blocking now; commit it, and it holds for the team")
     change = ModeChange(
         mode="blocking", who=labels.who(project), forced=bool(missing), why=missing, dependent=dependent

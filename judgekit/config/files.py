@@ -86,6 +86,8 @@ else:
         return True
 
 
+COMPILED = Path(__file__).with_name("bundled.json")
+"""The data in bundled YAML files by the SHA-256 of their bytes; `make generate` writes it."""
 FOLDERS = ("rubrics", "providers", "retrieval", "hooks", "examples")
 
 _PACKAGE = Path(__file__).resolve().parents[1]

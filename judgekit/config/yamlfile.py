@@ -1,7 +1,6 @@
 """Reads the YAML and JSON files that users tune into validated models; errors name file, line and key.
 
-One place reads the errors of pydantic and says them in plain words and the data's own keys. A YAML file is
-changed where one value stands, and nowhere else.
+One place reads the errors of pydantic and says them in plain words and the data's own keys.
 """
 
 from __future__ import annotations
@@ -9,23 +8,16 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
-import re
-import shutil
 import stat
 import time
+from copy import deepcopy
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from ruamel.yaml import YAML
-from ruamel.yaml.composer import Composer
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
-from ruamel.yaml.scanner import RoundTripScanner
 
+from judgekit.config import files
 from judgekit.errors import ConfigError
-from judgekit.text import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,10 +32,7 @@ MAX_BYTES = 1_000_000  # far above any real file; keeps a YAML bomb from being p
 MOST_KEPT = 256  # files whose content is kept
 # A file that was changed so lately may change again without its times telling so: it is not kept yet.
 FRESH_SECONDS = 0.1
-MOST_NODES = 1_000_000  # of a document in which each alias is written out: no file without one has as many
-MOST_LEVELS = 50  # of lists and mappings in each other: a parser's time grows with their square
 CONFIG_BYTES = 32_000  # of what a clone may bring and every prompt waits for: a second and a half of CPU
-_QUOTED = re.compile(r""" (["'])(?!<)(?:(?!\1).)*(?:\1|$)""")
 
 
 class Strict(BaseModel):
@@ -92,6 +81,13 @@ def _kept(path: Path, most: int, _state: tuple[int, ...]) -> dict[str, Any]:
     return load_yaml(path, most)
 
 
+@lru_cache(1)
+def _bundled() -> dict[str, dict[str, Any]]:
+    """Return the data in bundled YAML files by the SHA-256 of their bytes: a parser takes 0.2 s."""
+    compiled: dict[str, dict[str, Any]] = json.loads(files.COMPILED.read_bytes())
+    return compiled
+
+
 def load_yaml(path: Path, most: int = MAX_BYTES) -> dict[str, Any]:
     """Return the mapping in a YAML 1.2 file, or in a JSON file by its name; duplicate keys are refused.
 
@@ -104,26 +100,22 @@ def load_yaml(path: Path, most: int = MAX_BYTES) -> dict[str, Any]:
             raw = file.read(most + 1)
         if len(raw) > most:
             raise ConfigError(f"larger than {most} bytes: is this the right file?", path=path)
+        if (data := _bundled().get(hashlib.sha256(raw).hexdigest())) is not None:
+            return deepcopy(data)
         text = io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8").read()
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
     except OSError as error:
         raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
-    data = _parsed_json(text, path) if path.suffix == ".json" else parsed(text, path)
+    if path.suffix == ".json":
+        data = _parsed_json(text, path)
+    else:
+        from judgekit.config import yaml_text  # noqa: PLC0415 - what is bundled needs no parser
+
+        data = yaml_text.parsed(text, path)
     if data is not None and not isinstance(data, dict):
         raise ConfigError(f"expected a mapping (lines `key: value`), got {kind_of(data)}", path=path, line=1)
     return data or {}
-
-
-def parsed(text: str, path: Path | None = None) -> Any:  # noqa: ANN401 - any YAML
-    """Return what a YAML 1.2 text says; raises `ConfigError` when it is none."""
-    try:
-        return _yaml().load(text)
-    except MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if path and error.problem_mark else None
-        raise ConfigError(f"{_plainly(error.problem)}; mend the YAML", path=path, line=line) from None
-    except (YAMLError, ValueError) as error:  # a number of too many digits, a day that there is not
-        raise ConfigError(f"{_plainly(str(error))}; mend the YAML", path=path) from None
 
 
 def _parsed_json(text: str, path: Path) -> Any:  # noqa: ANN401 - any JSON
@@ -143,70 +135,6 @@ def _parsed_json(text: str, path: Path) -> Any:  # noqa: ANN401 - any JSON
         raise ConfigError("nested too deeply to be read; mend the JSON", path=path) from None
     except ValueError as error:
         raise ConfigError(f"{error}; mend the JSON", path=path) from None
-
-
-class _Scanner(RoundTripScanner):
-    """Refuses deep nesting while a text is read, before it takes a parser's time."""
-
-    def add_indent(self, column: int) -> bool:
-        self._check_depth()
-        return super().add_indent(column)
-
-    def fetch_flow_collection_start(self, *args: Any, **named: Any) -> None:  # noqa: ANN401 - as ruamel has it
-        self._check_depth()
-        super().fetch_flow_collection_start(*args, **named)
-
-    def _check_depth(self) -> None:
-        if len(self.indents) + len(self.flow_context) > MOST_LEVELS:
-            problem = f"nested more than {MOST_LEVELS} levels deep"
-            raise MarkedYAMLError(problem=problem, problem_mark=self.reader.get_mark())
-
-
-class _Composer(Composer):
-    """Takes single values as keys, and no others: a key within a key doubles the time and more.
-
-    Nor does it take aliases of aliases that stand for more than `MOST_NODES` values, written out.
-    """
-
-    def __init__(self, loader: Any = None) -> None:  # noqa: ANN401 - the loader of ruamel
-        super().__init__(loader)
-        self.warn_double_anchors = False  # YAML allows them, and a warning each is for no user
-        self._sizes: dict[int, int] = {}  # of lists and mappings, by the id of a node that is kept
-
-    def compose_sequence_node(self, anchor: Any) -> Any:  # noqa: ANN401 - the nodes of ruamel
-        node = super().compose_sequence_node(anchor)
-        return self._measured(node, node.value)
-
-    def compose_mapping_node(self, anchor: Any) -> Any:  # noqa: ANN401 - the nodes of ruamel
-        node = super().compose_mapping_node(anchor)
-        for key, _ in node.value:
-            if not isinstance(key, ScalarNode):
-                raise MarkedYAMLError(problem="a list or mapping as a key", problem_mark=key.start_mark)
-        return self._measured(node, [value for _, value in node.value])
-
-    def _measured(self, node: Any, inside: Sequence[Any]) -> Any:  # noqa: ANN401 - the nodes of ruamel
-        self._sizes[id(node)] = size = 1 + sum(self._sizes.get(id(each), 1) for each in inside)
-        if size > MOST_NODES:
-            problem = f"aliases that stand for more than {MOST_NODES:,} values"
-            raise MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
-        return node
-
-
-def _yaml() -> YAML:
-    yaml = YAML(pure=True)
-    yaml.Scanner, yaml.Composer = _Scanner, _Composer
-    return yaml
-
-
-def _plainly(problem: str | None) -> str:
-    """Return what a YAML parser found wrong, without the words of its trade."""
-    words = (problem or "not valid YAML").partition("\n")[0]
-    words = words.replace("found character '\\t' that cannot start any token", "a tab; indent with spaces")
-    words = words.replace("but got '<stream end>'", "but the file ends here")
-    if words.startswith("found duplicate key "):
-        return words.partition(" with value ")[0]
-    # What stands in the file is quoted, as are the names of a parser's tokens: '<block end>'.
-    return _QUOTED.sub("", words)
 
 
 def line_of(data: object, location: Location) -> int | None:
@@ -407,127 +335,3 @@ def kind_of(value: object) -> str:
     if isinstance(value, int | float):
         return "a number"
     return "a value with a tag" if getattr(value, "tag", None) else f"a {type(value).__name__.lower()}"
-
-
-# Changes of a file
-
-
-def put(path: Path, section: str, key: str, value: str) -> None:
-    """Set `key` in a `section` of a YAML file, made if need be; every other character stays as it is.
-
-    Raises `ConfigError` when the file cannot be read or written, or is laid out so that this is not safe.
-    """
-    data = load_yaml(path) if path.exists() else {}
-    text = path.read_bytes().decode() if path.exists() else ""  # with the file's own line ends
-    changed = _with_member(text, section, key, value)
-    under = data.get(section) or {}
-    try:
-        is_sound = isinstance(under, dict) and parsed(changed) == {**data, section: {**under, key: value}}
-    except ConfigError:
-        is_sound = False
-    if not is_sound:
-        raise ConfigError(f"set it to {value} by hand; this file's layout is too unusual", path=path, key=key)
-    target = path.resolve()
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(changed, encoding="utf-8", newline="")
-        if target.exists():
-            shutil.copymode(target, temporary)
-        temporary.replace(target)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise ConfigError(f"cannot be written ({error.strerror})", path=path) from None
-
-
-def _with_member(text: str, section: str, key: str, value: str) -> str:
-    """Return `text` with the key set, guided by where the YAML parser saw the nodes."""
-    newline = "\r\n" if "\r\n" in text else "\n"
-    root = _yaml().compose(text)
-    node, member = _member(root, section), f"{key}: {value}"
-    if node is None and (root is None or not root.flow_style):
-        return f"{_ended(text, newline)}{section}:{newline}  {member}{newline}"
-    if node is not None and not isinstance(node, MappingNode):  # nothing, or null
-        return f"{text[: node.start_mark.index].rstrip(' ')} {{{member}}}{text[node.end_mark.index :]}"
-    old = _member(node, key)
-    if old is not None:
-        return text[: old.start_mark.index] + value + text[old.end_mark.index :]
-    mapping, first = (root, f"{section}: {{{member}}}") if node is None else (node, member)
-    start = mapping.start_mark.index
-    if not mapping.flow_style:  # on a line of its own before the others
-        return f"{text[:start]}{first}{newline}{' ' * mapping.start_mark.column}{text[start:]}"
-    rest = ", " if mapping.value else ""
-    return f"{text[: start + 1]}{first}{rest}{text[start + 1 :]}"
-
-
-def with_item(text: str, key: str, item: str) -> str:
-    """Return YAML `text` with `item` (lines, the first begins with `- `) put last into the list under `key`.
-
-    Every other character stays as it is. Raises `ConfigError` where the layout makes that unsafe.
-    """
-    newline = "\r\n" if "\r\n" in text else "\n"
-    data, node = _list(text, key)
-    items, indent = list(data.get(key) or []), 2
-    if node is None:
-        head, rest = f"{_ended(text, newline)}{key}:{newline}", ""
-    elif not node.flow_style:
-        place, indent = _content_end(text, node), node.start_mark.column
-        head, rest = _ended(text[:place], newline), text[place:]
-    elif not items:
-        head, rest = text[: node.start_mark.index].rstrip(" ") + newline, text[node.end_mark.index :]
-    else:
-        raise ConfigError("this list's layout is too unusual; put the item in by hand", key=key)
-    lines = newline.join(f"{' ' * indent}{line}" for line in lines_of(item))
-    end = "" if node is not None and node.flow_style else newline
-    return _checked(head + lines + end + rest, {**data, key: [*items, *parsed(item)]}, key)
-
-
-def without_item(text: str, key: str, position: int) -> str:
-    """Return YAML `text` without one item of the list under `key`; raises as `with_item` does."""
-    data, node = _list(text, key)
-    if node is None or node.flow_style:
-        raise ConfigError("this list's layout is too unusual; take the item out by hand", key=key)
-    items = list(data.get(key) or [])
-    starts = [text.rindex("\n", 0, item.start_mark.index) + 1 for item in node.value]
-    start, end = [*starts, _content_end(text, node)][position : position + 2]
-    head = text[:start] if len(items) > 1 else f"{text[:start].rstrip()} []{text[start - 1 : start]}"
-    return _checked(head + text[end:], {**data, key: items[:position] + items[position + 1 :]}, key)
-
-
-def _list(text: str, key: str) -> tuple[dict[str, Any], SequenceNode | None]:
-    """Return what a YAML text says and the node of the list under `key`, None where it has none."""
-    data = parsed(text) or {}
-    if not isinstance(data, dict) or not isinstance(data.get(key) or [], list):
-        raise ConfigError(f"expected a mapping with a list {key!r}", key=key)
-    node = _member(_yaml().compose(text), key)
-    if node is not None and not isinstance(node, SequenceNode):
-        raise ConfigError("expected a list, got nothing; remove the key, or add to it by hand", key=key)
-    return data, node
-
-
-def _checked(changed: str, wanted: dict[str, Any], key: str) -> str:
-    if parsed(changed) != wanted:
-        raise ConfigError("this list's layout is too unusual; change it by hand", key=key)
-    return changed
-
-
-def _content_end(text: str, block: SequenceNode) -> int:
-    """Return where a block list ends: empty lines, and comments further left, are after it."""
-    end: int = block.end_mark.index
-    while end:
-        start = text.rfind("\n", 0, end - 1) + 1
-        line = text[start:end]
-        indent = len(line) - len(line.lstrip())
-        if line.strip() and not (line.strip().startswith("#") and indent < block.start_mark.column):
-            break
-        end = start
-    return end
-
-
-def _ended(text: str, newline: str) -> str:
-    return text if not text or text.endswith("\n") else text + newline
-
-
-def _member(mapping: Any, key: str) -> Any:  # noqa: ANN401 - nodes of ruamel, which has no types for them
-    members = mapping.value if isinstance(mapping, MappingNode) else ()
-    return next((value for name, value in members if name.value == key), None)

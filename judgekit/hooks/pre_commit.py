@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from judgekit.config import yamlfile
+from judgekit.config import yaml_text
 from judgekit.errors import ConfigError
 from judgekit.hooks import files
 from judgekit.hooks.files import FileChange
@@ -51,10 +51,10 @@ def planned_install(project: Path) -> FileChange:
     with _named(path):
         repos, position = _found(text)
         if position is not None:
-            if not _is_plain(repos[position]) or repos[position] == yamlfile.parsed(ITEM)[0]:
+            if not _is_plain(repos[position]) or repos[position] == yaml_text.parsed(ITEM)[0]:
                 return FileChange(path, before, before)
-            text = yamlfile.without_item(text, "repos", position)
-        return FileChange(path, before, yamlfile.with_item(text, "repos", ITEM).encode())
+            text = yaml_text.without_item(text, "repos", position)
+        return FileChange(path, before, yaml_text.with_item(text, "repos", ITEM).encode())
 
 
 def planned_uninstall(project: Path) -> FileChange:
@@ -66,8 +66,8 @@ def planned_uninstall(project: Path) -> FileChange:
             return FileChange(path, before, before)
         if not _is_plain(repos[position]):
             raise ConfigError(f"{ID} stands among other hooks; take it out by hand", key="repos")
-        rest = yamlfile.without_item(text, "repos", position)
-    return FileChange(path, before, None if yamlfile.parsed(rest) == {"repos": []} else rest.encode())
+        rest = yaml_text.without_item(text, "repos", position)
+    return FileChange(path, before, None if yaml_text.parsed(rest) == {"repos": []} else rest.encode())
 
 
 def write(change: FileChange) -> None:
@@ -87,7 +87,7 @@ def _read(project: Path) -> tuple[Path, bytes | None, str]:
 
 def _found(text: str) -> tuple[list[Any], int | None]:
     """Return the entries of a configuration, and the place of the one with our hook."""
-    data = yamlfile.parsed(text) or {}
+    data = yaml_text.parsed(text) or {}
     repos = list(data.get("repos") or []) if isinstance(data, dict) else []
     return repos, next((place for place, repo in enumerate(repos) if ID in _ids(repo)), None)
 

@@ -220,7 +220,9 @@ def begin(name: str, folder: Path, *, task: StarterTask = "score", like: LoadedR
     names = dict(zip(("rubric", "version"), ref.split("@"), strict=True))
     for key, value in names.items():
         text = re.sub(rf"^{key}: .*$", f"{key}: {value}", text, count=1, flags=re.MULTILINE)
-    renamed = yamlfile.parsed(text)
+    from judgekit.config import yaml_text  # noqa: PLC0415 - to begin a rubric alone
+
+    renamed = yaml_text.parsed(text)
     if any(str(renamed.get(key)) != value for key, value in names.items()):
         raise ConfigError("its layout is too unusual to be renamed; copy it by hand", path=source)
     path = folder / f"{ref}.yaml"

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 import time
 from datetime import datetime
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import pytest
 from pydantic import AfterValidator, Field, ValidationError
 
-from judgekit.config import yamlfile
+from judgekit.config import files, yaml_text, yamlfile
 from judgekit.config.yamlfile import Strict, problem, problem_in
 from judgekit.errors import ConfigError
 
@@ -33,6 +34,20 @@ def write(tmp_path: Path, text: str | bytes) -> Path:
     path = tmp_path / "file.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
+
+
+def test_bundled_files_are_read_without_a_parser() -> None:
+    stale = "stale: run `make generate` (python -m judgekit.config.yaml_text)"
+    assert files.COMPILED.read_text(encoding="utf-8") == yaml_text.bundled(), stale
+    code = """
+import sys
+from judgekit.providers import registry
+from judgekit.rubric import loader
+loader.find_rubric("kls"), registry.profiles()
+print([name for name in sys.modules if name.startswith("ruamel")])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60)
+    assert done.stdout.strip() == b"[]"
 
 
 def test_yaml_is_read_as_version_1_2(tmp_path: Path) -> None:
@@ -197,13 +212,13 @@ retrieval:
 def test_one_key_is_set_and_all_else_stays(tmp_path: Path, before: str, after: str) -> None:
     path = tmp_path / "config.yaml"
     path.write_bytes(before.encode())
-    yamlfile.put(path, "gate", "mode", "blocking")
+    yaml_text.put(path, "gate", "mode", "blocking")
     assert path.read_bytes().decode() == after
 
 
 def test_a_file_that_is_missing_is_made(tmp_path: Path) -> None:
     path = tmp_path / ".judgekit" / "config.yaml"
-    yamlfile.put(path, "gate", "mode", "blocking")
+    yaml_text.put(path, "gate", "mode", "blocking")
     assert path.read_text() == "gate:\n  mode: blocking\n"
     assert [each.name for each in path.parent.iterdir()] == ["config.yaml"]
 
@@ -213,7 +228,7 @@ def test_an_unusual_layout_is_left_alone(tmp_path: Path, text: str) -> None:
     path = tmp_path / "config.yaml"
     path.write_text(text)
     with pytest.raises(ConfigError, match="by hand"):
-        yamlfile.put(path, "gate", "mode", "blocking")
+        yaml_text.put(path, "gate", "mode", "blocking")
     assert path.read_text() == text
 
 
@@ -223,7 +238,7 @@ def test_a_link_stays_a_link_and_a_mode_a_mode(tmp_path: Path) -> None:
     real.write_text("a: 1\n")
     real.chmod(0o640)
     (tmp_path / "link.yaml").symlink_to(real)
-    yamlfile.put(tmp_path / "link.yaml", "gate", "mode", "blocking")
+    yaml_text.put(tmp_path / "link.yaml", "gate", "mode", "blocking")
     assert (tmp_path / "link.yaml").is_symlink()
     assert real.stat().st_mode & 0o777 == 0o640
     assert "blocking" in real.read_text()
@@ -243,7 +258,7 @@ def test_a_file_is_parsed_once_as_long_as_it_stays(tmp_path: Path, monkeypatch: 
     path = write(tmp_path, "kind: x\ninner: {limit: 1}\n")
     first = yamlfile.read(path, Outer)
     with monkeypatch.context() as later:
-        later.setattr(yamlfile, "parsed", lambda *_: pytest.fail("parsed again"))
+        later.setattr(yaml_text, "parsed", lambda *_: pytest.fail("parsed again"))
         assert yamlfile.read(path, Outer) == first
         with pytest.raises(ConfigError, match="unknown key"):  # as something else
             yamlfile.read(path, Inner)
@@ -286,7 +301,7 @@ def test_yaml_that_would_keep_a_parser_busy_is_refused(tmp_path: Path, text: str
     with pytest.raises(ConfigError, match=problem):
         yamlfile.load_yaml(path)
     with pytest.raises(ConfigError, match=problem):
-        yamlfile.parsed(text)
+        yaml_text.parsed(text)
     assert time.process_time() - before < 5  # each would take minutes, or years
 
 

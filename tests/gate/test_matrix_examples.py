@@ -15,7 +15,7 @@ import pytest
 from git_repo import GitRepo
 from pushing import bad, good, path_without_judgekit
 
-from judgekit.config import files, yamlfile
+from judgekit.config import files, yaml_text
 from judgekit.hooks import git_hook, pre_commit
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def configured_command() -> str:
 
 
 def lefthook_job() -> dict[str, Any]:
-    (job,) = yamlfile.parsed(example("lefthook.yml"))["pre-push"]["jobs"]
+    (job,) = yaml_text.parsed(example("lefthook.yml"))["pre-push"]["jobs"]
     return dict(job)
 
 
@@ -135,11 +135,11 @@ def test_git_with_configured_hooks(on_path: World) -> None:
 
 
 def test_the_manifest_for_pre_commit() -> None:
-    (hook,) = yamlfile.parsed((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    (hook,) = yaml_text.parsed((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
     assert hook["entry"] == pre_commit.ENTRY
     assert (hook["id"], hook["stages"]) == (pre_commit.ID, ["pre-push"])
     assert (hook["pass_filenames"], hook["always_run"], hook["verbose"]) == (False, True, True)
-    (item,) = yamlfile.parsed(pre_commit.ITEM)
+    (item,) = yaml_text.parsed(pre_commit.ITEM)
     shared = {key: hook[key] for key in ("id", "stages", "pass_filenames", "always_run", "verbose")}
     assert shared.items() <= item["hooks"][0].items()
 
@@ -156,12 +156,12 @@ def test_the_manifest_is_what_pre_commit_reads() -> None:
 
 
 def actions() -> dict[str, Any]:
-    workflow = yamlfile.parsed(example("github-actions.yml"))
+    workflow = yaml_text.parsed(example("github-actions.yml"))
     return {each.get("name", each.get("uses", "")): each for each in workflow["jobs"]["gate"]["steps"]}
 
 
 def test_the_workflow_gives_no_secret_and_no_right_away() -> None:
-    workflow = yamlfile.parsed(example("github-actions.yml"))
+    workflow = yaml_text.parsed(example("github-actions.yml"))
     assert workflow["on"] == "pull_request", "pull_request_target would run a fork's files with secrets"
     assert workflow["permissions"] == {"contents": "read", "security-events": "write"}
     for step in actions().values():

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from judgekit.config import yamlfile
+from judgekit.config import yaml_text
 from judgekit.errors import ConfigError
 from judgekit.hooks import pre_commit
 
@@ -60,11 +60,11 @@ def run(project: Path, plan: object) -> bool:
 @pytest.mark.parametrize("original", ORIGINALS.values(), ids=ORIGINALS)
 def test_in_once_and_out_again(project: Path, original: str | None) -> None:
     path = write(project, original)
-    before = yamlfile.parsed(original or "") or {}
+    before = yaml_text.parsed(original or "") or {}
     assert run(project, pre_commit.planned_install)
     written = path.read_bytes()
-    after = yamlfile.parsed(written.decode())
-    assert after["repos"] == [*before.get("repos", []), *yamlfile.parsed(pre_commit.ITEM)]
+    after = yaml_text.parsed(written.decode())
+    assert after["repos"] == [*before.get("repos", []), *yaml_text.parsed(pre_commit.ITEM)]
     assert not run(project, pre_commit.planned_install)
     assert path.read_bytes() == written
     assert run(project, pre_commit.planned_uninstall)
@@ -75,7 +75,7 @@ def test_in_once_and_out_again(project: Path, original: str | None) -> None:
         assert path.read_text(encoding="utf-8").rstrip() == original.replace("\r\n", "\n").rstrip()
         assert (b"\r\n" in path.read_bytes()) == ("\r\n" in original)
     else:
-        assert yamlfile.parsed(path.read_text(encoding="utf-8")) == {**before, "repos": []}
+        assert yaml_text.parsed(path.read_text(encoding="utf-8")) == {**before, "repos": []}
 
 
 def test_what_others_wrote_stays_line_by_line(project: Path) -> None:
@@ -91,7 +91,7 @@ def test_an_older_entry_of_ours_is_renewed(project: Path) -> None:
     older = pre_commit.ITEM.replace("verbose: true", "verbose: false")
     path = write(project, "repos:\n" + older)
     assert run(project, pre_commit.planned_install)
-    assert yamlfile.parsed(path.read_text(encoding="utf-8"))["repos"] == yamlfile.parsed(pre_commit.ITEM)
+    assert yaml_text.parsed(path.read_text(encoding="utf-8"))["repos"] == yaml_text.parsed(pre_commit.ITEM)
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_criteria_are_combined_by_mode(
 CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "score": lambda data: data.update(task="rank"),
     "version": lambda data: data.update(version="1.0"),
-    "one label for each whole number": lambda data: data["scale"]["labels"].pop(3),
+    "one label for each whole number": lambda data: data["scale"]["labels"].pop("3"),
     "the threshold 6 is not on the scale": lambda data: data["modes"]["strict"]["accept"].update(each=6),
     "accepted and rejected at once": lambda data: data["modes"]["lenient"]["reject"].update(any_below=4),
     "missing key": lambda data: data["prompt"]["instructions"].pop("deep"),
