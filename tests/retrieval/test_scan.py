@@ -7,7 +7,6 @@ import pytest
 from memory_store import MemoryStore, jwt_store
 
 from judgekit.retrieval import compiled, scan
-from judgekit.retrieval.sources.base import contained
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -163,25 +162,31 @@ def test_the_kind_is_not_read_from_what_leads_out_or_never_ends(
     assert kind_of(root) == MARKDOWN
 
 
-@pytest.mark.parametrize("relative", ["../x", "a/../../x", "/etc/passwd", ".", ""])
-def test_nothing_outside_is_contained(tmp_path: Path, relative: str) -> None:
-    assert contained(str(tmp_path.resolve()), relative) is None
+TREE = ("a.md", "b.md", "drafts/a.md", "deep/drafts/b.md", "deep/er/a.md", "index.md")
 
 
-def test_a_folder_with_a_longer_name_is_outside(tmp_path: Path) -> None:
-    (tmp_path / "store").mkdir()
-    (tmp_path / "store-2").mkdir()
-    assert contained(str(tmp_path.resolve() / "store"), "../store-2/x") is None
-    assert contained(str(tmp_path.resolve() / "store"), "a/../b") == str(tmp_path.resolve() / "store" / "b")
-
-
-def test_what_the_store_ignores_is_not_listed(tmp_path: Path) -> None:
-    for name in ("a.md", "drafts/b.md", "deep/drafts/c.md", "deep/d.md", "index.md"):
+@pytest.mark.parametrize(
+    ("patterns", "expected"),
+    [
+        ("# comment\n\n   \n[\n\\\n", TREE),
+        ("a.md\r\nindex.md", ("b.md", "deep/drafts/b.md", "index.md")),
+        ("drafts/\n/a.md", ("b.md", "deep/er/a.md", "index.md")),
+        ("*.md\n!b.md", ("b.md", "deep/drafts/b.md", "index.md")),
+        ("deep/\n!deep/er/a.md", ("a.md", "b.md", "drafts/a.md", "index.md")),
+        ("\ufeffdeep/**/*.md", ("a.md", "b.md", "drafts/a.md", "index.md")),
+        ("\n".join(["*a" * 12 + "b", "**/" * 30 + "*a*a*a*ab", "[[:" * 1300, "?" * 90_000]), TREE),
+    ],
+)
+def test_what_the_store_ignores_is_not_listed(
+    tmp_path: Path, patterns: str, expected: tuple[str, ...]
+) -> None:
+    """What a pattern means is tested in tests/config/test_patterns.py."""
+    for name in TREE:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("x")
-    (tmp_path / ".judgekitignore").write_text("drafts/\na.md\nindex.md\n")
-    assert sorted(listed(tmp_path, MARKDOWN).files) == ["deep/d.md", "index.md"]
+    (tmp_path / ".judgekitignore").write_text(patterns, encoding="utf-8", newline="")
+    assert sorted(listed(tmp_path, MARKDOWN).files) == sorted(expected)
 
 
 def test_of_too_many_files_the_rest_is_left_out_and_said(

@@ -380,3 +380,56 @@ def test_a_document_that_is_no_text_is_at_most_medium_and_never_a_retired_one(
         path.write_bytes(f"---\nstatus: {status}\n---\n# JWT caf\xe9\n".encode(encoding))
         ranked = api.search(QUESTION, ["docs"], project=str(tmp_path), limit=5)
         assert [candidate.confidence_label for candidate in ranked.candidates] == found
+
+
+@pytest.fixture
+def memories(tmp_path: Path) -> MemoryStore:
+    store = MemoryStore(tmp_path / "project")
+    store.add(
+        "jwt",
+        "JWT token refresh",
+        "Access tokens live briefly. " * 40 + "They were refreshed by a rotating cookie.",
+    )
+    store.add("title", "JWT signing", "Keys are kept in the vault.")
+    store.write_index()
+    return store
+
+
+def test_a_passage_is_text_as_it_was_written(memories: MemoryStore) -> None:
+    found = api.search(
+        "refreshing the JWT", [".claude/memory"], project=str(memories.project), limit=5, snippets=True
+    ).candidates
+    passages = {candidate.id: candidate.snippet for candidate in found}
+    assert "were refreshed by a rotating cookie." in passages["jwt"]
+    assert passages["title"] == "Keys are kept in the vault."
+    assert all(len(passage) <= api.SNIPPET_LIMIT for passage in passages.values())
+
+
+def test_passages_can_be_made_later_and_elsewhere(memories: MemoryStore) -> None:
+    query, project = "refreshing the JWT", str(memories.project)
+    asked = api.search(query, [".claude/memory"], project=project, limit=5, snippets=True).candidates
+    found = api.search(query, [".claude/memory"], project=project, limit=5).candidates
+    assert [candidate.snippet for candidate in found] == ["", ""]
+    made = api.passages(query, found)
+    assert [passage for passage, _ in made] == [candidate.snippet for candidate in asked]
+    assert all(body == api.body(hit, 10_000) for hit, (_, body) in zip(found, made, strict=True))
+    assert api.passages("", found)[0][0].startswith("Access tokens")  # without terms the beginning
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "../../../outside.json",
+        "decisions/link.json",
+        "decisions/../../../../outside.json",
+        "decisions/gone.json",
+    ],
+)
+def test_nothing_outside_a_store_is_read_for_a_passage(memories: MemoryStore, place: str) -> None:
+    query, project = "refreshing the JWT", str(memories.project)
+    found = api.search(query, [".claude/memory"], project=project, limit=1).candidates
+    inside = memories.root / found[0].place
+    (memories.project.parent / "outside.json").write_bytes(inside.read_bytes())
+    (memories.root / "decisions" / "link.json").symlink_to(memories.project.parent / "outside.json")
+    found[0].place = place
+    assert api.passages(query, found) == [("", "")]

@@ -1,0 +1,275 @@
+"""How prompts and texts are cut into the terms and stems that are compared."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from judgekit.evaluation.collection import CollectionDocument
+from judgekit.evaluation.retrieval import CollectionIndex
+from judgekit.retrieval import bm25, compiled, query, stemmer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PROFILE = compiled.Profiles(compiled.bundled()).by_kind["markdown"]
+LANGUAGE = PROFILE.language
+
+# One pair at least for each rule of the algorithm.
+STEMS = """
+a a  at at  sky sky  skies sky  news news  dying die  tying tie  idly idl  gently gentl  early earli
+caresses caress  ties tie  tied tie  cries cri  cats cat  gas gas  this this  gaps gap  bus bus  kiwis kiwi
+inning inning  proceed proceed  evening evening  succeeding succeed
+agreed agre  feed feed  hoped hope  hopping hop  hoping hope  falling fall  luxuriated luxuri  sized size
+adding add  egged egg  trying tri  saying say  enjoying enjoy  by by  cry cri  youth youth  boy boy
+conditional condit  rational ration  valenci valenc  digitizer digit  operator oper  feudalism feudal
+decisiveness decis  hopefulness hope  callousness callous  formality formal  sensitivity sensit
+sensibility sensibl  geologist geolog  analogy analog  quickly quick  gladly glad  fully fulli
+triplicate triplic  formative format  formalize formal  electricity electr  electrical electr  goodness good
+revival reviv  allowance allow  inference infer  airliner airlin  adjustable adjust  replacement replac
+adoption adopt  communism communism  activate activ  effective effect  bowdlerize bowdler
+generate generat  general general  communication communic  arsenal arsenal  university universiti
+rate rate  controlling control  rolling roll  parable parabl  cease ceas  probate probat
+refresh refresh  refreshes refresh  refreshing refresh  authentication authent  deployment deploy
+configuration configur  queries queri  utf8 utf8  k8s k8s  naïve naïve  café café
+"""
+PAIRS = list(zip(STEMS.split()[::2], STEMS.split()[1::2], strict=True))
+
+
+def test_stems() -> None:
+    assert {word: stemmer.stem(word) for word, _ in PAIRS} == dict(PAIRS)
+
+
+@pytest.mark.skipif(find_spec("snowballstemmer") is None, reason="snowballstemmer is not installed")
+def test_the_reference_says_the_same() -> None:
+    import snowballstemmer  # type: ignore[import-not-found, import-untyped, unused-ignore] # noqa: PLC0415 - not a dependency
+
+    reference = snowballstemmer.stemmer("english")
+    endings = [
+        "",
+        "s",
+        "ed",
+        "ing",
+        "ly",
+        "ness",
+        "ation",
+        "ational",
+        "ability",
+        "ement",
+        "ied",
+        "ying",
+        "ll",
+        "ingly",
+        "eedly",
+        "ative",
+    ]
+    words = {word + ending for word, _ in PAIRS for ending in endings if word.isascii()}
+    assert {word: stemmer.stem(word) for word in words} == {word: reference.stemWord(word) for word in words}
+
+
+@given(st.text(max_size=40))
+def test_any_text_can_be_cut(text: str) -> None:
+    for stem in stemmer.stems(text, LANGUAGE):
+        assert stem
+        assert " " not in stem
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        ("The quick foxes went home", ["quick", "fox", "go", "home"]),
+        ("children's indices", ["child", "s", "index"]),
+        ("naïve CAFÉ", ["naiv", "cafe"]),
+        ("nai\u0308ve", ["naiv"]),
+        ("user_id rate-limit React.FC", ["user", "id", "rate", "limit", "react", "fc"]),
+        ("had got gotten", []),
+        ("认证流程", ["认证流程"]),
+        ("\ud800x\x00y", ["x", "y"]),
+    ],
+)
+def test_text_becomes_stems(text: str, expected: list[str]) -> None:
+    assert stemmer.stems(text, LANGUAGE) == expected
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stemmer, "_MAX_KNOWN", 3)
+    for number in range(10):
+        stemmer.stems(f"word{number}", LANGUAGE)
+    assert len(LANGUAGE.stems) <= 4
+
+
+def texts(prompt: str) -> list[str]:
+    return [term.text for term in query.parse(prompt, LANGUAGE)]
+
+
+def store_of(document: str) -> CollectionIndex:
+    return CollectionIndex([CollectionDocument(id="a", title="", text=document)], PROFILE)
+
+
+def matches(store: CollectionIndex, prompt: str) -> bool:
+    """Whether an index finds its document: FTS5 by its tokenizer, and the scoring by our own."""
+    hits, _ = bm25.match(store._index, query.parse(prompt, LANGUAGE))
+    assert all(hit.matched and hit.candidate.bm25 > 0 for hit in hits), "what finds and what rates must agree"
+    return bool(hits)
+
+
+def finds(prompt: str, document: str) -> bool:
+    with closing(store_of(document)) as store:
+        return matches(store, prompt)
+
+
+@pytest.fixture(scope="module")
+def cookies() -> Iterator[CollectionIndex]:
+    with closing(store_of("cookies are set by a1")) as store:
+        yield store
+
+
+TERMS = [
+    ("How do we refresh the JWT?", ["refresh", "jwt"]),
+    ("the of and is", []),
+    ("a b c 1 2 x", []),
+    ("refresh Refresh REFRESH", ["refresh"]),
+    ("user_id", ["user_id", "user", "id"]),
+    ("the rate-limit policy", ["rate-limit", "rate", "limit", "policy"]),
+    ("React.FC", ["react.fc", "react", "fc"]),
+    ("getUserToken", ["getusertoken", "user", "token"]),
+    ("parseJSONBody", ["parsejsonbody", "parse", "json", "body"]),
+    ("see src/auth/jwt/refresh/flow.py", ["see", "src", "auth", "jwt", "refresh", "flow", "py"]),
+    ("What's Maria's café?", ["maria", "café"]),
+    ("and/or", []),
+    ("_private__name_", ["private__name", "private", "name"]),
+    ("--force --no-verify", ["force", "verify"]),
+    ("", []),
+    ("🙂🙂 🙂", []),
+    ("认证流程 是什么", ["认证流程", "是什么"]),
+]
+
+
+@pytest.mark.parametrize(("prompt", "expected"), TERMS)
+def test_a_prompt_becomes_these_terms(prompt: str, expected: list[str]) -> None:
+    assert texts(prompt) == expected
+
+
+FOUND = [
+    ("the auth problem", "Authentication uses cookies"),
+    ("which authentication", "auth uses cookies"),
+    ("config question", "The configuration is layered"),
+    ("configuration question", "The config is layered"),
+    ("env", "Environment variables"),
+    ("environment", "env vars"),
+    ("repo", "Repository layout"),
+    ("deploy", "Deployment runs at noon"),
+    ("deployment", "we deploy at noon"),
+    ("deploying", "deploys at noon"),
+    ("kubernetes", "k8s cluster"),
+    ("k8s", "Kubernetes cluster"),
+    ("user_id", "the user id column"),
+    ("userId", "the user_id column"),
+    ("user token", "calls getUserToken()"),
+    ("getUserToken", "calls getUserToken()"),
+    ("useState hook", "React.useState is banned"),
+    ("refreshing", "The refresh of tokens"),
+    ("rates limited", "a rate limit"),
+    ("what did she buy", "she bought a car"),
+    ("bought", "a buyer buys"),
+    ("children", "one child"),
+    ("user_id", "user_id and the_user_id"),
+    ("state-of-the-art", "the state of the art"),
+    ("naive", "naïve approach"),
+    ("naïve", "naive approach"),
+    ("nai\u0308ve", "naïve approach"),
+    ("认证流程", "认证流程 说明"),
+]
+NOT_FOUND = [
+    ("the sea", "search and season"),
+    ("cat", "category"),
+    ("user_id", "nothing of the kind"),
+    ("refresh", "the fresh fish"),
+    ("got", "get the gist"),
+]
+
+
+def test_the_terms_find_what_they_mean_and_nothing_else() -> None:
+    assert [pair for pair in FOUND if not finds(*pair)] == []
+    assert [pair for pair in NOT_FOUND if finds(*pair)] == []
+
+
+HOSTILE = [
+    'cookies" OR "x',
+    "title:cookies NOT *",
+    "cookies AND OR NOT NEAR(cookies, 2)",
+    "^cookies + - * : { } ( ) [ ]",
+    "{title body}: cookies",
+    "'; DROP TABLE t; -- cookies",
+    '"""cookies"""',
+    "cookies\x00cookies",
+    "\ud800cookies \udfff cookies",
+    "co\u200bokies \u202ecookies",
+    "cookies" + ")" * 1000,
+    "NOT cookies",
+]
+
+
+@pytest.mark.parametrize("prompt", HOSTILE)
+def test_no_text_of_a_query_is_syntax(cookies: CollectionIndex, prompt: str) -> None:
+    assert matches(cookies, prompt)
+
+
+@given(st.text(max_size=300))
+@settings(max_examples=150, deadline=None)
+def test_any_text_is_a_valid_query(cookies: CollectionIndex, prompt: str) -> None:
+    matches(cookies, prompt)
+
+
+@given(
+    st.lists(st.sampled_from(['"', "*", "(", ")", ":", "^", "OR", "NEAR", "a1", "-", "{", "\x00", "\ud800"]))
+)
+def test_any_row_of_operators_is_a_valid_query(cookies: CollectionIndex, pieces: list[str]) -> None:
+    matches(cookies, " ".join(pieces))
+    matches(cookies, "".join(pieces))
+
+
+def test_of_a_long_prompt_the_beginning_and_the_end_are_read() -> None:
+    prompt = "first question " + "filler " * 100_000 + " last question"
+    assert texts(prompt)[0] == "first"
+    assert "last" in texts(prompt)
+    assert "middle" not in texts("x " * 1000 + "middle" + " x" * 1000)
+
+
+@pytest.mark.parametrize("unit", ["word%d ", "camelCaseWord%d", "a.b-c_%d/", "字%d", "\ud800%d", '"%d'])
+def test_a_megabyte_is_bounded(unit: str) -> None:
+    prompt = "".join(unit % number for number in range(1_000_000 // len(unit)))
+    begun = time.process_time()
+    terms = query.parse(prompt, LANGUAGE)
+    assert len(terms) <= query.MAX_TERMS
+    assert time.process_time() - begun < 5
+
+
+def test_common_words_are_marked() -> None:
+    marks = {term.text: term.common for term in query.parse("write the webhook file", LANGUAGE)}
+    assert marks == {"write": True, "webhook": False, "file": True}
+
+
+IDENTIFIERS = [
+    ("userId", ["user", "Id"]),
+    ("HTTPServer", ["HTTP", "Server"]),
+    ("sha256Sum", ["sha256", "Sum"]),
+    ("word", []),
+    ("Word", []),
+    ("WORD", []),
+    ("JWTs", []),
+    ("parseURLs", ["parse", "URLs"]),
+    ("a" * 60 + "B" * 10, []),
+]
+
+
+def test_identifiers_are_cut_where_a_person_would() -> None:
+    assert [(word, query.camel(word)) for word, _ in IDENTIFIERS] == IDENTIFIERS
+    assert query.hidden_words("The db, `getUserId()` and plain words", LANGUAGE) == "database get User Id"
