@@ -33,26 +33,6 @@ class Candidate:
     seconds since the epoch.
     """
 
-    __slots__ = (
-        "bm25",
-        "category",
-        "confidence",
-        "confidence_label",
-        "damaged",
-        "features",
-        "file",
-        "id",
-        "kind",
-        "path",
-        "place",
-        "root",
-        "snippet",
-        "tags",
-        "title",
-        "updated",
-        "worth_mentioning",
-    )
-
     bm25: float
     confidence: float
     confidence_label: str
@@ -89,21 +69,38 @@ class RankedCandidates:
     says in a word why the full-text index was not used; None when it was.
     """
 
-    __slots__ = ("candidates", "fallback", "notes", "pinned")
-
     def __init__(self, candidates: list[Candidate], notes: list[str], fallback: str | None = None) -> None:
         self.candidates, self.notes, self.fallback = candidates, notes, fallback
         self.pinned: list[Candidate] = []
 
 
-SAME = 1.0  # evidence (natural logarithm of a likelihood ratio) that differs by less is taken for equal
-SEVERAL = 2  # words in common
-NEAR = 3  # words apart, at most, that still stand together
-PAIRS = 6  # of a query that are asked for: a long prompt need not be repeated whole
-LONG = 25  # words of a body, beyond which some of the query's occur in it by chance
-READ = 4_000  # characters of an entry in which `near` is looked for
-MOST = 12.0  # of `odds`, either way
-UNKNOWN = 0.5  # `titled` where no title has any word of the query
+class Hit:
+    """A candidate, its score, and the numbers of the query's terms that occur in it.
+
+    `titled` are those of `matched` that occur in its title or tags. `text` holds its words as the query's are
+    compared with them, title first, and `length` is how many there are.
+    """
+
+    def __init__(self, candidate: Candidate, score: float) -> None:
+        self.candidate, self.score = candidate, score
+        self.matched: set[int] = set()
+        self.titled: set[int] = set()
+        self.text, self.length = "", 0
+
+
+class Statistics:
+    """What is known of the query's terms in one store: the number of documents, and how rare each term is.
+
+    `words` are the terms that are single words, as they are compared.
+    """
+
+    def __init__(self, terms: list[Term], matches: list[int], documents: int, profile: Profile) -> None:
+        self.documents = documents
+        self.words = list(dict.fromkeys(term.phrases[0] for term in terms if " " not in term.phrases[0]))
+        self.rarities = [
+            rarity(count, documents, profile.background, common=term.common)
+            for term, count in zip(terms, matches, strict=True)
+        ]
 
 
 class Features:
@@ -118,12 +115,22 @@ class Features:
     `coverage`: the share of the query's terms that occur in it, weighted by rarity, 0..1; to show, not used.
     """
 
-    __slots__ = ("alone", "coverage", "near", "odds", "titled")
-
     def __init__(
         self, *, odds: float, titled: float, near: float, alone: float, coverage: float = 0.0
     ) -> None:
         self.odds, self.titled, self.near, self.alone, self.coverage = odds, titled, near, alone, coverage
+
+
+SAME = 1.0  # evidence (natural logarithm of a likelihood ratio) that differs by less is taken for equal
+SEVERAL = 2  # words in common
+NEAR = 3  # words apart, at most, that still stand together
+PAIRS = 6  # of a query that are asked for: a long prompt need not be repeated whole
+LONG = 25  # words of a body, beyond which some of the query's occur in it by chance
+READ = 4_000  # characters of an entry in which `near` is looked for
+MOST = 12.0  # of `odds`, either way
+UNKNOWN = 0.5  # `titled` where no title has any word of the query
+_DAY = 86_400
+_DIGITS = 6  # of a score relative to the best: what is equal up to here is a tie
 
 
 def rarity(matches: int, documents: int, background: Mapping[str, float], *, common: bool) -> float:
@@ -160,41 +167,29 @@ def evidence(
     return weight(rarities, titled) + body_share * in_body
 
 
-class Rivals:
-    """Hits that answer to some of the same words: the evidence for each, and their likelihoods together."""
-
-    __slots__ = ("evidences", "likelihood")
-
-    def __init__(self, evidences: list[float]) -> None:
-        self.evidences = evidences
-        self.likelihood = sum(map(exp, evidences))
-
-
-def rivals(matched: Sequence[frozenset[int]], evidences: Sequence[float]) -> list[Rivals]:
-    """Return, for each hit, all that have a term in common with it, itself included.
+def rivals(matched: Sequence[frozenset[int]], evidences: Sequence[float]) -> list[list[float]]:
+    """Return, for each hit, the evidence of all that have a term in common with it, itself included.
 
     Hits that answer to different parts of a prompt may all be meant.
     """
     groups: dict[frozenset[int], list[float]] = {}
-    for terms, each in zip(matched, evidences, strict=True):
-        groups.setdefault(terms, []).append(each)
+    for terms, one in zip(matched, evidences, strict=True):
+        groups.setdefault(terms, []).append(one)
     found = {
-        terms: Rivals(
-            [each for other, same in groups.items() if not terms.isdisjoint(other) for each in same]
-        )
+        terms: [one for other, same in groups.items() if not terms.isdisjoint(other) for one in same]
         for terms in groups
     }
     return [found[terms] for terms in matched]
 
 
-def odds(evidence: float, among: Rivals, documents: int, background: Mapping[str, float]) -> float:
+def odds(evidence: float, among: Sequence[float], documents: int, background: Mapping[str, float]) -> float:
     """Return the logarithm of the odds that the entry with this evidence is the one that is meant.
 
     By Bayes' rule: every entry of the store may be, and so may any of an imagined collection. Those that are
     not `among` its rivals, itself included, have no evidence.
     """
-    silent = max(documents - len(among.evidences), 0) + background["documents"]
-    others = max(among.likelihood - exp(evidence), 0.0)
+    silent = max(documents - len(among), 0) + background["documents"]
+    others = max(sum(map(exp, among)) - exp(evidence), 0.0)
     return min(max(evidence - log(others + silent), -MOST), MOST)
 
 
@@ -230,7 +225,7 @@ def features(hits: Sequence[Hit], statistics: Statistics, profile: Profile) -> l
                 odds=odds(own, others, statistics.documents, profile.background),
                 titled=weight(rarities, hit.titled) / in_titles if in_titles else UNKNOWN,
                 near=near(statistics.words, hit.text[:READ].split()) if several else 0.0,
-                alone=1 / (sum([other > own - SAME for other in others.evidences]) + (not several)),
+                alone=1 / (sum([other > own - SAME for other in others]) + (not several)),
                 coverage=weight(rarities, hit.matched) / everything if everything else 0.0,
             )
         )
@@ -252,73 +247,27 @@ def label(probability: float, profile: Profile) -> str:
     return "medium" if probability >= profile.labels["medium"] else "low"
 
 
-_DAY = 86_400
-_DIGITS = 6  # of a score relative to the best: what is equal up to here is a tie
-
-
-class Hit:
-    """A candidate, its score, and the numbers of the query's terms that occur in it.
-
-    `titled` are those of `matched` that occur in its title or tags. `text` holds its words as the query's are
-    compared with them, title first, and `length` is how many there are.
-    """
-
-    __slots__ = ("candidate", "length", "matched", "score", "text", "titled")
-
-    def __init__(self, candidate: Candidate, score: float) -> None:
-        self.candidate, self.score = candidate, score
-        self.matched: set[int] = set()
-        self.titled: set[int] = set()
-        self.text, self.length = "", 0
-
-
-class Statistics:
-    """What is known of the query's terms in one store: the number of documents, and how rare each term is.
-
-    `words` are the terms that are single words, as they are compared.
-    """
-
-    __slots__ = ("documents", "rarities", "words")
-
-    def __init__(self, terms: list[Term], matches: list[int], documents: int, profile: Profile) -> None:
-        self.documents = documents
-        self.words = list(dict.fromkeys(term.phrases[0] for term in terms if " " not in term.phrases[0]))
-        self.rarities = [
-            rarity(count, documents, profile.background, common=term.common)
-            for term, count in zip(terms, matches, strict=True)
-        ]
-
-
 def order(hits: list[Hit], statistics: Statistics, profile: Profile) -> list[Candidate]:
     """Return the candidates of `hits`, best first, without those below the noise floor."""
     if not hits:
         return []
     floor = profile.noise_floor * max(hit.candidate.bm25 for hit in hits)
     kept = [hit for hit in hits if hit.candidate.bm25 >= floor]
-    best = max(hit.score for hit in kept)
-    now = time.time()
-    kept.sort(key=lambda hit: _place(hit, best, now, profile))
+    best = max(hit.score for hit in kept) or 1
+    recent = time.time() - profile.recent_days * _DAY
+
+    def place(hit: Hit) -> tuple[float, int, bool, float]:
+        updated = hit.candidate.updated
+        tied = -round(hit.score / best, _DIGITS)
+        return tied, profile.priority(hit.candidate.category), updated < recent, -updated
+
+    kept.sort(key=place)
     for hit, found in zip(kept, features(kept, statistics, profile), strict=True):
-        _rate(hit.candidate, found, profile)
+        candidate, medium = hit.candidate, profile.labels["medium"]
+        candidate.features, candidate.confidence = found, probability(found, profile)
+        candidate.confidence_label = label(candidate.confidence, profile)
+        if candidate.damaged:
+            candidate.confidence = min(candidate.confidence, medium)
+            candidate.confidence_label = "medium" if candidate.confidence >= medium else "low"
+        candidate.worth_mentioning = candidate.confidence >= profile.labels["mention"]
     return [hit.candidate for hit in kept]
-
-
-def _place(hit: Hit, best: float, now: float, profile: Profile) -> tuple[float, int, bool, float]:
-    candidate = hit.candidate
-    old = now - candidate.updated > profile.recent_days * _DAY
-    return (
-        -round(hit.score / (best or 1), _DIGITS),
-        profile.priority(candidate.category),
-        old,
-        -candidate.updated,
-    )
-
-
-def _rate(candidate: Candidate, found: Features, profile: Profile) -> None:
-    candidate.features = found
-    candidate.confidence = probability(found, profile)
-    if candidate.damaged:
-        candidate.confidence = min(candidate.confidence, profile.labels["medium"])
-    level = label(candidate.confidence, profile)
-    candidate.confidence_label = "medium" if candidate.damaged and level == "high" else level
-    candidate.worth_mentioning = candidate.confidence >= profile.labels["mention"]

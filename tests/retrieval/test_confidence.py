@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgekit.retrieval import compiled, confidence
-from judgekit.retrieval.confidence import Candidate, Features, Hit, Rivals, Statistics
+from judgekit.retrieval.confidence import Candidate, Features, Hit, Statistics
 from judgekit.retrieval.query import Term
 
 PROFILE = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"]
@@ -65,16 +65,14 @@ def test_a_word_in_a_long_body_may_stand_there_by_chance() -> None:
 
 def test_the_odds_are_those_of_bayes() -> None:
     imagined = BACKGROUND["documents"]
-    assert confidence.odds(5.0, Rivals([5.0]), 1, BACKGROUND) == pytest.approx(5 - log(imagined))
+    assert confidence.odds(5.0, [5.0], 1, BACKGROUND) == pytest.approx(5 - log(imagined))
     expected = log(exp(5) / (exp(3) + 38 + imagined))
-    assert confidence.odds(5.0, Rivals([5.0, 3.0]), 40, BACKGROUND) == pytest.approx(expected)
+    assert confidence.odds(5.0, [5.0, 3.0], 40, BACKGROUND) == pytest.approx(expected)
 
 
 @given(st.lists(st.floats(0, 400), min_size=1, max_size=50), st.integers(0, 1_000_000))
 def test_odds_are_bounded_and_follow_the_evidence(evidences: list[float], documents: int) -> None:
-    found = [
-        confidence.odds(evidence, Rivals(evidences), documents, BACKGROUND) for evidence in sorted(evidences)
-    ]
+    found = [confidence.odds(evidence, evidences, documents, BACKGROUND) for evidence in sorted(evidences)]
     assert all(abs(each) <= confidence.MOST for each in found)
     assert found == sorted(found)
 
@@ -82,7 +80,7 @@ def test_odds_are_bounded_and_follow_the_evidence(evidences: list[float], docume
 def test_hits_that_answer_to_different_words_are_no_rivals() -> None:
     matched = [frozenset({0, 1}), frozenset({1, 2}), frozenset({3}), frozenset({0, 1})]
     found = confidence.rivals(matched, [1.0, 2.0, 3.0, 4.0])
-    assert [sorted(rivals.evidences) for rivals in found] == [[1, 2, 4], [1, 2, 4], [3], [1, 2, 4]]
+    assert [sorted(rivals) for rivals in found] == [[1, 2, 4], [1, 2, 4], [3], [1, 2, 4]]
 
 
 def test_a_prompt_about_two_things_may_mean_two_entries() -> None:

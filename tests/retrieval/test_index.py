@@ -170,16 +170,6 @@ def test_a_damaged_index_is_replaced_by_the_next_generation(store: MemoryStore, 
     assert content(opened(store)) == whole
 
 
-def test_an_index_of_another_root_is_replaced(store: MemoryStore) -> None:
-    opened(store).close()
-    (path,) = databases()
-    connection = sqlite3.connect(path)
-    connection.execute("UPDATE about SET value = '/elsewhere' WHERE key = 'root'")
-    connection.commit()
-    connection.close()
-    assert content(opened(store)) == fresh(store)
-
-
 @pytest.mark.parametrize("blocked", ["cache", "cache/index"])
 def test_without_a_cache_folder_it_is_built_in_memory(
     store: MemoryStore, isolated: Path, blocked: str
