@@ -5,6 +5,8 @@ The index holds stems, so the few bodies that are shown are read anew and put in
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from judgekit.retrieval import index_file, query, update
 from judgekit.retrieval.stemmer import words
 
@@ -13,67 +15,58 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from sqlite3 import Connection
 
-    from judgekit.retrieval.compiled import Profile, Profiles
+    from judgekit.retrieval.compiled import Profiles
     from judgekit.retrieval.confidence import Candidate
-    from judgekit.retrieval.index_file import Index
     from judgekit.retrieval.query import Term
 
 TOKENS = 40  # words of a passage
 _TABLE = "CREATE VIRTUAL TABLE body USING fts5(text, tokenize = 'porter unicode61 remove_diacritics 2')"
-_CLEAR = "DELETE FROM body"
-_ADD = "INSERT INTO body (rowid, text) VALUES (1, ?)"
 _PASSAGE = "SELECT snippet(body, 0, '', '', '…', ?) FROM body WHERE body MATCH ?"
 _MARKED = "SELECT highlight(body, 0, char(1), char(2)) FROM body WHERE body MATCH ?"
 _SHORT = 4_000  # characters of a body that is short, whatever stands in it
 _MOST = 1_000  # words that match: `snippet` takes the square of their number
-_BEGINNING = "SELECT substr(text, 1, ?) FROM body"
-
-
-def add(index: Index, terms: list[Term], candidates: list[Candidate], limit: int) -> None:
-    """Give each candidate its passage, `limit` characters at most; without a match the body's beginning."""
-    connection = _table()
-    try:
-        for candidate in candidates:
-            body = _body(index.root, candidate.place, index.profile)
-            candidate.snippet = _passage(connection, body, terms, limit)
-    finally:
-        connection.close()
 
 
 def of(text: str, candidates: Sequence[Candidate], profiles: Profiles, limit: int) -> list[tuple[str, str]]:
     """Return for each candidate its passage for the query `text`, and the body where it stands.
 
-    Both are empty when the file is gone, unreadable, retired by now, or no longer inside its store.
+    A passage has `limit` characters at most; without a match it is the body's beginning. Both are empty when
+    the file is gone, unreadable, retired by now, or no longer inside its store.
     """
     found = []
     terms: dict[str, list[Term]] = {}  # by kind: languages may differ
-    connection = _table()
-    try:
+    with closing(_table()) as connection:
         for candidate in candidates:
             profile = profiles.by_kind[candidate.kind]
             if candidate.kind not in terms:
                 terms[candidate.kind] = query.parse(text, profile.language)
-            body = _body(candidate.root, candidate.place, profile)
+            entry, _ = update.read(candidate.root, candidate.place, profile, None)
+            body = "" if entry is None else entry.body
             found.append((_passage(connection, body, terms[candidate.kind], limit), body))
-    finally:
-        connection.close()
     return found
 
 
 def _table() -> Connection:
-    connection: Connection = index_file.connect(":memory:")
+    connection = index_file.connect(":memory:")
     connection.execute(_TABLE)
     return connection
 
 
-def _body(root: str, place: str, profile: Profile) -> str:
-    entry, _ = update.read(root, place, profile, None)
-    return "" if entry is None else entry.body
-
-
 def _put(connection: Connection, body: str) -> None:
-    connection.execute(_CLEAR)
-    connection.execute(_ADD, (body,))
+    connection.execute("DELETE FROM body")
+    connection.execute("INSERT INTO body (rowid, text) VALUES (1, ?)", (body,))
+
+
+def _passage(connection: Connection, body: str, terms: list[Term], limit: int) -> str:
+    if not body:
+        return ""
+    wanted = " OR ".join(term.shown for term in terms)
+    body = body.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
+    if wanted and len(body) > _SHORT:
+        body = body[: _end(connection, body, wanted)]
+    _put(connection, body)
+    row = connection.execute(_PASSAGE, (TOKENS, wanted)).fetchone() if wanted else None
+    return " ".join((row[0] if row else body[:limit]).split())[:limit]
 
 
 def _end(connection: Connection, body: str, wanted: str) -> int:
@@ -89,16 +82,3 @@ def _end(connection: Connection, body: str, wanted: str) -> int:
             return end + max(len(inside) * _MOST // matched, 1)
         end += len(inside) + len(outside)
     return len(body)
-
-
-def _passage(connection: Connection, body: str, terms: list[Term], limit: int) -> str:
-    if not body:
-        return ""
-    wanted = " OR ".join(term.shown for term in terms)
-    body = body.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
-    if wanted and len(body) > _SHORT:
-        body = body[: _end(connection, body, wanted)]
-    _put(connection, body)
-    row = connection.execute(_PASSAGE, (TOKENS, wanted)).fetchone() if wanted else None
-    row = row or connection.execute(_BEGINNING, (limit,)).fetchone()
-    return " ".join(row[0].split())[:limit]

@@ -208,9 +208,10 @@ class _Search:
         self.pinned = named | self.pinned
         candidates = [candidate for candidate in candidates if candidate.place not in opened.outdated]
         if self.snippets:
-            from judgekit.retrieval import excerpts  # noqa: PLC0415 - reads files, which the hook does without
-
-            excerpts.add(opened, terms, candidates, SNIPPET_LIMIT)
+            for candidate, (passage, _) in zip(
+                candidates, passages(self.text, candidates, self.profiles), strict=True
+            ):
+                candidate.snippet = passage
         self._note(opened.notes())
         self.ranked.candidates += candidates
 

@@ -22,11 +22,9 @@ def last_turns(path: str, count: int) -> tuple[str, ...]:
     Read only if `path` is a regular `.jsonl` file under the client's own projects folder; whatever else
     it is, and whatever is wrong in it, gives fewer turns or none.
     """
-    if count <= 0 or not _is_transcript(path):
-        return ()
     turns: list[str] = []
-    for line in reversed(_tail(path)):
-        turn = _turn(line)
+    for line in reversed(_lines(path, -_TAIL_BYTES) if count > 0 else []):
+        turn = _turn(_entry(line))
         if turn:
             turns.append(turn)
         if len(turns) == count:
@@ -36,66 +34,51 @@ def last_turns(path: str, count: int) -> tuple[str, ...]:
 
 def started(path: str) -> float | None:
     """Return when a conversation began, in seconds since the epoch; None where that is not known."""
-    if not _is_transcript(path):
-        return None
-    try:
-        with Path(path).open("rb") as file:
-            lines = file.read(_HEAD_BYTES).split(b"\n")
-    except OSError:
-        return None
-    return next((time for line in lines if (time := _time(line)) is not None), None)
+    for line in _lines(path, _HEAD_BYTES):
+        moment = _entry(line).get("timestamp")
+        try:
+            if isinstance(moment, str):
+                return datetime.fromisoformat(moment).timestamp()
+        except (ValueError, OverflowError):
+            continue
+    return None
 
 
-def _time(line: bytes) -> float | None:
-    try:
-        entry = json.loads(line)
-        told = entry.get("timestamp") if isinstance(entry, dict) else None
-        return datetime.fromisoformat(told).timestamp() if isinstance(told, str) else None
-    except (ValueError, OverflowError, RecursionError):
-        return None
-
-
-def _is_transcript(path: str) -> bool:
+def _lines(path: str, size: int) -> list[bytes]:
+    """Return the lines in the first `size` bytes of a transcript, or in the last ones of a negative size."""
     home = environment.environ().get("CLAUDE_CONFIG_DIR") or str(Path("~/.claude").expanduser())
     projects = (Path(home) / "projects").resolve()
     try:
-        return (
-            path.endswith(".jsonl")
-            and Path(path).resolve().is_relative_to(projects)
-            and stat.S_ISREG(Path(path).lstat().st_mode)
-        )
+        file = Path(path)
+        if not path.endswith(".jsonl") or not file.resolve().is_relative_to(projects):
+            return []
+        if not stat.S_ISREG(file.lstat().st_mode):
+            return []
+        with file.open("rb") as stream:
+            if size < 0:
+                stream.seek(max(0, stream.seek(0, os.SEEK_END) + size))
+            return stream.read(abs(size)).split(b"\n")
     except (OSError, ValueError):
-        return False
-
-
-def _tail(path: str) -> list[bytes]:
-    try:
-        with Path(path).open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _TAIL_BYTES))
-            return file.read(_TAIL_BYTES).split(b"\n")
-    except OSError:
         return []
 
 
-def _turn(line: bytes) -> str | None:
+def _entry(line: bytes) -> dict[str, Any]:
     try:
         entry = json.loads(line)
     except (ValueError, RecursionError):
-        return None
-    if not isinstance(entry, dict) or entry.get("isSidechain") or entry.get("isMeta"):
-        return None
+        return {}
+    return entry if isinstance(entry, dict) else {}
+
+
+def _turn(entry: dict[str, Any]) -> str | None:
     role, message = entry.get("type"), entry.get("message")
     if role not in ("user", "assistant") or not isinstance(message, dict):
         return None
-    text = _text(message.get("content")).strip()
+    if entry.get("isSidechain") or entry.get("isMeta"):
+        return None
+    content = message.get("content")
+    if isinstance(content, list):
+        blocks = (block for block in content if isinstance(block, dict) and block.get("type") == "text")
+        content = " ".join(str(block.get("text", "")) for block in blocks)
+    text = content.strip() if isinstance(content, str) else ""
     return f"{role}: {text[:_TURN_CHARS]}" if text and not text.startswith("<") else None
-
-
-def _text(content: Any) -> str:  # noqa: ANN401 - whatever the client wrote there
-    if isinstance(content, str):
-        return content
-    if not isinstance(content, list):
-        return ""
-    blocks = (each for each in content if isinstance(each, dict) and each.get("type") == "text")
-    return " ".join(str(block.get("text", "")) for block in blocks)
