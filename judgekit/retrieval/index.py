@@ -127,7 +127,7 @@ def _kept(
         path = index_file.path_of(root)
         for _ in range(_MAX_GENERATIONS):
             if path is None or anew:
-                index_file.replace(root, profiles)
+                index_file.replace(root, profiles, path)
                 path = index_file.path_of(root)
             if path is None:
                 return None

@@ -396,10 +396,12 @@ def _newest(folder: str) -> int | None:
     return max((int(number) for number in found if number.isdecimal()), default=None)
 
 
-def replace(root: str, profiles: Profiles) -> None:
-    """Make the next generation of a store's index, empty, and remove the older ones."""
+def replace(root: str, profiles: Profiles, path: str | None) -> None:
+    """Make an empty index file in place of the one at `path`, unless another process has, and remove that."""
     folder = environment.cache_folder(FOLDER, environment.file_name_for(root))
     newest = _newest(folder)
+    if newest is not None and path != f"{folder}/v{VERSION}.{newest}.sqlite":
+        return
     next_one = 0 if newest is None else newest + 1
     _make(f"{folder}/v{VERSION}.{next_one}.sqlite", new_about(root, profiles))
     for generation in range(next_one):
