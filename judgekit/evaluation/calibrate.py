@@ -199,19 +199,15 @@ def _margins(chain: Chain, members: Sequence[Sample], level: float, promise: Pro
 
 
 def _tally(chain: Chain, members: Sequence[Sample], promise: Promise) -> ErrorCounts:
-    wrong = [chain.is_wrong(member) for member in members]
-    if promise.reference is None:
-        return ErrorCounts(len(members), sum(wrong))
-    last = promise.reference
-    # A reference that failed counts as right: nothing is gained without it.
-    beaten = [
-        member.outcome(last) is not None and last not in member.ties and member.is_wrong(last)
-        for member in members
-    ]
-    # A win that stands against a tie of the reference is worse than that where it is wrong.
-    stands = chain.stands is not None
-    losses = sum(one and (stands or not other) for one, other in zip(wrong, beaten, strict=True))
-    gains = sum(other and not one for one, other in zip(wrong, beaten, strict=True))
+    losses, gains, last = 0, 0, promise.reference
+    for member in members:
+        wrong = chain.is_wrong(member)
+        # A reference that failed counts as right: nothing is gained without it.
+        answered = last is not None and member.outcome(last) is not None and last not in member.ties
+        beaten = last is not None and answered and member.is_wrong(last)
+        # A win that stands against a tie of the reference is worse than that where it is wrong.
+        losses += wrong and (chain.stands is not None or not beaten)
+        gains += beaten and not wrong
     return ErrorCounts(len(members), losses, gains)
 
 

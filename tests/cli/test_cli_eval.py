@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,11 +48,8 @@ def test_the_json_form_is_a_contract(judgekit: Callable[..., Outcome]) -> None:
     assert set(found["elsewhere"]) == {"prompts", "injected", "nudged"}
     assert (found["queries"], found["judged"], found["scopes"], found["depth"]) == (12, 10, 2, 100)
     assert set(found["bootstrap"]) == {"level", "resamples", "seed"}
-
-
-def test_without_scopes_nothing_is_asked_elsewhere(judgekit: Callable[..., Outcome]) -> None:
-    found = judgekit("eval", "retrieval", str(EXAMPLE), "--json").json
-    assert (found["scopes"], found["elsewhere"]) == (None, None)
+    alone = judgekit("eval", "retrieval", str(EXAMPLE), "--json").json
+    assert (alone["scopes"], alone["elsewhere"]) == (None, None)
 
 
 def test_the_run_is_what_was_measured(judgekit: Callable[..., Outcome], run_file: Path) -> None:
@@ -135,23 +131,17 @@ def test_bad_input_is_one_line_and_65(
     assert done.err.count("\n") == 1
 
 
-def test_ids_without_a_scope_are_bad_input(judgekit: Callable[..., Outcome], tmp_path: Path) -> None:
+def test_wrong_ids_and_places_are_said_before_anything_is_searched(
+    judgekit: Callable[..., Outcome], tmp_path: Path
+) -> None:
     for path in EXAMPLE.iterdir():
         (tmp_path / path.name).write_text(path.read_text().replace("shop/", "shop-"))
     done = judgekit("eval", "retrieval", str(tmp_path), "--scope-prefix")
     assert done.code == 65
     assert "corpus.jsonl: id: expected SCOPE/NAME, got 'shop-jwt'" in done.err
-
-
-def test_a_run_that_cannot_be_written_is_said_before_anything_is_searched(
-    judgekit: Callable[..., Outcome], tmp_path: Path
-) -> None:
     done = judgekit("eval", "retrieval", str(EXAMPLE), "--run", str(tmp_path / "missing" / "run"))
     assert (done.code, done.out) == (64, "")
     assert "cannot be written" in done.err
-
-
-def test_the_group_alone_shows_its_commands(judgekit: Callable[..., Outcome]) -> None:
     assert "retrieval" in judgekit("eval", "--help").out
     assert judgekit("eval", "retrieval").code == 64
 
@@ -164,9 +154,3 @@ def test_the_page_shows_what_is_printed(judgekit: Callable[..., Outcome]) -> Non
     bins = re.compile(r"^  \d\.\d to .*\n", re.MULTILINE)
     rows = [re.sub(r"[\d.]+", "0", bins.sub("", text)) for text in (shown, printed)]
     assert [line.split() for line in rows[0].splitlines()] == [line.split() for line in rows[1].splitlines()]
-
-
-def test_every_line_of_the_example_is_an_object() -> None:
-    for name in ("corpus.jsonl", "queries.jsonl"):
-        for line in (EXAMPLE / name).read_text(encoding="utf-8").splitlines():
-            assert isinstance(json.loads(line), dict)
