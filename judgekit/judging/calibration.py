@@ -311,11 +311,13 @@ def find(
     is no calibration of this rubric and mode is passed over. With one tier there is nothing to decide.
     `subjects` is how many are scored to be compared, if they are.
     """
-    if len(panel) < 2:  # noqa: PLR2004 - one opinion cannot go up
+    one_tier = len(panel) < 2  # noqa: PLR2004 - one opinion cannot go up
+    found = [] if one_tier else list(_calibrations(loaded.rubric.rubric, mode, project))
+    if not found:
         return UsableCalibration()
     now = fingerprint.panel(panel, loaded.rubric, options)
-    fitting, calibration_warning, broken = None, list[str](), list[str]()
-    for known in _calibrations(loaded.rubric.rubric, mode, project):
+    fitting, stale, broken = None, list[str](), list[str]()
+    for known in found:
         if isinstance(known, str):
             broken.append(f"calibration not used: {known}")
         elif (known.subjects is None) != (subjects == 0):
@@ -323,10 +325,8 @@ def find(
         elif fitting is None and (misfit := known.misfit(loaded, now, subjects)) is None:
             fitting = known
         elif fitting is None:
-            calibration_warning.append(
-                f"calibration {known.id} not used: {misfit}; judgekit calibrate makes a new one"
-            )
-    told = [*broken[:MOST_TOLD], *([] if fitting else calibration_warning[:1])]
+            stale.append(f"calibration {known.id} not used: {misfit}; judgekit calibrate makes a new one")
+    told = [*broken[:MOST_TOLD], *([] if fitting else stale[:1])]
     if len(broken) > MOST_TOLD:
         told.append(f"{len(broken) - MOST_TOLD} more calibrations cannot be read")
     return UsableCalibration(fitting.rules() if fitting else None, "; ".join(told) or None)
@@ -368,11 +368,7 @@ def accept(path: Path) -> None:
         environment.private_folder(str(kept.parent))
         with lock.held(kept.with_suffix(".lock"), seconds=_WAIT):
             now = Accepted(calibrations={**_accepted().calibrations, digest: known.id})
-            fresh = kept.with_suffix(".new")
-            fresh.unlink(missing_ok=True)
-            fresh.touch(0o600)
-            fresh.write_text(now.model_dump_json(by_alias=True, indent=2) + "\n", encoding="utf-8")
-            fresh.replace(kept)
+            environment.write_private(str(kept), now.model_dump_json(by_alias=True, indent=2) + "\n")
     except OSError as error:
         raise InputError(f"{kept}: cannot be written ({error.strerror}); check the folder") from None
 
@@ -418,8 +414,7 @@ def check(out: Path | None = None) -> None:
 def write(known: Calibration, path: Path) -> None:
     """Write a calibration; raises `InputError` when it cannot be written."""
     try:
-        if not path.parent.is_dir():
-            environment.private_folder(str(path.parent))
+        environment.private_folder(str(path.parent))
         path.write_text(known.text(), encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror}); name another with --out") from None
