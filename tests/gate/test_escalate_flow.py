@@ -45,22 +45,20 @@ def by_user(text: str) -> None:
     user_file().write_text(text)
 
 
-def test_an_issue_is_opened_once(project: Path, gh: FakeGh) -> None:
+def test_a_task_has_one_issue_that_follows_its_content(project: Path, gh: FakeGh) -> None:
     assert ensure(project, content("a")) == ["opened"]
     assert ensure(project, content("a")) == ["stands"]
     (made,) = gh.issues
     assert made["title"] == "[JUDGE-DISAGREEMENT] Review needed: docs/a.md"
     assert issues.mark(made["body"]) is not None
     assert gh.verbs == ["list", "list", "create", "list"]
-
-
-def test_other_content_updates_it(project: Path, gh: FakeGh) -> None:
-    ensure(project, content("a"))
+    assert "--search" not in gh.calls[-1].argv, "the search may not know it yet"
     assert ensure(project, content("b")) == ["updated"]
     (made,) = gh.issues
     assert made["body"] == issues.of(content("b")).body
     assert ensure(project, content("b", word="reject")) == ["updated"]
-    assert gh.issues[0]["title"] == "[JUDGE-DISAGREEMENT] Review needed: docs/a.md"
+    assert ensure(project, content("b", word="reject"), content("a", "docs/b.md")) == ["stands", "opened"]
+    assert len(gh.issues) == 2
 
 
 def test_a_closed_issue_stays_closed_until_the_content_changes(project: Path, gh: FakeGh) -> None:
@@ -73,26 +71,12 @@ def test_a_closed_issue_stays_closed_until_the_content_changes(project: Path, gh
     assert len(gh.issues) == 1
 
 
-def test_each_task_has_its_own(project: Path, gh: FakeGh) -> None:
-    assert ensure(project, content("a"), content("a", "docs/b.md")) == ["opened", "opened"]
-    assert len(gh.issues) == 2
-    assert gh.verbs.count("create") == 2
-
-
 def test_an_issue_that_is_no_longer_among_the_newest_is_searched_for(project: Path, gh: FakeGh) -> None:
     ensure(project, content("a"))
     foreign = {"url": "u", "state": "OPEN", "title": "t", "body": "something else", "labels": []}
     gh.put([*gh.issues, *({"number": number, **foreign} for number in range(2, 80))])
     assert ensure(project, content("b")) == ["updated"]
     assert len(gh.issues) == 79
-
-
-def test_an_issue_that_the_search_does_not_know_yet_is_found_among_the_newest(
-    project: Path, gh: FakeGh
-) -> None:
-    ensure(project, content("a"))
-    assert ensure(project, content("a")) == ["stands"]
-    assert "--search" not in gh.calls[-1].argv
 
 
 def test_of_two_the_older_is_kept_up_to_date(project: Path, gh: FakeGh) -> None:
@@ -137,15 +121,13 @@ def test_how_gh_is_asked(project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPa
     assert not [word for word in create.argv if "judgekit override" in word]  # the body is no argument
 
 
-def test_labels_are_given(project: Path, gh: FakeGh) -> None:
+def test_labels_are_given_and_an_unknown_one_is_left_out(project: Path, gh: FakeGh) -> None:
     gh.tell(labels=["docs", "help wanted"])
     ensure(project, content("a"), settings=EscalateConfig(labels=["docs", "help wanted"]))
-    assert gh.issues[0]["labels"] == ["--label=docs".partition("=")[2], "help wanted"]
-
-
-def test_an_unknown_label_is_left_out(project: Path, gh: FakeGh) -> None:
-    assert ensure(project, content("a"), settings=EscalateConfig(labels=["nowhere"])) == ["opened"]
-    assert gh.issues[0]["labels"] == []
+    assert gh.issues[0]["labels"] == ["docs", "help wanted"]
+    other = content("a", "docs/b.md")
+    assert ensure(project, other, settings=EscalateConfig(labels=["nowhere"])) == ["opened"]
+    assert gh.issues[1]["labels"] == []
 
 
 FAILURES = [
@@ -206,13 +188,6 @@ def test_a_gh_that_a_clone_brings_is_not_run(
     assert not (project / "ran").exists()
 
 
-def test_a_project_elsewhere_is_one_line(tmp_path: Path, gh: FakeGh) -> None:
-    by_user('escalate: {issues: "on"}\n')
-    (line,) = github.by_itself([content("a")], IssueTarget(tmp_path))
-    assert "not on GitHub" in line
-    assert gh.calls == []
-
-
 def test_a_gh_that_hangs_is_left_with_all_it_started(project: Path, gh: FakeGh) -> None:
     gh.tell(sleep=30)
     start = time.monotonic()
@@ -256,14 +231,15 @@ def test_nothing_is_sent_unless_the_user_says_so(project: Path, gh: FakeGh) -> N
 
 
 def test_rejected_content_is_escalated_where_configured(project: Path, gh: FakeGh) -> None:
+    both = [content("a", word="reject"), content("a", word="accept")]
     by_user('escalate: {issues: "on"}\n')
-    assert (
-        github.by_itself([content("a", word="reject"), content("a", word="accept")], IssueTarget(project))
-        == []
-    )
+    assert github.by_itself(both, IssueTarget(project)) == []
+    assert github.by_itself([content("a", word="reject")], IssueTarget(project), EscalateConfig()) == []
     assert gh.calls == []
     by_user('escalate: {issues: "on", rejects: true}\n')
-    assert len(github.by_itself([content("a", word="reject")], IssueTarget(project))) == 1
+    assert len(github.by_itself(both, IssueTarget(project))) == 1
+    decided = {"decision": "accept", "why": "fine", "who": "ann", "at": "2026-03-20T12:00:00Z"}
+    assert github.by_itself([verdict("escalate", human_override=decided)], IssueTarget(project)) == []
 
 
 def improving(mark: str, days: float, *rounds: str) -> Any:  # noqa: ANN401 - a VerdictLine
@@ -308,13 +284,6 @@ def test_rounds_of_improve_count_from_the_last_other_verdict_on(project: Path, g
     other = improving("d", 1, "improve").model_copy(update={"task_id": "docs/b.md@" + "d" * 12})
     assert github.by_itself([other], IssueTarget(project)) == []
     assert len(gh.issues) == 1
-
-
-def test_what_a_person_decided_is_not_escalated(project: Path, gh: FakeGh) -> None:
-    by_user('escalate: {issues: "on"}\n')
-    decided = {"decision": "accept", "why": "fine", "who": "ann", "at": "2026-03-20T12:00:00Z"}
-    assert github.by_itself([verdict("escalate", human_override=decided)], IssueTarget(project)) == []
-    assert gh.calls == []
 
 
 def test_a_push_opens_a_few_at_most(project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,11 +337,4 @@ def test_a_project_is_not_read_where_the_user_wants_no_issues(project: Path, gh:
     (project / ".judgekit").mkdir()
     (project / ".judgekit" / "config.yaml").write_text("gate: {oops: 1}\n")
     assert github.by_itself([content("a")], IssueTarget(project)) == []
-
-
-def test_given_settings_go_before_those_of_the_working_tree(project: Path, gh: FakeGh) -> None:
-    by_user('escalate: {issues: "project"}\n')
-    (project / ".judgekit").mkdir()
-    (project / ".judgekit" / "config.yaml").write_text('escalate: {issues: "on"}\n')
-    assert github.by_itself([content("a")], IssueTarget(project), EscalateConfig()) == []
     assert gh.calls == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from ledger_lines import SHA, round_of, verdict
 
 from judgekit.gate import issues
@@ -61,22 +60,19 @@ def test_a_providers_words_are_not_in_it() -> None:
     assert "10.0.0.3" not in body
 
 
-@pytest.mark.parametrize(
-    ("word", "title", "head"),
-    [
-        ("reject", "[JUDGE-DISAGREEMENT] Review needed: docs/a.md", "Models reject `docs/a.md`."),
-        (
-            "improve",
-            "[JUDGE-DISAGREEMENT] Review needed: docs/a.md",
-            "Models find `docs/a.md` in need of work.",
-        ),
-        ("undetermined", "[JUDGE-DISAGREEMENT] Review needed: docs/a.md", "Models came to no verdict about"),
-    ],
-)
-def test_other_verdicts_have_words_of_their_own(word: Any, title: str, head: str) -> None:  # noqa: ANN401
-    made = issues.of(verdict(word, path="docs/a.md"))
-    assert made.title == title
-    assert head in made.body
+def test_other_verdicts_have_words_of_their_own() -> None:
+    heads = {
+        "reject": "Models reject `docs/a.md`.",
+        "improve": "Models find `docs/a.md` in need of work.",
+        "undetermined": "Models came to no verdict about",
+    }
+    for word, head in heads.items():
+        made = issues.of(verdict(word, path="docs/a.md"))  # type: ignore[arg-type]  # a verdict's word
+        assert made.title == "[JUDGE-DISAGREEMENT] Review needed: docs/a.md"
+        assert head in made.body
+    assert "No model was asked." in issues.of(verdict("undetermined", rounds=[])).body
+    made = issues.of(verdict("reject", path="docs/a.md", findings=[FINDING]))
+    assert "1. pragmatic, in Deployment: no way back is given" in made.body, "of the deciding tier"
 
 
 def test_the_same_task_has_the_same_token_whatever_it_holds() -> None:
@@ -115,19 +111,18 @@ def test_names_do_not_act() -> None:
     assert "judgekit override docs/a.md-escalate-0 accept" in made.body
 
 
-def test_a_task_is_overridden_by_its_name() -> None:
+def test_a_shell_gets_a_name_as_one_word() -> None:
     assert "judgekit override T-42 accept" in issues.of(disagreement(task_id="T-42")).body
+    path = "it's $(touch x).md"
+    made = issues.of(disagreement(task_id=f"{path}@{SHA[:12]}"))
+    assert f"judgekit override 'it'\"'\"'s $(touch x).md@{SHA[:12]}' accept" in made.body
 
 
 def test_scores_are_shown_as_they_are() -> None:
     opinions = [round_of("accept", opinion=opinion("accept", a=4.0, b=2.75))]
     assert "`a 4, b 2.75`" in issues.of(disagreement(rounds=opinions)).body
-
-
-def test_a_shell_gets_a_name_as_one_word() -> None:
-    path = "it's $(touch x).md"
-    made = issues.of(disagreement(task_id=f"{path}@{SHA[:12]}"))
-    assert f"judgekit override 'it'\"'\"'s $(touch x).md@{SHA[:12]}' accept" in made.body
+    odd = round_of("accept", opinion={"outcome": None, "scores": "high", "findings": []})
+    assert "| `None` | - | - |" in issues.of(disagreement(rounds=[odd])).body, "of another shape"
 
 
 def test_it_is_never_too_long() -> None:
@@ -141,17 +136,3 @@ def test_it_is_never_too_long() -> None:
     assert "and 40 more files" in body
     assert "more\n~~~" in body  # findings
     assert "judgekit override" in body
-
-
-def test_the_deciding_tiers_findings_stand_alone() -> None:
-    made = issues.of(verdict("reject", path="docs/a.md", findings=[FINDING]))
-    assert "1. pragmatic, in Deployment: no way back is given" in made.body
-
-
-def test_without_rounds_it_says_so() -> None:
-    assert "No model was asked." in issues.of(verdict("undetermined", rounds=[])).body
-
-
-def test_an_imported_round_of_another_shape_is_shown_as_far_as_it_goes() -> None:
-    odd = round_of("accept", opinion={"outcome": None, "scores": "high", "findings": []})
-    assert "| `None` | - | - |" in issues.of(disagreement(rounds=[odd])).body

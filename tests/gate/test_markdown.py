@@ -32,12 +32,22 @@ def code_spans(line: str) -> str:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_inline_text_is_one_span_of_code(text: str) -> None:
+def test_hostile_text_stays_inside_its_code(text: str) -> None:
     shown = issues.inline(text)
     assert shown.count("`") == 2
     assert code_spans(shown) == ""
-    assert "\n" not in shown
-    assert "|" not in shown
+    assert not set("\n|") & set(shown)
+    row = issues.table(("a", "b"), [(shown, "end")]).splitlines()[-1]
+    assert row.count("|") == 3
+    assert code_spans(row) == "|  | end |"
+    first, *inside, last = issues.block(text, "text").splitlines()
+    marks = first.removesuffix("text")
+    assert set(marks) == {"~"}
+    assert last == marks
+    assert not [line for line in inside if re.match(rf" {{0,3}}~{{{len(marks)},}}\s*$", line)]
+    title = issues.title(text)
+    assert not set("@`#<>\n") & set(title)
+    assert "://" not in title
 
 
 @given(st.text())
@@ -45,22 +55,6 @@ def test_any_text_stays_inside_its_code(text: str) -> None:
     shown = issues.inline(text, 50)
     assert code_spans(shown) in ("", issues.NOTHING)
     assert len(shown) <= 52
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_a_table_keeps_its_cells(text: str) -> None:
-    row = issues.table(("a", "b"), [(issues.inline(text), "end")]).splitlines()[-1]
-    assert row.count("|") == 3
-    assert code_spans(row) == "|  | end |"
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_a_block_ends_where_we_end_it(text: str) -> None:
-    first, *inside, last = issues.block(text, "text").splitlines()
-    marks = first.removesuffix("text")
-    assert set(marks) == {"~"}
-    assert last == marks
-    assert not [line for line in inside if re.match(rf" {{0,3}}~{{{len(marks)},}}\s*$", line)]
 
 
 @given(st.text(alphabet="~`\n a"))
@@ -73,13 +67,6 @@ def test_no_run_of_marks_ends_a_block(text: str) -> None:
 
 def test_characters_that_hide_are_left_out_of_a_block() -> None:
     assert issues.block("a\x1b[31mb\u202ec\u200bd") == "~~~\na[31mbcd\n~~~"
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_a_title_holds_nothing_that_acts(text: str) -> None:
-    shown = issues.title(text)
-    assert not set("@`#<>\n") & set(shown)
-    assert "://" not in shown
 
 
 def test_long_texts_are_cut_and_wrapped() -> None:

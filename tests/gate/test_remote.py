@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
 from git_repo import GitRepo
 
 from judgekit.gate import github
@@ -14,9 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
+def test_addresses_on_github() -> None:
+    for address in (
         "https://github.com/acme/docs",
         "https://github.com/acme/docs.git",
         "https://github.com/acme/docs/",
@@ -28,15 +26,9 @@ if TYPE_CHECKING:
         "github.com:acme/docs",
         "git@GitHub.com:/acme/docs.git",
         "git://github.com/acme/docs.git",
-    ],
-)
-def test_addresses_on_github(address: str) -> None:
-    assert github.of_address(address, {}) == "github.com/acme/docs"
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
+    ):
+        assert github.of_address(address, {}) == "github.com/acme/docs", address
+    for address in (
         "",
         "/srv/git/docs.git",
         "../docs",
@@ -52,10 +44,8 @@ def test_addresses_on_github(address: str) -> None:
         "https://github.com/acme/do cs",
         "ext::sh -c touch% x",
         "git@github.com:acme/docs.git\n--web",
-    ],
-)
-def test_other_addresses(address: str) -> None:
-    assert github.of_address(address, {}) is None
+    ):
+        assert github.of_address(address, {}) is None, address
 
 
 def test_a_host_counts_when_the_user_names_it() -> None:
@@ -64,17 +54,10 @@ def test_a_host_counts_when_the_user_names_it() -> None:
     assert github.of_address(address, {"GH_HOST": "git.acme.example"}) == "git.acme.example/acme/docs"
 
 
-@pytest.mark.parametrize(
-    ("named", "found"),
-    [
-        ("acme/other", "acme/other"),
-        ("h.example/acme/other", "h.example/acme/other"),
-        ("--web", None),
-        ("a", None),
-    ],
-)
-def test_the_user_may_name_the_repository(project: Path, named: str, found: str | None) -> None:
-    assert github.of_project(Repository(project), {"GH_REPO": named}) == found
+def test_the_user_may_name_the_repository(project: Path) -> None:
+    for named in ("acme/other", "h.example/acme/other", "--web", "a"):
+        expected = named if "/" in named else None
+        assert github.of_project(Repository(project), {"GH_REPO": named}) == expected
 
 
 def test_origin_counts_among_several_and_the_only_one_otherwise(tmp_path: Path) -> None:
