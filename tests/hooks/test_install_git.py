@@ -47,23 +47,24 @@ def entries(folder: Path) -> Iterator[tuple[str, tuple[int, bytes | str]]]:
 
 
 def test_in_once_and_out_again(repository: GitRepo, hooks: Path) -> None:
-    assert install(repository.folder).changes
+    hooks.rmdir()
     hook = hooks / HOOK
+    assert install(repository.folder).changes
     assert os.access(hook, os.X_OK)
     assert git_hook.kind(hook.read_bytes()) == "ours"
     assert git_hook.installation(hook.read_bytes())[0] == sys.executable
     assert not install(repository.folder).changes
+    hook.chmod(0o644)
+    assert install(repository.folder).changes, "a lost run bit is given back"
+    assert os.access(hook, os.X_OK)
+    hook.write_bytes(git_hook.text("/gone/python"))
+    assert install(repository.folder).changes, "an older one is renewed"
+    assert git_hook.installation(hook.read_bytes())[0] == sys.executable
+    assert not (hooks / KEPT).exists()
     assert uninstall(repository.folder).changes
-    assert state(hooks) == {}
+    assert not hooks.exists(), "the folder was made for it"
     assert not uninstall(repository.folder).changes
     assert not files.location().exists()
-
-
-def test_a_folder_that_was_made_goes_again(repository: GitRepo, hooks: Path) -> None:
-    hooks.rmdir()
-    install(repository.folder)
-    uninstall(repository.folder)
-    assert not hooks.exists()
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o644, 0o700])
@@ -88,21 +89,6 @@ def test_a_link_comes_back_as_a_link(repository: GitRepo, hooks: Path, target: s
     uninstall(repository.folder)
     assert str((hooks / HOOK).readlink()) == target
     assert (repository.folder / "shared").read_bytes() == FOREIGN
-
-
-def test_an_older_hook_of_ours_is_renewed(repository: GitRepo, hooks: Path) -> None:
-    (hooks / HOOK).write_bytes(git_hook.text("/gone/python"))
-    (hooks / HOOK).chmod(0o755)
-    assert install(repository.folder).changes
-    assert git_hook.installation((hooks / HOOK).read_bytes())[0] == sys.executable
-    assert not (hooks / KEPT).exists()
-
-
-def test_a_lost_run_bit_is_given_back(repository: GitRepo, hooks: Path) -> None:
-    install(repository.folder)
-    (hooks / HOOK).chmod(0o644)
-    assert install(repository.folder).changes
-    assert os.access(hooks / HOOK, os.X_OK)
 
 
 def test_an_edited_hook_of_ours_is_neither_renewed_nor_removed(repository: GitRepo, hooks: Path) -> None:
@@ -146,13 +132,11 @@ def test_a_hook_that_pre_commit_calls_is_renewed_and_removed_where_it_is(
     assert [path.name for path in hooks.glob("*")] == [HOOK]
 
 
-def test_a_folder_in_the_way_is_said(repository: GitRepo, hooks: Path) -> None:
+def test_what_is_in_the_way_is_said(repository: GitRepo, hooks: Path) -> None:
     (hooks / HOOK).mkdir()
     with pytest.raises(InputError, match="see that it is a file"):
         install(repository.folder)
-
-
-def test_a_folder_that_cannot_be_made_leaves_all_as_it_was(repository: GitRepo, hooks: Path) -> None:
+    (hooks / HOOK).rmdir()
     hooks.rmdir()
     hooks.write_text("no folder")
     with pytest.raises(InputError, match="nothing was changed"):

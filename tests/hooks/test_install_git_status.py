@@ -37,21 +37,13 @@ def only(repository: GitRepo) -> tuple[str, str]:
     return found
 
 
-def test_outside_of_a_repository_there_is_nothing_to_say(tmp_path: Path) -> None:
-    assert list(git_status.findings(tmp_path)) == []
-
-
-def test_no_hook(repository: GitRepo) -> None:
+def test_no_hook_and_ours(repository: GitRepo, tmp_path: Path) -> None:
+    assert list(git_status.findings(tmp_path)) == [], "outside of a repository"
     state, text = only(repository)
-    assert state == "note"
-    assert "judgekit install git" in text
-
-
-def test_our_hook(repository: GitRepo) -> None:
+    assert (state, "judgekit install git" in text) == ("note", True)
     install(repository)
     state, text = only(repository)
-    assert state == "ok"
-    assert sys.executable in text
+    assert (state, sys.executable in text) == ("ok", True)
 
 
 def test_our_hook_and_one_that_was_there(repository: GitRepo, hooks: Path) -> None:
@@ -63,27 +55,20 @@ def test_our_hook_and_one_that_was_there(repository: GitRepo, hooks: Path) -> No
     assert said(repository)[1][0] == "note"
 
 
-def test_our_hook_without_its_run_bit(repository: GitRepo, hooks: Path) -> None:
-    install(repository)
-    (hooks / HOOK).chmod(0o644)
-    state, text = only(repository)
-    assert state == "wrong"
-    assert "run bit" in text
-
-
-def test_our_hook_from_another_version(repository: GitRepo, hooks: Path) -> None:
+def test_our_hook_that_is_lame_edited_or_from_another_version(repository: GitRepo, hooks: Path) -> None:
     text = git_hook.text()
-    head, body = text.split(b"\n", 2)[:2], text.split(b"\n", 2)[2] + b"# older\n"
-    summed = head[1][: -len(git_hook._sum(body))] + git_hook._sum(body)
-    write(hooks / HOOK, b"\n".join([head[0], summed, body]))
-    state, said_ = only(repository)
-    assert (state, "another version" in said_) == ("note", True)
-
-
-def test_our_hook_edited(repository: GitRepo, hooks: Path) -> None:
-    write(hooks / HOOK, git_hook.text() + b"# mine\n")
-    state, text = only(repository)
-    assert (state, "edited by hand" in text) == ("note", True)
+    write(hooks / HOOK, text, 0o644)
+    state, told = only(repository)
+    assert (state, "run bit" in told) == ("wrong", True)
+    write(hooks / HOOK, text + b"# mine\n")
+    state, told = only(repository)
+    assert (state, "edited by hand" in told) == ("note", True)
+    first, second, rest = text.split(b"\n", 2)
+    body = rest + b"# older\n"
+    summed = second[: -len(git_hook._sum(body))] + git_hook._sum(body)
+    write(hooks / HOOK, b"\n".join([first, summed, body]))
+    state, told = only(repository)
+    assert (state, "another version" in told) == ("note", True)
 
 
 @pytest.mark.parametrize("on_path", [True, False])
@@ -149,17 +134,13 @@ def test_a_folder_named_by_core_hookspath(repository: GitRepo) -> None:
     assert [state for state, _ in said(repository)] == ["ok", "ok"]
 
 
-def test_a_folder_that_many_share(repository: GitRepo, tmp_path: Path) -> None:
+def test_other_places_of_hooks(repository: GitRepo, tmp_path: Path) -> None:
+    repository.write("lefthook.yml", "pre-push: {}\n")
+    assert "lefthook install replaces hooks" in said(repository)[-1][1]
+    (repository.folder / "lefthook.yml").unlink()
     repository("config", "core.hooksPath", str(tmp_path))
     assert "serves all repositories" in said(repository)[-1][1]
-
-
-def test_hooks_in_gits_configuration(repository: GitRepo) -> None:
+    repository("config", "--unset", "core.hooksPath")
     repository("config", "hook.gate.event", "pre-push")
     repository("config", "hook.gate.command", "judgekit gate --pre-push")
     assert 'the configured hook "gate": judgekit gate' in said(repository)[-1][1]
-
-
-def test_lefthook(repository: GitRepo) -> None:
-    repository.write("lefthook.yml", "pre-push: {}\n")
-    assert "lefthook install replaces hooks" in said(repository)[-1][1]
