@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import hashlib
+import operator
 import time
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field, replace
@@ -193,7 +194,7 @@ def _judged(
         keeper = _Gatekeeper(settings, folder, loaded, ledger, push, run)
         budget = gate.budget - run.spent
         run.on_start(Begin(count=len(pushed.changes), budget=budget, holds=holds and mode == "blocking"))
-        ordered = sorted(pushed.changes)
+        ordered = sorted(pushed.changes, key=operator.attrgetter("path"))
         blobs = repository.blobs((change.blob for change in ordered), MAX_BYTES)
         files = [read(change, data) for change, (_, data) in zip(ordered, blobs, strict=True)]
         notes += keeper.judge(files, time.monotonic() + budget)

@@ -34,7 +34,8 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GitRepo:
     work = GitRepo(tmp_path / "work")
     work.commit("base", readme_txt="x\n")
     work("branch", "base")
-    work.commit("change", good_md=GOOD, bad_md=BAD, picture_md=b"\0\1")
+    for number, name in enumerate(("bad", "good", "picture")):  # each file comes with another commit
+        work.commit(f"change {number}", **{f"{name}_md": {"bad": BAD, "good": GOOD}.get(name, b"\0\1")})
     monkeypatch.chdir(work.folder)
     return work
 
@@ -89,7 +90,9 @@ def test_programs_get_every_file(
     words = ["reject", "accept", "undetermined"]
     assert [verdict["verdict"] for verdict in verdicts] == words
     assert [json.loads(line)["verdict"] for line in lines] == words
-    assert verdicts[0]["commit"] == work("rev-parse", "HEAD")
+    assert [verdict["commit"] for verdict in verdicts] == [
+        work("rev-parse", name) for name in ("HEAD~2", "HEAD~1", "HEAD")
+    ]
     assert verdicts[0]["author"]["name"] == "Ada <ada@example.org>"
     assert {
         each["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]

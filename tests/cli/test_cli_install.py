@@ -37,16 +37,14 @@ def test_it_says_what_where_and_how_to_undo(
     assert set(json.loads(user_file.read_bytes())) == {"model", "hooks"}
 
 
-def test_twice_is_once(judgekit: Callable[..., Outcome], project: Path, user_file: Path) -> None:
+def test_twice_is_once_and_out_again(
+    judgekit: Callable[..., Outcome], project: Path, user_file: Path
+) -> None:
     judgekit("install", "claude-code")
     content, time = user_file.read_bytes(), user_file.stat().st_mtime_ns
     done = judgekit("install", "claude-code")
     assert done.out.startswith(f"nothing to change in {user_file}")
     assert (user_file.read_bytes(), user_file.stat().st_mtime_ns) == (content, time)
-
-
-def test_out_again(judgekit: Callable[..., Outcome], project: Path, user_file: Path) -> None:
-    judgekit("install", "claude-code")
     done = judgekit("uninstall", "claude-code")
     assert (done.code, done.out) == (0, f"took the hook out of {user_file}\n")
     assert user_file.read_bytes() == SETTINGS
@@ -144,15 +142,12 @@ def test_read_only_settings_stay(judgekit: Callable[..., Outcome], project: Path
     assert user_file.read_bytes() == SETTINGS
 
 
-@pytest.mark.parametrize("arguments", [["--scope", "team"], ["--scope"], ["extra"]])
-def test_wrong_usage(judgekit: Callable[..., Outcome], project: Path, arguments: list[str]) -> None:
-    assert judgekit("install", "claude-code", *arguments).code == 64
-    assert judgekit("install", "emacs").code == 64
-
-
-def test_switched_off_hooks_are_said(
+def test_wrong_usage_and_switched_off_hooks_are_said(
     judgekit: Callable[..., Outcome], project: Path, user_file: Path
 ) -> None:
+    for arguments in (["--scope", "team"], ["--scope"], ["extra"]):
+        assert judgekit("install", "claude-code", *arguments).code == 64
+    assert judgekit("install", "emacs").code == 64
     user_file.write_text('{"disableAllHooks": true}')
     done = judgekit("install", "claude-code")
     assert done.code == 0

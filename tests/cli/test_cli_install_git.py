@@ -37,19 +37,18 @@ def test_in_twice_and_out_twice(judgekit: Callable[..., Outcome], hook: Path) ->
     assert judgekit("uninstall", "git").out == f"nothing to change: judgekit's hook is not in {hook}\n"
 
 
-def test_a_lost_run_bit(judgekit: Callable[..., Outcome], hook: Path) -> None:
-    judgekit("install", "git")
-    hook.chmod(0o644)
-    assert judgekit("install", "git").out.startswith(f"wrote {hook}")
-
-
 def test_a_hook_that_was_there(judgekit: Callable[..., Outcome], hook: Path) -> None:
     hook.parent.mkdir(exist_ok=True)
-    hook.write_text("#!/bin/sh\n")
-    hook.chmod(0o755)
-    done = judgekit("install", "git")
-    assert f"the hook that was there runs first: {hook.with_name(git_hook.KEPT)}\n" in done.out
-    assert judgekit("uninstall", "git").out == f"put back {hook}\n"
+    for mode, told in (
+        (0o755, f"the hook that was there runs first: {hook.with_name(git_hook.KEPT)}\n"),
+        (0o644, "the hook that was there is not run, as it was not before: it lacks its run bit: "),
+    ):
+        hook.write_text("#!/bin/sh\n")
+        hook.chmod(mode)
+        assert told in judgekit("install", "git").out
+        hook.chmod(0o644)
+        assert judgekit("install", "git").out.startswith(f"wrote {hook}"), "a lost run bit"
+        assert judgekit("uninstall", "git").out == f"put back {hook}\n"
 
 
 def test_it_says_the_mode_that_holds(judgekit: Callable[..., Outcome], hook: Path) -> None:
@@ -73,19 +72,14 @@ def test_print_changes_nothing(judgekit: Callable[..., Outcome], hook: Path, com
     assert (shown in done.out) == (command == "install")
 
 
-def test_outside_of_a_repository(
-    judgekit: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_where_there_is_none(
+    judgekit: Callable[..., Outcome], hook: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    done = judgekit("install", "git", "--scope", "project")
+    assert (done.code, "judgekit install pre-commit" in done.err) == (64, True)
     monkeypatch.chdir(tmp_path)
     done = judgekit("install", "git")
-    assert done.code == 64
-    assert "no git repository" in done.err
-
-
-def test_shared_hooks_are_no_projects(judgekit: Callable[..., Outcome], hook: Path) -> None:
-    done = judgekit("install", "git", "--scope", "project")
-    assert done.code == 64
-    assert "judgekit install pre-commit" in done.err
+    assert (done.code, "no git repository" in done.err) == (64, True)
 
 
 def test_pre_commit_in_and_out(judgekit: Callable[..., Outcome], hook: Path) -> None:
@@ -108,15 +102,6 @@ def test_what_doctor_says(judgekit: Callable[..., Outcome], hook: Path) -> None:
     done = judgekit("doctor")
     assert f"wrong  git hook: {hook} lacks its run bit" in done.out
     assert done.code == 78
-
-
-def test_a_hook_that_was_there_and_did_not_run(judgekit: Callable[..., Outcome], hook: Path) -> None:
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text("#!/bin/sh\n")
-    hook.chmod(0o644)
-    told = judgekit("install", "git").out
-    assert "the hook that was there is not run, as it was not before: it lacks its run bit: " in told
-    assert "runs first" not in told
 
 
 def test_the_mode_is_that_of_the_remote(judgekit: Callable[..., Outcome], hook: Path, tmp_path: Path) -> None:
