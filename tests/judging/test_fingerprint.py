@@ -22,8 +22,6 @@ from judgekit.rubric import loader
 from judgekit.rubric.schema import CompareRubric
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from judgekit.judging.calibration import Calibration
     from judgekit.judging.logprobs import ScoreSource
     from judgekit.judging.verdict import Verdict
@@ -90,15 +88,15 @@ def test_it_holds_for_how_scores_are_read(
         assert why is None or why.startswith("what quick said was ")
 
 
-def test_the_two_ways_are_told(kls: LoadedRubric) -> None:
-    assert misfit(known(kls, {"scores": GOOD}), kls, TELLING) == (
+def test_the_two_ways_are_told_and_older_ones_hold_where_probabilities_play_no_part(
+    kls: LoadedRubric,
+) -> None:
+    own = known(kls, {"scores": GOOD})
+    assert misfit(own, kls, TELLING) == (
         "what quick said was taken as it stood in the reply"
         " and is an expectation over tokens' probabilities now"
     )
-
-
-def test_one_from_before_this_was_noted_holds_where_probabilities_play_no_part(kls: LoadedRubric) -> None:
-    older = known(kls, {"scores": GOOD}).model_copy(update={"read": {}})
+    older = own.model_copy(update={"read": {}})
     assert misfit(older, kls, PLAIN) is None
     assert misfit(older, kls, POINTWISE) is None
     assert str(misfit(older, kls, TELLING)).startswith("it does not say how the scores of quick were read")
@@ -173,27 +171,14 @@ def test_gates_are_learned_of_opinions_that_were_read_alike(kls: LoadedRubric) -
 def test_with_too_few_that_were_read_alike_nothing_is_promised(kls: LoadedRubric) -> None:
     calibration = learned(kls, mixed(told=50, untold=40))
     assert calibration.gates == []
-    assert [refused_rule.labels for refused_rule in calibration.not_promised] == [50]
+    assert [rule.labels for rule in calibration.not_promised] == [50]
 
 
-def judged(
-    kls: LoadedRubric,
-    calibration: Calibration,
-    quick: Any,  # noqa: ANN401
-    calibration_warning: str | None = None,
-) -> tuple[Verdict, list[str]]:
+def judged(kls: LoadedRubric, calibration: Calibration, quick: Any, **more: Any) -> tuple[Verdict, list[str]]:  # noqa: ANN401
     gateway = ScriptedGateway({"quick": [quick], "deep": [scores(5, 5, 5)]})
     panel: PanelModels = {"quick": TELLING, "deep": DEEP}
-    own = document_judge(
-        gateway,
-        panel,
-        loaded=kls,
-        mode="strict",
-        finality=calibration.rules(),
-        calibration_warning=calibration_warning,
-    )
-    subject = document((file("a.md", "# A"),), "a.md")
-    return asyncio.run(own.judge(subject)), gateway.asked
+    own = document_judge(gateway, panel, loaded=kls, mode="strict", finality=calibration.rules(), **more)
+    return asyncio.run(own.judge(document((file("a.md", "# A"),), "a.md"))), gateway.asked
 
 
 TOLD = telling_reply(scores(5, 5, 5), {"5": 0.9, "4": 0.1})
@@ -227,18 +212,13 @@ def test_what_was_learned_without_probabilities_lets_no_opinion_with_them_throug
 def test_what_judgekit_says_itself_is_known_by_a_hash(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rubric = loader.find_rubric(name).rubric
     before = fingerprint.wording(rubric, "strict")
-    assert fingerprint.wording(rubric, "strict") == before
     # Labels of candidates are drawn by a secret of each installation.
     monkeypatch.setattr(fence, "_secret", lambda: b"of another installation")
     assert fingerprint.wording(rubric, "strict") == before
-    monkeypatch.setattr(prompt, "ANSWER", "Answer with one JSON object:")
-    assert fingerprint.wording(rubric, "strict") != before
-
-
-@pytest.mark.parametrize("name", ["kls", "memory-relevance", "answer-preference"])
-def test_what_models_of_single_tokens_are_told_counts_too(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    rubric = loader.find_rubric(name).rubric
-    before = fingerprint.wording(rubric, "strict")
+    with monkeypatch.context() as patch:
+        patch.setattr(prompt, "ANSWER", "Answer with one JSON object:")
+        assert fingerprint.wording(rubric, "strict") != before
+    # What models of single tokens are told counts, too.
     if isinstance(rubric, CompareRubric):
         monkeypatch.setattr(compare, "FIRST", "one")
     else:
@@ -270,15 +250,16 @@ BARS = [
 ]
 
 
-@pytest.mark.parametrize(("rubric", "module", "name", "value"), BARS)
 def test_so_do_idle_questions_and_the_numbers_by_which_answers_are_read(
-    rubric: str, module: ModuleType, name: str, value: object, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Opinions change with them: gates that were learned before would stand for others."""
-    loaded = loader.find_rubric(rubric).rubric
-    before = fingerprint.wording(loaded, "strict")
-    monkeypatch.setattr(module, name, value)
-    assert fingerprint.wording(loaded, "strict") != before
+    for rubric, module, name, value in BARS:
+        loaded = loader.find_rubric(rubric).rubric
+        before = fingerprint.wording(loaded, "strict")
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, value)
+            assert fingerprint.wording(loaded, "strict") != before, name
 
 
 def test_every_bar_of_a_pointwise_model_is_bound() -> None:
@@ -308,14 +289,10 @@ def endpoint(**changed: Any) -> Endpoint:  # noqa: ANN401 - any key of a profile
 
 def test_it_holds_for_how_a_profile_asks(kls: LoadedRubric) -> None:
     cases = [case(number, {"scores": GOOD}) for number in range(120)]
+    quick = {"model": endpoint().model}
     named = [
         each.model_copy(
-            update={
-                "judges": {
-                    **each.judges,
-                    "quick": each.judges["quick"].model_copy(update={"model": endpoint().model}),
-                }
-            }
+            update={"judges": {**each.judges, "quick": each.judges["quick"].model_copy(update=quick)}}
         )
         for each in cases
     ]
