@@ -107,7 +107,7 @@ SURROUNDINGS = {
 @pytest.mark.parametrize("generator", sorted(secret_samples.generated(0)))
 def test_what_a_generator_made_is_left_out(generator: str) -> None:
     """At least 99 of 100; without quotes only what holds nothing that would end it there."""
-    drawn = [secret_samples.generated(seed)[generator] for seed in range(300)]
+    drawn = [secret_samples.generated(seed)[generator] for seed in range(100)]
     for kind, around in SURROUNDINGS.items():
         bare = kind in ("yaml", "environment", "environment token")
         values = [value for value in drawn if not (bare and BRACKETS & set(value))]
