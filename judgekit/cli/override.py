@@ -110,15 +110,29 @@ def escalate(
     """Open or update one GitHub issue a task, through gh. Exit code 2 when one could not be opened."""
     from judgekit import environment
     from judgekit.config.settings import load
+    from judgekit.gate import github, issues
 
     settings = load(Path(environment.project_root(str(Path.cwd())))).escalate
     verdicts = _wanted(task, settings)
     if not verdicts:
         say("nothing waits for a person")
+    if not verdicts or dry_run:
+        for issue in (issues.of(verdict, text=settings.text) for verdict in verdicts):
+            emit(f"{issue.title}\n\n{issue.body}\n")
         return Exit.ACCEPTED
-    if dry_run:
-        return _show(verdicts, settings)
-    return _send(verdicts, settings)
+    done, rest = 0, f"of {len(verdicts)} issues are seen to; judgekit escalate does the rest"
+    keeps(f"0 {rest}", ";")
+    try:
+        # Someone waits for it: each may take as long as all do where it happens by itself.
+        seconds = github.SECONDS * len(verdicts)
+        opened = github.ensure(verdicts, settings, github.IssueTarget(Path.cwd()), seconds=seconds)
+        for done, line in enumerate(opened, 1):
+            keeps(f"{done} {rest}", ";")
+            say(str(line))
+    except github.GhError as error:
+        warn(f"no issue was opened for {len(verdicts) - done}: {error}")
+        return Exit.HUMAN_NEEDED
+    return Exit.ACCEPTED
 
 
 def _wanted(task: str | None, settings: EscalateConfig) -> Sequence[VerdictLine]:
@@ -130,37 +144,9 @@ def _wanted(task: str | None, settings: EscalateConfig) -> Sequence[VerdictLine]
     if task is None:
         records = ledger.records(LineFilter(kinds=[VerdictLine, OverrideLine]), damaged)
         return github.unsettled(records, rejects=settings.rejects)
-    verdict_line = last_verdict(ledger, task)
-    if verdict_line is None:
+    verdict = last_verdict(ledger, task)
+    if verdict is None:
         raise UsageError(f"{task}: no verdict on it in {ledger.folder}")
-    if verdict_line.verdict == "accept":
+    if verdict.verdict == "accept":
         raise UsageError(f"{task}: it was accepted; there is nothing to escalate")
-    return [verdict_line]
-
-
-def _show(verdicts: Sequence[VerdictLine], settings: EscalateConfig) -> int:
-    from judgekit.gate import issues
-
-    for verdict in verdicts:
-        wanted = issues.of(verdict, text=settings.text)
-        emit(f"{wanted.title}\n\n{wanted.body}\n")
-    return Exit.ACCEPTED
-
-
-def _send(verdicts: Sequence[VerdictLine], settings: EscalateConfig) -> int:
-    from judgekit.gate import github
-    from judgekit.gate.github import GhError
-
-    done = 0
-    try:
-        # Someone waits for it: each may take as long as all do where it happens by itself.
-        seconds = github.SECONDS * len(verdicts)
-        issues = github.ensure(verdicts, settings, github.IssueTarget(Path.cwd()), seconds=seconds)
-        keeps(f"0 of {len(verdicts)} issues are seen to; judgekit escalate does the rest", ";")
-        for done, each in enumerate(issues, 1):
-            keeps(f"{done} of {len(verdicts)} issues are seen to; judgekit escalate does the rest", ";")
-            say(str(each))
-    except GhError as error:
-        warn(f"no issue was opened for {len(verdicts) - done}: {error}")
-        return Exit.HUMAN_NEEDED
-    return Exit.ACCEPTED
+    return [verdict]

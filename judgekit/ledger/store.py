@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 
@@ -153,6 +153,9 @@ class Damage(NamedTuple):
         return f"{self.path}:{self.line}: {self.why}; this line is skipped"
 
 
+OnDamage: TypeAlias = "Callable[[Damage], None]"
+
+
 class ReadLine(NamedTuple):
     """A line that was read, and its bytes as they stand there (without the newline)."""
 
@@ -161,9 +164,7 @@ class ReadLine(NamedTuple):
 
 
 def entries(
-    places: Iterable[Path],
-    wanted: LineFilter = EVERYTHING,
-    damaged: Callable[[Damage], None] = lambda _: None,
+    places: Iterable[Path], wanted: LineFilter = EVERYTHING, damaged: OnDamage = lambda _: None
 ) -> Iterator[ReadLine]:
     """Yield the wanted lines of files and folders of ledgers, day by day, each id of the same person once.
 
@@ -191,15 +192,13 @@ def entries(
 
 
 def records(
-    places: Iterable[Path],
-    wanted: LineFilter = EVERYTHING,
-    damaged: Callable[[Damage], None] = lambda _: None,
+    places: Iterable[Path], wanted: LineFilter = EVERYTHING, damaged: OnDamage = lambda _: None
 ) -> Iterator[Record]:
     """Yield the wanted records of `entries`."""
     return (read_line.record for read_line in entries(places, wanted, damaged))
 
 
-def raw_lines(path: Path, damaged: Callable[[Damage], None]) -> Iterator[tuple[int, bytes]]:
+def raw_lines(path: Path, damaged: OnDamage) -> Iterator[tuple[int, bytes]]:
     """Yield the number and the text of each line of a file that is not blank; one too long is damage."""
     try:
         with path.open("rb") as file:
@@ -231,7 +230,7 @@ def parse(raw: bytes) -> Record | str:
         return one_line(str(problem_in(raw, error)), _MOST_SHOWN)
 
 
-def files(places: Iterable[Path], damaged: Callable[[Damage], None] = lambda _: None) -> list[Path]:
+def files(places: Iterable[Path], damaged: OnDamage = lambda _: None) -> list[Path]:
     """Return the ledger files in `places`, which are files or folders, the oldest days first.
 
     A place that is no folder is a file, whatever its name. `damaged` hears of folders that cannot be looked
@@ -441,7 +440,7 @@ class Ledger:
             append(self.folder, dated, durable=any(isinstance(record, _BY_HAND) for record in records))
 
     def records(
-        self, wanted: LineFilter = EVERYTHING, damaged: Callable[[Damage], None] = lambda _: None
+        self, wanted: LineFilter = EVERYTHING, damaged: OnDamage = lambda _: None
     ) -> Iterator[Record]:
         """Yield the project's records; `damaged` hears of all that cannot be read."""
         places = [self.folder] if exists(self.folder) else []
