@@ -144,6 +144,14 @@ def failed(rounds: list[Round]) -> dict[str, str]:
     return {each.tier: each.failure.kind for each in rounds if each.failure}
 
 
+def check(panel: dict[TierName, Endpoint], struck: TierName, mode: ModeName, kind: str) -> None:
+    """Judge a document and candidates where one tier fails, and compare with the tables."""
+    ended, rounds = judged_document(panel, mode)
+    assert (ended, failed(rounds)) == (DOCUMENTS[struck][1][mode], {struck: kind})
+    ended, rounds = candidates(panel, mode)
+    assert (ended, failed(rounds)) == (CANDIDATES[struck][mode], {struck: kind})
+
+
 @pytest.fixture
 def unreachable() -> Iterator[Endpoint]:
     """Return an endpoint at a port that is taken and does not listen."""
@@ -160,11 +168,7 @@ def unreachable() -> Iterator[Endpoint]:
 def test_a_server_that_misbehaves(fault: str, struck: TierName, mode: ModeName) -> None:
     answer, kind = FAULTS[fault]
     with Loopback(Well(struck, mode, answer)) as server:
-        panel = {tier: custom(server.base, tier) for tier in TIERS}
-        ended, rounds = judged_document(panel, mode)
-        assert (ended, failed(rounds)) == (DOCUMENTS[struck][1][mode], {struck: kind})
-        ended, rounds = candidates(panel, mode)
-        assert (ended, failed(rounds)) == (CANDIDATES[struck][mode], {struck: kind})
+        check({tier: custom(server.base, tier) for tier in TIERS}, struck, mode, kind)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -172,10 +176,7 @@ def test_a_server_that_misbehaves(fault: str, struck: TierName, mode: ModeName) 
 def test_a_connection_that_is_refused(struck: TierName, mode: ModeName, unreachable: Endpoint) -> None:
     with Loopback(Well(struck, mode, fails(418))) as server:
         endpoints = {tier: custom(server.base, tier) for tier in TIERS} | {struck: unreachable}
-        ended, rounds = judged_document(endpoints, mode)
-        assert (ended, failed(rounds)) == (DOCUMENTS[struck][1][mode], {struck: "connection"})
-        ended, rounds = candidates(endpoints, mode)
-        assert (ended, failed(rounds)) == (CANDIDATES[struck][mode], {struck: "connection"})
+        check(endpoints, struck, mode, "connection")
 
 
 # A silent server takes all the time there is: nobody is asked after it.
@@ -213,10 +214,7 @@ def test_a_program_that_misbehaves(fault: str, struck: TierName) -> None:
     code, kind = PROGRAMS[fault]
     with Loopback(Well(struck, "strict", fails(418))) as server:
         endpoints = {tier: custom(server.base, tier) for tier in TIERS} | {struck: program(code)}
-        ended, rounds = judged_document(endpoints, "strict")
-        assert (ended, failed(rounds)) == (DOCUMENTS[struck][1]["strict"], {struck: kind})
-        ended, rounds = candidates(endpoints, "strict")
-        assert (ended, failed(rounds)) == (CANDIDATES[struck]["strict"], {struck: kind})
+        check(endpoints, struck, "strict", kind)
 
 
 def test_a_program_that_is_not_there() -> None:
