@@ -373,14 +373,9 @@ def _code(error: DatabaseError) -> int:
     return getattr(error, "sqlite_errorcode", 1) & 0xFF
 
 
-def folder_of(root: str) -> str:
-    """Return the folder in which the index files of a store are kept, there or not."""
-    return os.path.join(environment.cache_home(), FOLDER, environment.file_name_for(root))
-
-
 def path_of(root: str) -> str | None:
     """Return the newest index file of a store, None when there is none."""
-    folder = folder_of(root)
+    folder = os.path.join(environment.cache_home(), FOLDER, environment.file_name_for(root))
     newest = _newest(folder)
     return None if newest is None else f"{folder}/v{VERSION}.{newest}.sqlite"
 
