@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 _END_SECONDS = 2.0  # for what is cancelled as the process ends, which takes milliseconds
-_MOST_IMPORTING = 10.0  # seconds that a fork waits
+_MOST_IMPORTING = (
+    30.0  # seconds that a fork waits; litellm takes three of CPU, on a busy machine more than ten
+)
 
 
 def run(coroutine: Coroutine[Any, Any, Value]) -> Value:
@@ -141,7 +143,7 @@ _unfinished: list[int] = []
 
 @contextmanager
 def not_to_be_forked() -> Iterator[None]:
-    """While a thread is within, forks by other threads wait, up to ten seconds."""
+    """While a thread is within, forks by other threads wait, up to half a minute."""
     _unfinished.append(threading.get_ident())
     try:
         yield
