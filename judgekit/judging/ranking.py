@@ -331,6 +331,12 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
     the first tier nobody else.
     """
 
+    async def run(self, state: JudgingState[ComparisonInput]) -> Comparison:
+        if self.panel:  # a rubric for documents may need what a comparison does not have
+            task = self.task(next(iter(self.panel)), state)
+            state.refused = state.refused or task.score_task("A").subject.lacks(self.rubric) or ""
+        return await ComparisonJudge.run(self, state)
+
     def task(self, tier: TierName, state: JudgingState[ComparisonInput]) -> RankingTask:
         if state.ranks is None:
             panel = {

@@ -189,6 +189,15 @@ def test_without_a_model_nobody_is_asked() -> None:
     assert comparison.degraded == "nothing was judged: no model found"
 
 
+def test_a_rubric_that_needs_what_a_comparison_does_not_have_asks_no_model() -> None:
+    groundedness = loader.comparing_rubric("groundedness")
+    subject = comparison_input("Say who you are.", map(text_file, "ABC"))
+    judge = RankingJudge(panel := Panel({}), {"quick": endpoint("q")}, groundedness, "strict", 60)
+    comparison = asyncio.run(judge.judge(subject))
+    assert (comparison.verdict, comparison.rounds, panel.asked) == ("undetermined", [], [])
+    assert "needs sources" in str(comparison.degraded)
+
+
 def test_cut_texts_go_up_and_never_win_unseen() -> None:
     panel, tail = Panel({"q": "25", "d": "24"}), " x" * 3000
     assert ended(rank(panel, {"quick": "q", "deep": "d"}, "AB", tail=tail))[:2] == ("B", "deep")
