@@ -95,7 +95,7 @@ def judge_texts(
     arguments.options("judge_texts", rubric, mode, author_family, deadline, max_cost_usd)
     blank = next((name for name, text in texts.items() if is_blank(text)), None)
     if blank is not None:
-        raise InputError(f"{blank}: empty; there is nothing to judge")
+        raise InputError(f"{blank}: empty; nothing to judge")
     files = [file_of(encodable(name), text) for name, text in texts.items()]
     subjects = [documents.document([file], family=author_family) for file in files]
     return _judge(subjects, rubric, mode, deadline, max_cost_usd)
@@ -125,7 +125,7 @@ def compare(
     arguments.families("compare", author_family)
     blank = next((letter for letter, text in zip(LETTERS, texts, strict=False) if is_blank(text)), None)
     if blank is not None:
-        raise InputError(f"{blank}: empty; there is nothing to compare")
+        raise InputError(f"{blank}: empty; nothing to compare")
     files = tuple(file_of(letter, text) for letter, text in zip(LETTERS, texts, strict=False))
     if len(texts) > len(files):
         raise UsageError(f"compare: expected up to {len(files)} texts, got {len(texts)}")

@@ -158,7 +158,7 @@ class Repository:
                 timeout=seconds,
             )
         except subprocess.TimeoutExpired:
-            raise GitError(f"git {words[0]}: no answer in {seconds:g} s") from None
+            raise GitError(f"git {words[0]}: no response in {seconds:g} s") from None
         except OSError as error:
             raise _not_started(words[0], error) from None
 
@@ -166,7 +166,7 @@ class Repository:
 def _call(words: tuple[str, ...], place: tuple[str, ...]) -> tuple[list[str], Mapping[str, str]]:
     """Return the program with its words, and its environment."""
     if words[0] not in _READING:
-        raise ValueError(f"git {words[0]} is not asked: it may run what a repository names")
+        raise ValueError(f"git {words[0]} is not run: it may run programs that a repository names")
     given = environment.environ()
     program = programs.find("git", given)
     if program is None:

@@ -61,7 +61,7 @@ def test_the_task_stands_under_the_headings_of_the_rubric() -> None:
         (
             "answer-quality",
             text_document("a"),
-            "needs to be told what the text is for; say it with --description",
+            "needs a description of the text's purpose; give it with --description",
         ),
         ("answer-quality", text_document("a", description=" "), "answer-quality@1.0.0 needs to be told"),
         ("answer-quality", text_document("a", description="Why?"), None),

@@ -94,10 +94,10 @@ def _version(
 
 def hook(
     explain: str = typer.Option(
-        "", metavar="PROMPT", help="Say why memories would or would not be injected."
+        "", metavar="PROMPT", help="Explain why each memory would be injected or not."
     ),
 ) -> int:
-    """Answer a coding agent's hook: JSON on stdin, context on stdout, always exit code 0."""
+    """Answer the hook of a coding agent: JSON on stdin, context on stdout; the exit code is always 0."""
     from judgekit.hooks.claude_code import main
 
     del explain  # main reads it from the command line, as it must without typer
@@ -112,7 +112,7 @@ def run(arguments: list[str] | None = None) -> int:
         try:
             os.getcwd()  # noqa: PTH109 - only whether it is there
         except FileNotFoundError:
-            warn("the current folder is gone; change to one that exists")
+            warn("the current folder no longer exists; change to another folder")
             return Exit.BAD_INPUT
         unknown = {name for name in os.environ if name.startswith("JUDGEKIT_")} - {*environment.NAMES}
         if command != "hook" and unknown:
@@ -131,7 +131,7 @@ def run(arguments: list[str] | None = None) -> int:
             if os.environ.get("JUDGEKIT_TRACEBACK"):
                 sys.excepthook(*sys.exc_info())
             kind = type(error).__name__
-            warn(f"a fault of judgekit itself ({kind}: {error}); JUDGEKIT_TRACEBACK=1 shows where")
+            warn(f"internal error ({kind}: {error}); set JUDGEKIT_TRACEBACK=1 to see where")
             return Exit.INTERNAL
         if code == Exit.INTERRUPTED:  # typer makes a code of Ctrl-C, too
             warn(interrupted(command))
@@ -183,7 +183,7 @@ def _tell_unknown_variables(names: list[str]) -> None:
         if name not in known and name not in texts and not name.startswith("JUDGEKIT_TEST_"):
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
             meant = f"; did you mean {near[0]}?" if near else ""
-            warn(f"{name}: judgekit knows no such variable, and it has no effect{meant}")
+            warn(f"{name}: judgekit has no such variable, so it has no effect{meant}")
 
 
 def _say_how(error: TyperException) -> None:
@@ -200,4 +200,4 @@ def _say_how(error: TyperException) -> None:
     while context is not None and context.parent is not None:
         names.insert(0, context.info_name)
         context = context.parent
-    warn(f"{message} ({' '.join(['judgekit', *names])} --help shows what there is)")
+    warn(f"{message} ({' '.join(['judgekit', *names])} --help lists the options)")

@@ -28,33 +28,37 @@ def calibrate(
         list[Path],
         typer.Argument(
             metavar="LABELS.jsonl|accept FILE",
-            help="Labelled cases, one a line; or `accept` and a project's calibration to allow.",
+            help="A file of labelled cases (JSON Lines); or `accept` and a calibration of the project.",
         ),
     ],
     rubric: Annotated[
-        str | None, typer.Option(help="ID, ID@VERSION or a YAML file (needed to learn).")
+        str | None, typer.Option(help="Rubric: ID, ID@VERSION or a YAML file (needed to learn).")
     ] = None,
     mode: Annotated[
         Literal["strict", "lenient"] | None,
-        typer.Option(help="Which error is the costly one (needed to learn)."),
+        typer.Option(help="strict avoids wrong acceptance, lenient wrong rejection (needed to learn)."),
     ] = None,
     error: Annotated[
-        float | None, typer.Option(metavar="RATE", help="Promise at most this error rate (default 0.05).")
+        float | None,
+        typer.Option(metavar="RATE", help="Promise an error rate of at most this (default 0.05)."),
     ] = None,
     excess: Annotated[
         float | None,
-        typer.Option(metavar="RATE", help="Promise at most this much more error than the deep tier alone."),
+        typer.Option(
+            metavar="RATE", help="Promise at most this much more error than the deep tier alone makes."
+        ),
     ] = None,
-    confidence: Annotated[float, typer.Option(help="How sure the promise must be.")] = 0.95,
+    confidence: Annotated[float, typer.Option(help="Confidence of the promise, between 0 and 1.")] = 0.95,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to write it instead of your own folder.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the calibration to this file, not to your own folder."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the calibration as JSON.")] = False,
 ) -> int:
     """Learn which opinions of which tier may be final at a promised error rate.
 
-    `calibrate accept FILE` shows what a project's calibration lets through, and lets it count for you.
-    Exit code 2 when a model that was asked did not answer.
+    `calibrate accept FILE` shows what a project's calibration allows, and accepts it for you.
+    Exit code 2 when a model did not answer.
     """
     if len(files) == 2 and str(files[0]) == "accept":  # noqa: PLR2004 - the word and the file
         return _accept(files[1])
@@ -111,7 +115,7 @@ def _learn(
         calibration.accept(path)
         warn(f"written: {path}")
     else:
-        warn("nothing could be promised, so nothing is written; the rubric's own rules stay in force")
+        warn("these labels support no promise, so no file was written; the rubric's own rules apply")
     if missing is None:
         return 0
     warn(missing)
@@ -124,8 +128,10 @@ def _accept(path: Path) -> int:
     known = calibration.read(path)
     _say(known)
     say(f"Made {known.made:%Y-%m-%d} from labels {known.labels_sha256[:12]}, which are not in the file")
-    if sys.stdin.isatty() and not typer.confirm("Let it count wherever a project brings this file?"):
-        warn("not accepted; the rubric's own rules stay in force")
+    if sys.stdin.isatty() and not typer.confirm(
+        "Accept this calibration in every project that has this file?"
+    ):
+        warn("not accepted; the rubric's own rules apply")
         return Exit.REJECTED
     calibration.accept(path)
     warn(f"accepted: {path}; a changed file must be accepted again")
@@ -161,13 +167,13 @@ def _say(known: Calibration) -> None:
     if known.not_promised:
         say("Cannot be promised")
     for refused in known.not_promised:
-        why = f"too few labels, about {refused.more} more of these would do"
+        why = f"too few labels; about {refused.more} more are needed"
         if refused.more is None:
-            why = "too many errors, more labels would not help"
+            why = "too many errors; more labels would not help"
         say(f"  {_class(refused, known):<44} {_seen(refused)}; {why}")
     for tier, count in known.read_otherwise.items():
         how = " and ".join(sorted(WORDS[each] for each in set(known.read[tier].values())))
-        say(f"Left out: {count} of {tier}; what it said was {how} elsewhere, and not in these")
+        say(f"Left out: {count} of {tier}; its scores were {how} in other cases, but not in these")
     say()
     _say_table(known)
 
@@ -204,10 +210,10 @@ def _say_table(known: Calibration) -> None:
     def row(name: str, figure: Callable[[Measured], str]) -> None:
         say(f"  {name:<44}{figure(known.with_gates):>12}{figure(known.without):>12}")
 
-    row("ended by a gate", lambda each: f"{each.by_gate / known.cases:.1%}")
+    row("final by calibration", lambda each: f"{each.by_gate / known.cases:.1%}")
     row("decided", lambda each: f"{each.decided / known.cases:.1%}")
     row("wrong among the decided", lambda each: f"{each.errors / each.decided:.1%}" if each.decided else "-")
     for tier in known.models:
         row(f"calls of {tier}", lambda each, tier=tier: str(each.calls.get(tier, 0)))  # type: ignore[misc]
-    saved = "calls saved against asking quick and deep"
+    saved = "calls saved compared with asking quick and deep"
     row(saved, lambda each: f"{1 - sum(each.calls.values()) / least if least else 0.0:.1%}")

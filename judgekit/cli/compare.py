@@ -41,27 +41,33 @@ class Shape(enum.StrEnum):
 
 def compare(
     files: Annotated[list[str], typer.Argument(metavar="A B...", help="Files, or - for stdin.")],
-    prompt: Annotated[str, typer.Option(help="The prompt that all of them answer.")],
+    prompt: Annotated[str, typer.Option(help="The prompt that the texts answer.")],
     rubric: RubricOption = None,
     mode: ModeOption = None,
-    format_: Annotated[Shape, typer.Option("--format", help="How to print it.")] = Shape.TABLE,
+    format_: Annotated[Shape, typer.Option("--format", help="Output format.")] = Shape.TABLE,
     deadline: Annotated[
-        float | None, typer.Option(min=0.1, max=3600, callback=finite, help="Seconds for it all.")
+        float | None, typer.Option(min=0.1, max=3600, callback=finite, help="Time limit in seconds.")
     ] = None,
     no_cache: NoCache = False,
     author_family: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="FAMILY", help="Who trained the model that wrote them; once for all, or for each in turn."
+            metavar="FAMILY",
+            help="Model family that wrote the texts; give one for all, or one for each in order.",
         ),
     ] = None,
     max_cost: Annotated[
         float | None,
-        typer.Option(min=0, callback=finite, metavar="USD", help="Ask no more once it has cost this."),
+        typer.Option(
+            min=0,
+            callback=finite,
+            metavar="USD",
+            help="Stop calling models after spending this much (USD).",
+        ),
     ] = None,
     show_prompt: ShowPrompt = False,
 ) -> int:
-    """Say which text is better. Exit code: 0 a winner or a tie, 2 a human is needed."""
+    """Decide which text is better. Exit code: 0 a winner or a tie, 2 a human is needed."""
     from judgekit.judging import service
 
     request = service.JudgeRequest(rubric, mode, deadline, max_cost, cache=not no_cache)
@@ -89,9 +95,9 @@ def _comparison_input(files: Sequence[str], prompt: str, families: Sequence[str]
     from judgekit.judging.comparison import ComparisonInput
 
     if not prompt.strip():
-        raise UsageError("--prompt is empty; say what the texts were to answer")
+        raise UsageError("--prompt is empty; give the prompt that the texts answer")
     if files.count(documents.STDIN) > 1:
-        raise UsageError("standard input was given twice; it can be read once")
+        raise UsageError("standard input (-) is given twice; give it once")
     check_filled(*FAMILY, *(families or ()))
     folder = next((file for file in files if file and Path(file).is_dir()), None)
     if folder is not None:
@@ -111,7 +117,7 @@ def _lines(comparison: Comparison) -> Iterator[str]:
         yield f"    {subject.letter}  {names[subject.letter]}{wrote}{score}"
     decided = "undecided"
     if comparison.decided and not comparison.rounds:
-        decided = "nobody was asked"
+        decided = "no model was asked"
     elif comparison.judge_tier:
         decided = f"decided by {comparison.judge_tier} ({comparison.consensus}{_ahead(comparison)})"
     cost = cost_text(comparison.model_dump(include={"cost_usd", "cost_source", "cost_complete", "rounds"}))
@@ -135,9 +141,9 @@ def _partiality(comparison: Comparison) -> str:
         for subject in comparison.subjects
         if set(authors.named(subject.family)) & set(comparison.families)
     ]
-    some = "" if len(own) == len(comparison.subjects) else "; models favour what their own kind wrote"
+    some = "" if len(own) == len(comparison.subjects) else "; models favour texts of their own family"
     judges = " and ".join(comparison.families)
-    return f"not independent: only models of {judges} judged it, which wrote {' and '.join(own)}{some}"
+    return f"not independent: judged only by models of {judges}, which wrote {' and '.join(own)}{some}"
 
 
 def _ahead(comparison: Comparison) -> str:

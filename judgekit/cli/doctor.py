@@ -29,7 +29,7 @@ class Check(NamedTuple):
 
 
 def doctor() -> int:
-    """Check this installation, this project and what can judge; exit code 78 when something is wrong."""
+    """Check the installation, the project and the models; exit code 78 when something is wrong."""
     checks = list(_checks(Path(environment.project_root(str(Path.cwd())))))
     for check in checks:
         say(f"{check.state:<5}  {check.subject}: {check.text}")
@@ -46,7 +46,7 @@ def _checks(project: Path) -> Iterator[Check]:
     yield Check("ok", "judgekit", f"{environment.__version__}, {python}")
     yield from _storage()
     yield _guarded("configuration", lambda: _configuration(project))
-    yield _guarded("rubrics", lambda: f"{len(list(loader.rubrics(project)))} are sound")
+    yield _guarded("rubrics", lambda: f"{len(list(loader.rubrics(project)))} are valid")
     try:
         settings = load(project)
     except JudgekitError as error:
@@ -64,10 +64,10 @@ def _checks(project: Path) -> Iterator[Check]:
     yield from _hook(project)
     yield from (Check(finding.state, "git hook", finding.text) for finding in git_status.findings(project))
     if environment.is_on("JUDGEKIT_DISABLE"):
-        yield Check("note", "JUDGEKIT_DISABLE", "is set: every hook is silent")
+        yield Check("note", "JUDGEKIT_DISABLE", "is set: every hook is inactive")
     if not any(name.endswith("_API_KEY") and value for name, value in environment.environ().items()):
-        unseen = "hooks do not see a key that only an interactive shell's start file sets"
-        yield Check("note", "keys", f"none is set in this shell; {unseen}")
+        unseen = "hooks do not see keys that are set only for interactive shells"
+        yield Check("note", "keys", f"no key is set in this shell; {unseen}")
 
 
 def _guarded(subject: str, check: Callable[[], str]) -> Check:
@@ -83,7 +83,7 @@ def _storage() -> Iterator[Check]:
     if index_file.available():
         yield Check("ok", "search index", "SQLite with FTS5")
     else:
-        lost = "this Python's SQLite has no FTS5: memories are found by keywords in titles and tags only"
+        lost = "this Python's SQLite has no FTS5: search covers titles and tags only"
         yield Check("note", "search index", lost)
     folder = environment.cache_home()
     try:
@@ -91,7 +91,7 @@ def _storage() -> Iterator[Check]:
         with tempfile.TemporaryFile(dir=folder):
             yield Check("ok", "cache", folder)
     except OSError as error:
-        lost = f"{folder} cannot be written ({error.strerror}): indexes are built anew each time"
+        lost = f"{folder} cannot be written ({error.strerror}): every query builds its index again"
         yield Check("note", "cache", lost)
 
 
@@ -99,7 +99,7 @@ def _configuration(project: Path) -> str:
     from judgekit.config.settings import load, sources
 
     load(project)
-    return ", ".join(str(path) for path in sources(project) if path.is_file()) or "none, the defaults hold"
+    return ", ".join(str(path) for path in sources(project) if path.is_file()) or "none; the defaults apply"
 
 
 def _named_rubrics(settings: Config, project: Path) -> Iterator[Check]:
@@ -115,7 +115,7 @@ def _named_rubrics(settings: Config, project: Path) -> Iterator[Check]:
         try:
             loaded = loader.configured_rubric(section, rubric, project)
             if loaded.source:
-                told = f"{section} uses {loaded.name}, not the {loaded.rubric.rubric} that judgekit brings"
+                told = f"{section} uses {loaded.name}, not the bundled {loaded.rubric.rubric}"
                 yield Check("note", "rubrics", f"{told}: {loaded.path}")
         except JudgekitError as error:
             yield Check("wrong", "rubrics", str(error))
@@ -133,7 +133,7 @@ def _named_providers() -> Iterator[Check]:
     for key, names in (("allow", own.allow), ("order", own.order)):
         for name in names or ():
             if registry.unaliased(name) not in known:
-                problem = f"no provider {name!r}; judgekit provider list shows which there are"
+                problem = f"no provider {name!r}; judgekit provider list shows all"
                 yield Check("wrong", "providers", str(wrong("providers", key, problem, None)))
 
 
@@ -149,12 +149,14 @@ def _models(settings: Config, project: Path) -> Iterator[Check]:
     if settings.server.url is not None:
         yield Check("ok", "shared judge", f"documents go to {settings.server.url}")
     elif not panel:
-        yield Check("note", "models", f"{reason}. Until then BM25 answers alone and documents are not judged")
+        yield Check(
+            "note", "models", f"{reason}. Until then search uses BM25 alone, and documents are not judged"
+        )
     for tier, jury in panel.items():
         named = ", ".join(f"{endpoint.model} ({endpoint.profile.title})" for endpoint in jury)
         yield Check("ok", f"models, {tier}", named)
     if not importlib.util.find_spec("xllamacpp"):
-        told = f"not installed; one that needs no key: {files.install_extra('local')}"
+        told = f"not installed; to judge without a key: {files.install_extra('local')}"
         yield Check("note", "local model", told)
 
 
@@ -164,7 +166,7 @@ def _store(root: str, project: Path) -> str:
 
     folder = search.resolve(root, str(project))
     if not Path(folder).is_dir():
-        return f"none at {folder}: the hook stays silent here"
+        return f"none at {folder}: the hook adds nothing here"
     ranked = search.search("judgekit", [root], project=str(project), limit=1, trusted=user_roots() or ())
     return "; ".join([folder, *ranked.notes])
 
@@ -187,13 +189,13 @@ def _hook(project: Path) -> Iterator[Check]:
 
 def _scope(status: ScopeStatus) -> Iterator[Check]:
     subject, told = f"prompt hook, {status.scope}", f"{status.path}: {status.form}"
-    again = f"judgekit install claude-code --scope {status.scope} sets it up anew"
+    again = f"run judgekit install claude-code --scope {status.scope} again"
     if status.problem and status.portable:
-        yield Check("note", subject, f"{told}, silent here: {status.problem}")
+        yield Check("note", subject, f"{told}, inactive here: {status.problem}")
     elif status.problem:
         yield Check("wrong", subject, f"{told}: {status.problem}; {again}")
     else:
-        unasked = "not asked: only you know whether to trust this command"
+        unasked = "not run: decide yourself whether to trust this command"
         yield Check("ok", subject, f"{told}; {'it answers' if status.asked else unasked}")
     if status.missing:
         yield Check("note", subject, f"{status.path}: not called on {', '.join(status.missing)}; {again}")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from judgekit.engine.process import Known
 
 
-app = typer.Typer(no_args_is_help=True, help="The process that is kept ready for judging.")
+app = typer.Typer(no_args_is_help=True, help="The background process that keeps judging fast.")
 
 _START_SECONDS = 60.0  # a slow disk, a busy machine
 
@@ -30,7 +30,7 @@ def start() -> int:
     settings.load(None)  # one that is wrong is said here, where somebody reads it
     known = process.start(_START_SECONDS)
     if known is None:
-        warn("no engine could be started here; judging works without, see docs/engine.md for why")
+        warn("the engine could not start; judging works without it (see docs/engine.md)")
         return Exit.INTERNAL
     _print(known)
     return 0
@@ -38,9 +38,9 @@ def start() -> int:
 
 @app.command()
 def stop(
-    now: Annotated[bool, typer.Option("--now", help="Do not let it finish what it was asked.")] = False,
+    now: Annotated[bool, typer.Option("--now", help="Abort running requests.")] = False,
 ) -> int:
-    """Stop the engine, and those of other versions; they finish what they were asked."""
+    """Stop the engine and engines of other versions after they finish their requests."""
     from judgekit.engine import process
 
     known = process.running()
@@ -48,17 +48,17 @@ def stop(
         if process.stop(each.place, at_once=now, leaving=each.leaving):
             say(f"{each.place.socket}: stopped")
         else:
-            say(f"{each.place.socket}: takes no more work, and ends with what it has; --now ends it at once")
+            say(f"{each.place.socket}: stops after its running requests; --now stops it at once")
     if not known:
-        say("no engine runs")
+        say("no engine is running")
     return 0
 
 
 @app.command()
 def status(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
-    """Say which engines run: process, version, since when, requests, memory, socket and log."""
+    """Show running engines: process, version, start time, requests, memory, socket and log."""
     from judgekit.engine import process
 
     known = process.running()
@@ -68,8 +68,8 @@ def status(
     for each in known:
         _print(each)
     if not known:
-        said = "the first command that judges starts one" if session.wanted() else "here none is wanted"
-        say(f"no engine runs; {said}")
+        said = "the first command that judges starts one" if session.wanted() else "it is switched off here"
+        say(f"no engine is running; {said}")
     return 0
 
 
@@ -81,20 +81,23 @@ def _record(known: Known) -> dict[str, Any]:
 def _print(known: Known) -> None:
     told = known.health
     if known.leaving:
-        say(f"process {known.leaving}: leaving, when it is done; judgekit engine stop --now ends it at once")
+        say(
+            f"process {known.leaving}: stops after its running requests; judgekit engine stop --now stops it "
+            "at once"
+        )
     elif told is None:
-        say("an engine that does not answer; judgekit engine stop ends it")
+        say("an engine does not answer; judgekit engine stop ends it")
     else:
         state = "leaving" if told["leaving"] else "ready" if told["ready"] else "starting"
         memory = f"{told['rss_bytes'] / 1e6:.0f} MB"
         say(f"engine {told['version']}, process {told['pid']}: {state} since {told['since']}, {memory}")
-        say(f"    {told['requests']:,} requests, {told['waiting']:,} of them not answered yet")
+        say(f"    {told['requests']:,} requests, {told['waiting']:,} of them unanswered")
     say(f"    socket {known.place.socket}")
     say(f"    log    {known.place.log}")
 
 
-serving = typer.Typer(help="The shared judge of a team.", invoke_without_command=True)
-token = typer.Typer(no_args_is_help=True, help="Who may ask the shared judge.")
+serving = typer.Typer(help="A shared judge for a team.", invoke_without_command=True)
+token = typer.Typer(no_args_is_help=True, help="Tokens of the shared judge.")
 serving.add_typer(token, name="token")
 
 
@@ -102,15 +105,17 @@ serving.add_typer(token, name="token")
 def serve(
     context: typer.Context,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8399,
-    tls_cert: Annotated[Path | None, typer.Option(metavar="FILE", help="The certificate chain, PEM.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="Its private key, PEM.")] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 chooses a free one.")] = 8399,
+    tls_cert: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="TLS certificate chain (PEM).")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="TLS private key (PEM).")] = None,
     project: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Judge by the rubrics and settings of this project, too."),
+        typer.Option(metavar="DIR", help="Also use the rubrics and settings of this project."),
     ] = None,
 ) -> int:
-    """Judge for others, with the keys of this machine, until a signal ends it."""
+    """Judge for others with the keys of this machine, until stopped by a signal."""
     if context.invoked_subcommand is not None:
         return 0
     from judgekit.engine.team import Address, serve
@@ -120,8 +125,8 @@ def serve(
 
 
 @token.command()
-def create(name: Annotated[str, typer.Argument(help="Whose it is.")]) -> int:
-    """Make a token and print it, this once: only a hash of it is kept."""
+def create(name: Annotated[str, typer.Argument(help="Name of the token's owner.")]) -> int:
+    """Create a token and print it once; only its hash is stored."""
     from judgekit.engine.tokens import user_tokens
 
     say(user_tokens().create(name))
@@ -130,7 +135,7 @@ def create(name: Annotated[str, typer.Argument(help="Whose it is.")]) -> int:
 
 @token.command("list")
 def list_() -> int:
-    """Show who has a token, and since when."""
+    """List the tokens: owner and date."""
     from judgekit.engine.tokens import user_tokens
 
     for each in user_tokens().all():
@@ -139,10 +144,10 @@ def list_() -> int:
 
 
 @token.command()
-def revoke(name: Annotated[str, typer.Argument(help="Whose it is.")]) -> int:
-    """Take a token back; the next request with it is refused."""
+def revoke(name: Annotated[str, typer.Argument(help="Name of the token's owner.")]) -> int:
+    """Revoke a token; its next request is refused."""
     from judgekit.engine.tokens import user_tokens
 
     user_tokens().revoke(name)
-    say(f"{name}: no longer let in")
+    say(f"{name}: token revoked")
     return 0

@@ -63,25 +63,28 @@ _LONGEST_WORD = 40  # characters, of a column that is a little wider
 
 def judge(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Labelled cases, one JSON object a line.")],
-    rubric: Annotated[str | None, typer.Option(help="ID, ID@VERSION or a YAML file.")] = None,
-    mode: Annotated[Literal["strict", "lenient"], typer.Option(help="Whose thresholds apply.")] = "strict",
+    rubric: Annotated[str | None, typer.Option(help="Rubric: ID, ID@VERSION or a YAML file.")] = None,
+    mode: Annotated[
+        Literal["strict", "lenient"], typer.Option(help="Mode whose thresholds apply.")
+    ] = "strict",
     wanted: Annotated[
-        str | None, typer.Option(metavar="WORD", help="What injected texts are after (default accept).")
+        str | None,
+        typer.Option(metavar="WORD", help="The label that injected texts aim for (default accept)."),
     ] = None,
     again: Annotated[
         bool,
         typer.Option(
-            "--again", help="Ask models a second time, too, and with the candidates in another order."
+            "--again", help="Also ask models a second time, and with the candidates in another order."
         ),
     ] = False,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE.html", help="Also write a page with pictures.")
+        Path | None, typer.Option(metavar="FILE.html", help="Also write an HTML page with charts.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
-    """Measure judges on labelled cases: those whose answers are recorded, else the models set up here.
+    """Measure judges on labelled cases: recorded answers, or else the models set up here.
 
-    Exit code 2 when a model that was asked did not answer: the figures rest on a part, or on nothing.
+    Exit code 2 when a model did not answer: the figures cover a part of the cases, or none.
     """
     from judgekit.evaluation import cases as labelled
     from judgekit.evaluation import charts, runner
@@ -145,7 +148,10 @@ def _say_judge(judge: JudgeReport) -> None:
         times = f"{one.said} time{'' if one.said == 1 else 's'}"
         known = f"{one.labelled} labelled so" if one.labelled else f"said {times}, no label says so"
         say(f"  {_word(one.word):<{LABEL_WIDTH}}precision {precision}, recall {recall}, {known}")
-    for name, flips in (("flips with the order", judge.order_flips), ("flips on rerun", judge.rerun_flips)):
+    for name, flips in (
+        ("flips with another order", judge.order_flips),
+        ("flips when asked again", judge.rerun_flips),
+    ):
         if flips.pairs:
             say(f"{figure(name, flips.rate)} of {flips.pairs}")
     if lift := judge.injection:
@@ -164,7 +170,7 @@ def _word(word: str) -> str:
     return told if len(told) <= _LONGEST_WORD else f"{told[: _LONGEST_WORD - 1]}…"
 
 
-app = typer.Typer(no_args_is_help=True, help="Measure how well it does on labelled data.")
+app = typer.Typer(no_args_is_help=True, help="Measure judges and retrieval on labelled data.")
 
 
 app.command("judge")(judge)
@@ -178,14 +184,15 @@ def retrieval(
     scope_prefix: Annotated[
         bool,
         typer.Option(
-            "--scope-prefix", help="Search only documents whose id has the same part before / as the query's."
+            "--scope-prefix",
+            help="Search only documents that share the query's scope (the part of an id before /).",
         ),
     ] = False,
-    profile: Annotated[ProfileKind, typer.Option(help="The retrieval profile that ranks.")] = _FIRST_KIND,
+    profile: Annotated[ProfileKind, typer.Option(help="Retrieval profile to rank with.")] = _FIRST_KIND,
     run: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the rankings, in TREC run format.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> int:
     """Measure ranking, confidence and injection on a labelled collection."""
     from judgekit.evaluation import collection
@@ -206,8 +213,8 @@ def retrieval(
     report = evaluation.report(found, used, seen, scoped=scope_prefix)
     if report.strays:
         warn(
-            f"{folder / collection.QRELS}: {report.strays} judgements of queries or documents that are not"
-            " there; such a document counts as not found"
+            f"{folder / collection.QRELS}: {report.strays} judgements name unknown queries or documents; "
+            "such a document counts as not found"
         )
     if as_json:
         emit(report.model_dump_json())
@@ -238,7 +245,7 @@ def _say_retrieval(report: RetrievalReport) -> None:
     say()
     measured = report.confidence
     if measured.brier is None or measured.ece is None:
-        say("Confidence: no query found anything")
+        say("Confidence: no query had hits")
     else:
         say(f"Confidence of {measured.hits} hits: Brier {measured.brier:.4f}, ECE {measured.ece:.4f}")
         say(f"  {'confidence':<12}{'hits':>8}{'mean':>8}{'relevant':>10}")

@@ -25,27 +25,29 @@ _KIND = {"GO": "accept", "NO-GO": "reject", "UNDETERMINED": "undetermined"}
 
 def gate(
     base: Annotated[
-        str | None, typer.Option(metavar="REF", help="Judge what the commits since REF changed.")
+        str | None, typer.Option(metavar="REF", help="Judge the files changed since REF.")
     ] = None,
     pre_push: Annotated[
         tuple[str, str] | None,
         typer.Option(metavar="REMOTE URL", help="Judge the push that git describes on stdin."),
     ] = None,
-    advise: Annotated[bool, typer.Option("--advise", help="Exit with 0 whatever is found.")] = False,
-    block: Annotated[bool, typer.Option("--block", help="Exit with 1 when there is a NO-GO.")] = False,
-    format_: Annotated[Format, typer.Option("--format", help="How to print verdicts.")] = Format.TABLE,
+    advise: Annotated[bool, typer.Option("--advise", help="Always exit with 0.")] = False,
+    block: Annotated[bool, typer.Option("--block", help="Exit with 1 on a NO-GO.")] = False,
+    format_: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TABLE,
     blocked_code: Annotated[
-        int, typer.Option(min=1, max=125, help="Exit with this code, not 1, for a NO-GO that blocks.")
+        int, typer.Option(min=1, max=125, help="Exit code of a blocking NO-GO, in place of 1.")
     ] = 1,
-    no_engine: Annotated[bool, typer.Option("--no-engine", help="Judge in this process.")] = False,
+    no_engine: Annotated[
+        bool, typer.Option("--no-engine", help="Judge in this process, without the engine.")
+    ] = False,
 ) -> int:
-    """Judge changed files before they leave. Exit code: 0, or 1 where a blocking gate holds them."""
+    """Judge changed files before a push. Exit code: 0, or 1 when a blocking gate stops the push."""
     from judgekit.hooks import pre_push as hook
 
     if bool(base) == (pre_push is not None):
         raise UsageError("give --base REF, or --pre-push REMOTE URL as git's hook does")
     if advise and block:
-        raise UsageError("--advise and --block exclude each other")
+        raise UsageError("--advise and --block cannot be combined")
     mode: GateMode | None = "advisory" if advise else "blocking" if block else None
 
     def on_start(begin: Begin) -> None:
@@ -62,7 +64,7 @@ def gate(
     _report(report, format_)
     # A person asked; a push of other files is no news.
     if base and not (report.rows or report.notes or report.unjudged):
-        warn(f"nothing to judge: no file that gate.paths and gate.authors select was changed since {base}")
+        warn(f"nothing to judge: no file selected by gate.paths and gate.authors changed since {base}")
     _escalate(report, pre_push[1] if pre_push else "")
     return blocked_code if report.blocked else Exit.ACCEPTED
 
@@ -120,21 +122,21 @@ def _advise(report: Report) -> None:
     if not report.blocked:
         rejected = sum(each["word"] == STOPS for each in stopped)
         if rejected:
-            warn(f"advisory: {rejected} NO-GO, and the push goes on")
+            warn(f"advisory: {rejected} NO-GO; the push continues")
         return
     words = [row["word"] for row in stopped]
     words += [UNKNOWN] * len(report.unjudged) if report.holds else []  # what could not be judged at all
     counted = [f"{words.count(word)} {word}" for word in (STOPS, UNKNOWN) if word in words]
-    warn(f"blocked: {', '.join(counted)}. Mend what is found above and commit, then push again;")
+    warn(f"blocked: {', '.join(counted)}. Fix the findings above, commit, and push again;")
     if any(each["lost"] for each in stopped):
-        warn("or go past the gate this once: JUDGEKIT_SKIP=1 git push (no override holds without a ledger)")
+        warn("or skip the gate once: JUDGEKIT_SKIP=1 git push (overrides need a ledger)")
         return
     for each in (row for row in stopped if all(one["sha256"] for one in row["verdict"]["subjects"])):
         task = each["verdict"]["task_id"]
         plain = escaped(task) == task and not task.startswith("-")
         name = shlex.quote(task) if plain else each["verdict"]["id"]
         warn(f"or accept it: judgekit override {name} accept --why '...'")
-    warn("or go past the gate this once, which is noted: JUDGEKIT_SKIP=1 git push")
+    warn("or skip the gate once, which the ledger records: JUDGEKIT_SKIP=1 git push")
 
 
 def _progress(row: Row) -> None:

@@ -18,11 +18,11 @@ from judgekit.cli.output import AsJson, emit, say, warn
 if TYPE_CHECKING:
     from judgekit.retrieval.compiled import Profiles
 
-app = typer.Typer(no_args_is_help=True, help="The index of each store: what it holds, and making it anew.")
+app = typer.Typer(no_args_is_help=True, help="The index of each store: status and rebuild.")
 
 Roots = Annotated[
     list[str] | None,
-    typer.Option("--root", help="A store or folder; repeat for several. Else those of the configuration."),
+    typer.Option("--root", help="A store or folder (repeatable); by default those of the configuration."),
 ]
 
 
@@ -31,7 +31,7 @@ def status(
     root: Roots = None,
     as_json: AsJson = False,
 ) -> int:
-    """Say of each store what its index holds, how large and how old it is."""
+    """Show the entries, size and age of each index."""
     from judgekit.retrieval import index
 
     stores, profiles = _stores(root)
@@ -47,7 +47,7 @@ def status(
 
 @app.command()
 def rebuild(root: Roots = None) -> int:
-    """Read each store anew, whatever its index says."""
+    """Build the index of each store again."""
     from judgekit.retrieval import index
 
     stores, profiles = _stores(root)
@@ -57,7 +57,7 @@ def rebuild(root: Roots = None) -> int:
         try:
             for note in opened.notes():
                 warn(note)
-            kept = opened.path or "in memory only: no file can be kept in the cache folder"
+            kept = opened.path or "in memory only: the cache folder cannot be written"
             took = f"{time.perf_counter() - started:.1f} s"
             say(f"{store}: {opened.kind}, {_entries(opened.size)}, {took}, {kept}")
         finally:
@@ -68,15 +68,15 @@ def rebuild(root: Roots = None) -> int:
 def _print(found: dict[str, Any]) -> None:
     say(found["root"])
     if found["path"] is None:
-        say("    no index yet; the first query makes it")
+        say("    no index yet; the first query builds it")
         return
-    state = "stale, the next query brings it up to date" if found["stale"] else "up to date"
+    state = "stale; the next query updates it" if found["stale"] else "up to date"
     entries = f"{_entries(found['entries'])} in {found['files']:,} files"
     say(f"    {found['kind'] or 'unknown kind'}, {entries}; {state}")
     size = f"{found['bytes'] / 1e6:.1f} MB, generation {found['generation']}"
     say(f"    {size}, last update {found['updated'] or 'never'}; {found['path']}")
     if found["pending"]:
-        say(f"    {found['pending']:,} files not read yet; the next query goes on")
+        say(f"    {found['pending']:,} files not read yet; the next query continues")
     for problem in found["problems"]:
         say(f"    problem: {problem}")
 
@@ -108,13 +108,15 @@ def _stores(roots: list[str] | None) -> tuple[list[str], Profiles]:
         folder = Path(search.resolve(root, here if roots else home)).resolve()
         if not folder.is_dir():
             if roots:
-                raise InputError(f"{visible(root)}: no such folder; name a store or a folder of Markdown")
+                raise InputError(
+                    f"{visible(root)}: no such folder; name a store or a folder of Markdown files"
+                )
         elif search.may_be_searched(root, str(folder), base, trusted):
             found[str(folder)] = None
         else:
-            warn(f"{root}: leads out of the project; only your own configuration may name such a root")
+            warn(f"{root}: outside the project; only your own configuration may name such a root")
     if not found:
-        warn("no store to look at; name one with --root")
+        warn("no store found; name one with --root")
     return list(found), profiles
 
 

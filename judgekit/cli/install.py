@@ -18,21 +18,25 @@ if TYPE_CHECKING:
 
 _ClientScope = Annotated[
     Scope,
-    typer.Option(help="Whose settings: yours, the project's shared ones, or yours for this project."),
+    typer.Option(
+        help=(
+            "Which settings file: user (all your projects), project (shared), or local (yours, this project)."
+        )
+    ),
 ]
 _GitScope = Annotated[
     Scope,
-    typer.Option(help="local: this repository; user: the folder of hooks that all your repositories share."),
+    typer.Option(help="local: this repository; user: the hooks folder shared by all your repositories."),
 ]
-_Print = Annotated[bool, typer.Option("--print", help="Print what would be written; change nothing.")]
+_Print = Annotated[bool, typer.Option("--print", help="Print the result; change nothing.")]
 
-installing = typer.Typer(no_args_is_help=True, help="Set judgekit up in other programs.")
-uninstalling = typer.Typer(no_args_is_help=True, help="Take judgekit out of other programs again.")
+installing = typer.Typer(no_args_is_help=True, help="Install judgekit in other programs.")
+uninstalling = typer.Typer(no_args_is_help=True, help="Remove judgekit from other programs.")
 
 
 @installing.command("git")
 def install_git(scope: _GitScope = "local", print_: _Print = False) -> int:
-    """Let git ask the gate before every push from this repository."""
+    """Install the gate as git's pre-push hook in this repository."""
     from judgekit.hooks import git_hook, git_status
 
     place = git_status.of_scope(scope, Path.cwd())
@@ -41,11 +45,11 @@ def install_git(scope: _GitScope = "local", print_: _Print = False) -> int:
     if print_:
         return _show(change)
     git_hook.install(change)
-    say(f"{_wrote(change)}: git asks the gate before a push")
+    say(f"{_wrote(change)}: git runs the gate before a push")
     if change.kept.exists():
         runs = os.access(change.kept, os.X_OK)
-        what = "runs first" if runs else "is not run, as it was not before: it lacks its run bit"
-        say(f"the hook that was there {what}: {change.kept}")
+        what = "runs first" if runs else "does not run, as before: it is not executable"
+        say(f"the earlier hook {what}: {change.kept}")
     say(f"mode: {_mode()}; undo: judgekit uninstall git{' --scope user' if scope == 'user' else ''}")
     for note in git_status.notes(place):
         warn(note)
@@ -54,7 +58,7 @@ def install_git(scope: _GitScope = "local", print_: _Print = False) -> int:
 
 @uninstalling.command("git")
 def uninstall_git(scope: _GitScope = "local", print_: _Print = False) -> int:
-    """Take the gate out of git's hooks; a hook that was there before comes back as it was."""
+    """Remove the gate from git's hooks; an earlier hook is restored."""
     from judgekit.hooks import git_hook, git_status
 
     change = git_hook.planned_uninstall(git_status.of_scope(scope, Path.cwd()).hooks)
@@ -78,13 +82,13 @@ def install_pre_commit(print_: _Print = False) -> int:
         return _show(change)
     pre_commit.write(change)
     say(_wrote(change))
-    say("each clone needs, once: pre-commit install --hook-type pre-push")
+    say("run once in each clone: pre-commit install --hook-type pre-push")
     return 0
 
 
 @uninstalling.command("pre-commit")
 def uninstall_pre_commit(print_: _Print = False) -> int:
-    """Take the gate out of this project's .pre-commit-config.yaml."""
+    """Remove the gate from this project's .pre-commit-config.yaml."""
     from judgekit.hooks import install, pre_commit
 
     change = pre_commit.planned_uninstall(install.project_folder())
@@ -94,13 +98,13 @@ def uninstall_pre_commit(print_: _Print = False) -> int:
     if not change.changes:
         say(f"nothing to change: the gate is not in {change.path}")
     else:
-        say(f"took the gate out of {change.path}" if change.after else f"removed {change.path}")
+        say(f"removed the gate from {change.path}" if change.after else f"removed {change.path}")
     return 0
 
 
 @installing.command("claude-code")
 def install_claude_code(scope: _ClientScope = "user", print_: _Print = False) -> int:
-    """Let Claude Code ask the prompt hook on every prompt."""
+    """Install the prompt hook in Claude Code."""
     from judgekit.hooks import install
 
     project = install.project_folder()
@@ -111,10 +115,10 @@ def install_claude_code(scope: _ClientScope = "user", print_: _Print = False) ->
     install.install(change)
     reach = {
         "user": "in all your projects",
-        "project": f"of everyone who works in {project} and has judgekit",
+        "project": f"of everyone in {project} with judgekit installed",
         "local": f"of yours in {project}",
     }[scope]
-    say(f"{_wrote(change)}: Claude Code asks judgekit on every prompt {reach}")
+    say(f"{_wrote(change)}: Claude Code runs judgekit on every prompt {reach}")
     say(_store(project))
     say(f'try: judgekit hook --explain "…"; undo: judgekit uninstall claude-code --scope {scope}')
     for note in install.notes(scope, project):
@@ -124,7 +128,7 @@ def install_claude_code(scope: _ClientScope = "user", print_: _Print = False) ->
 
 @uninstalling.command("claude-code")
 def uninstall_claude_code(scope: _ClientScope = "user", print_: _Print = False) -> int:
-    """Take the prompt hook out of Claude Code's settings; all else in them stays as it is."""
+    """Remove the prompt hook from Claude Code's settings; everything else stays."""
     from judgekit.hooks import install
 
     project = install.project_folder()
@@ -138,7 +142,7 @@ def uninstall_claude_code(scope: _ClientScope = "user", print_: _Print = False) 
     elif change.after is None:
         say(f"removed {change.path}, which held nothing else")
     else:
-        say(f"took the hook out of {change.path}")
+        say(f"removed the hook from {change.path}")
     return 0
 
 
@@ -196,5 +200,5 @@ def _store(project: Path) -> str:
     stores = [str(root) for root in roots if root.is_dir()]
     if not stores:
         wanted = ", ".join(map(str, roots))
-        return f"memories: none in this project yet, the hook stays silent here (it looks in {wanted})"
+        return f"memories: none in this project yet, so the hook adds nothing (it looks in {wanted})"
     return f"memories: {', '.join(stores)}"

@@ -39,10 +39,12 @@ if TYPE_CHECKING:
     OnVerdict: TypeAlias = Callable[[Record], None]
 
 Mode: TypeAlias = Literal["strict", "lenient"]
-RubricOption = Annotated[str | None, typer.Option("--rubric", help="ID, ID@VERSION or a YAML file.")]
-ModeOption = Annotated[Mode | None, typer.Option("--mode", help="Which error is the costly one.")]
-NoCache = Annotated[bool, typer.Option("--no-cache", help="Ask models anew, whatever they replied before.")]
-ShowPrompt = Annotated[bool, typer.Option("--show-prompt", help="Print what would be sent; send nothing.")]
+RubricOption = Annotated[str | None, typer.Option("--rubric", help="Rubric: ID, ID@VERSION or a YAML file.")]
+ModeOption = Annotated[
+    Mode | None, typer.Option("--mode", help="strict avoids wrong acceptance, lenient wrong rejection.")
+]
+NoCache = Annotated[bool, typer.Option("--no-cache", help="Do not use cached replies.")]
+ShowPrompt = Annotated[bool, typer.Option("--show-prompt", help="Print the prompts; send nothing.")]
 
 _SUMMED = ("verdict", "degraded", "task_id", "substitutes", "redacted")  # of a verdict: told at the end
 _NAMED = 3  # files, where reasons differ
@@ -52,24 +54,35 @@ def judge(
     files: Annotated[list[str], typer.Argument(metavar="PATH...", help="Files, folders, or - for stdin.")],
     rubric: RubricOption = None,
     mode: ModeOption = None,
-    task_id: Annotated[str | None, typer.Option(help="Judge all paths as one subject of this name.")] = None,
-    description: Annotated[str, typer.Option(help="What the content is for.")] = "",
-    acceptance: Annotated[str, typer.Option(help="What the content must fulfil.")] = "",
-    format_: Annotated[Format, typer.Option("--format", help="How to print verdicts.")] = Format.TABLE,
-    jobs: Annotated[int, typer.Option("-j", min=1, max=256, help="Documents at a time.")] = 8,
+    task_id: Annotated[
+        str | None, typer.Option(help="Judge all paths together as one document with this name.")
+    ] = None,
+    description: Annotated[str, typer.Option(help="Purpose of the content, shown to the models.")] = "",
+    acceptance: Annotated[str, typer.Option(help="Acceptance criteria, shown to the models.")] = "",
+    format_: Annotated[Format, typer.Option("--format", help="Output format.")] = Format.TABLE,
+    jobs: Annotated[
+        int, typer.Option("-j", min=1, max=256, help="Number of documents to judge at the same time.")
+    ] = 8,
     deadline: Annotated[
-        float | None, typer.Option(min=0.1, max=3600, callback=finite, help="Seconds for each document.")
+        float | None,
+        typer.Option(min=0.1, max=3600, callback=finite, help="Time limit for each document, in seconds."),
     ] = None,
     no_cache: NoCache = False,
-    no_engine: Annotated[bool, typer.Option("--no-engine", help="Judge in this process.")] = False,
+    no_engine: Annotated[
+        bool, typer.Option("--no-engine", help="Judge in this process, without the engine.")
+    ] = False,
     max_cost: Annotated[
         float | None,
         typer.Option(
-            min=0, callback=finite, metavar="USD", help="Ask no more once a document has cost this."
+            min=0,
+            callback=finite,
+            metavar="USD",
+            help="Stop calling models for a document after spending this much (USD).",
         ),
     ] = None,
     author_family: Annotated[
-        str | None, typer.Option(metavar="FAMILY", help="Who trained the model that wrote it.")
+        str | None,
+        typer.Option(metavar="FAMILY", help="Model family that wrote the text, such as anthropic."),
     ] = None,
     show_prompt: ShowPrompt = False,
 ) -> int:
@@ -89,7 +102,7 @@ def judge(
     else:
         parts = list(contents)
         if unreadable:
-            raise InputError(f"task {task_id}: not judged, since a part of it cannot be read")
+            raise InputError(f"task {task_id}: not judged, because a part of it cannot be read")
         subjects = (documents.document(each, task_id, task, author_family) for each in [parts])
     printer = VerdictPrinter(format_, cached=not no_cache)
     use = not no_engine and not show_prompt and session.wanted()
@@ -122,8 +135,8 @@ def _files(paths: Sequence[str], unreadable: list[InputError]) -> Iterator[File]
             continue
         if len(file.text) < file.total:
             warn(
-                f"{file.path}: models see {len(file.text):,} of its {file.total:,} characters, "
-                "so it can be rejected but not accepted; judge it in parts"
+                f"{file.path}: models see only {len(file.text):,} of {file.total:,} characters, so it "
+                "can be rejected but not accepted; judge it in parts"
             )
         yield file
 

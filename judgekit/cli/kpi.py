@@ -36,7 +36,8 @@ def kpi(
     project: Project = None,
     as_json: AsJson = False,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE.svg|FILE.html", help="Draw them over time.")
+        Path | None,
+        typer.Option(metavar="FILE.svg|FILE.html", help="Draw the KPIs over time (.svg or .html)."),
     ] = None,
     ledger: Ledgers = None,
     team: Team = False,
@@ -118,18 +119,19 @@ def _draw(path: Path, evidence: Evidence) -> None:
 
 def promote(
     force: Annotated[
-        bool, typer.Option("--force", help="Promote although something is missing; the ledger keeps that.")
+        bool,
+        typer.Option("--force", help="Promote although conditions are not met; the ledger records it."),
     ] = False,
     accept_dependence: Annotated[
         bool,
         typer.Option(
             "--accept-dependence",
-            help="Promote without judge.independence: require; the ledger keeps that.",
+            help="Promote without judge.independence: require; the ledger records it.",
         ),
     ] = False,
     ledger: Ledgers = None,
 ) -> int:
-    """Make the gate block pushes, once all KPIs hold over at least 14 days; exit code 1 when they do not.
+    """Make the gate block pushes once all KPIs hold over at least 14 days; exit code 1 when they do not.
 
     Writes `gate.mode: blocking` into the project's .judgekit/config.yaml, for the team to commit.
     """
@@ -140,7 +142,7 @@ def promote(
     path = settings.project_file(project)
     for link in (path.parent, path):
         if link.is_symlink():  # which git would commit as a link
-            raise ConfigError("a link, which the gate does not follow; put the file itself there", path=link)
+            raise ConfigError("a link, and the gate follows no links; replace it with the file", path=link)
     dependent = settings.load(project).judge.independence != "require"
     found, rubric = readiness(project, ledger)
     say(f"{rubric}, verdicts of the last {kpi.WINDOW.days} days:")
@@ -151,10 +153,10 @@ def promote(
     for lack in missing:
         warn(f"missing: {lack}")
     if missing and not force:
-        warn("not promoted; judgekit kpi shows the figures, --force promotes all the same")
+        warn("not promoted; see judgekit kpi for the figures, or use --force")
         return Exit.REJECTED
     yaml_text.put(path, "gate", "mode", "blocking")
-    say(f"{path}: gate.mode is blocking now; commit it, and it holds for the team")
+    say(f"{path}: gate.mode is now blocking; commit the file to apply it to the team")
     change = ModeChange(
         mode="blocking", who=labels.who(project), forced=bool(missing), why=missing, dependent=dependent
     )
@@ -195,7 +197,7 @@ def triage(
     ledger: Ledgers = None,
     team: Team = False,
 ) -> int:
-    """Show what needs a person: NO-GO and unclear verdicts, overrides, bypasses, failures."""
+    """List what needs a person: NO-GO and unclear verdicts, overrides, bypasses, failures."""
     from judgekit.ledger import LineFilter, store
     from judgekit.ledger.triage import triage
 
@@ -210,7 +212,7 @@ def triage(
         lines += [f"{title} ({len(group)})"] if group else []
         lines += [f"  {one_line(line, 4 * _CHARS)}" for line in group]
     if found.settled:
-        lines.append(f"{found.settled} more are settled: mended or overridden since")
+        lines.append(f"{found.settled} more are settled: fixed or overridden since")
     say("\n".join(lines) or "nothing needs a person")
     return 0
 
@@ -218,15 +220,15 @@ def triage(
 def _groups(found: Triage) -> dict[str, list[str]]:
     return {
         "NO-GO": [_verdict(verdict) for verdict in found.nogo],
-        "UNDETERMINED: look at it yourself": [_verdict(verdict) for verdict in found.unclear],
+        "UNDETERMINED: review it yourself": [_verdict(verdict) for verdict in found.unclear],
         "Overrides": [
             f"{override.task_id}: {override.decision} by {override.who}"
             f"{'' if override.terminal else ' WITHOUT A TERMINAL'}: {override.why}"
             for override in found.overrides
         ],
-        "Past the gate": [f"{skip.project}: {skip.variable} by {skip.who}" for skip in found.skips],
+        "Skipped the gate": [f"{skip.project}: {skip.variable} by {skip.who}" for skip in found.skips],
         "Changes of mode": [_change(change) for change in found.changes],
-        "Nothing could be judged": [f"{n} times: {why}" for why, n in found.faults.most_common()],
+        "Not judged": [f"{n} times: {why}" for why, n in found.faults.most_common()],
         "Models that did not answer": [
             f"{n} times {kind}, {model}: {why}" for (kind, model, why), n in found.failures.most_common()
         ],

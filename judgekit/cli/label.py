@@ -35,18 +35,22 @@ _LINES = 40  # of each file, until `a` is pressed
 
 
 def label(
-    blind: Annotated[bool, typer.Option("--blind", help="Do not show the verdict and its findings.")] = False,
+    blind: Annotated[bool, typer.Option("--blind", help="Hide the verdict and its findings.")] = False,
     since: Since = None,
-    limit: Annotated[int, typer.Option("-n", min=1, help="How many at most.")] = 1_000_000,
+    limit: Annotated[int, typer.Option("-n", min=1, help="Label at most this many.")] = 1_000_000,
     from_: Annotated[
         str | None,
-        typer.Option("--from", metavar="FILE", help="Lines `id,accept|improve|reject|unsure`; - for stdin."),
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Read labels from a file: lines `id,accept|improve|reject|unsure`; - for stdin.",
+        ),
     ] = None,
 ) -> int:
-    """Say about verdicts whether the content should go, so that the gate's errors can be counted.
+    """Label verdicts as right or wrong, so that the gate's errors can be counted.
 
-    Asks first for the labels that promote lacks. Comes back where you left off. What you say is kept at once;
-    b takes the last one back.
+    Asks first for the labels that promote needs, and continues where you stopped. Each label is saved at
+    once; b undoes the last one.
     """
     from judgekit import environment
     from judgekit.cli.kpi import readiness
@@ -56,7 +60,7 @@ def label(
     if from_ is not None:
         return _from_file(ledger, from_, who)
     if not labels.at_terminal():
-        raise UsageError("labelling needs a terminal; --from FILE takes labels from a file")
+        raise UsageError("labelling needs a terminal; use --from FILE to read labels from a file")
     wanted = LineFilter(since=store.point(since) if since else None)
     lacking, _ = readiness(Path(environment.project_root(str(Path.cwd()))))
     records = ledger.records(wanted, damaged)
@@ -73,7 +77,7 @@ def _go_through(ledger: Ledger, waiting: Sequence[VerdictLine], who: str, *, bli
     labelled: set[int] = set()  # by position
     position = 0
     while position < len(waiting):
-        keeps(f"{len(labelled)} labels are kept; judgekit label goes on from there", ";")
+        keeps(f"{len(labelled)} labels are saved; judgekit label continues there", ";")
         verdict = waiting[position]
         commit = f", commit {verdict.commit[:12]}" if verdict.commit else ""
         count = f"{position + 1} of {len(waiting)}"
@@ -116,7 +120,7 @@ def _show_texts(verdict: VerdictLine, most: int | None) -> None:
     from judgekit.ledger.labels import texts
 
     for path, text in texts(verdict, Path.cwd()).items():
-        lines = ["(not in this repository any more)"] if text is None else lines_of(text)
+        lines = ["(no longer in this repository)"] if text is None else lines_of(text)
         shown = lines[:most]
         say(f"--- {path}")
         say("\n".join(f"  {line}" for line in shown))
@@ -165,7 +169,7 @@ def _label(row: Sequence[str], ids: Sequence[str], who: str) -> Label | str:
     matching = [each for each in ids if each.startswith(row[0])]
     exact = [each for each in matching if each == row[0]] or matching
     if len(exact) != 1:
-        found = f"{len(exact)} verdicts have one that begins so" if exact else "no verdict has it"
+        found = f"{len(exact)} verdicts have an id that starts so" if exact else "no verdict has it"
         return f"id must be that of one verdict; got {given!r}, and {found}"
     if (word := _IN_FILES.get(row[1])) is None:
         return f"label must be accept, improve or reject; got {rest[0] or 'nothing'}"

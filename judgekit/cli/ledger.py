@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 _NAMED = 5  # ledgers, where a name is wrong
 _MOST_SAID = 10  # lines of a file that is perhaps none of a ledger
 
-app = typer.Typer(no_args_is_help=True, help="The ledger: every verdict, and what people said about it.")
+app = typer.Typer(no_args_is_help=True, help="The ledger: verdicts, labels and overrides.")
 
 Project = Annotated[
-    str | None, typer.Option(metavar="NAME", help="A project's ledger, by name; `all` for all of them.")
+    str | None, typer.Option(metavar="NAME", help="Ledger of this project; `all` for all ledgers.")
 ]
 Since = Annotated[str | None, typer.Option(metavar="WHEN", help="14d, 36h, 2w, a date or a time.")]
-Team = Annotated[bool, typer.Option("--team", help="Read the ledger of the shared judge instead.")]
+Team = Annotated[bool, typer.Option("--team", help="Read the ledger of the shared judge.")]
 Ledgers = Annotated[
     list[Path] | None,
-    typer.Option("--ledger", metavar="DIR", help="Read this folder or file instead; repeat for several."),
+    typer.Option("--ledger", metavar="DIR", help="Read this folder or file (repeatable)."),
 ]
 
 
@@ -49,11 +49,11 @@ def export(
     since: Since = None,
     project: Project = "all",
     format_: Annotated[
-        LineFormat, typer.Option("--format", help="Lines as they are, or a table.")
+        LineFormat, typer.Option("--format", help="Ledger lines (jsonl) or a table (csv).")
     ] = LineFormat.JSONL,
     ledger: Ledgers = None,
 ) -> int:
-    """Print the lines of the ledger, oldest day first; as CSV the verdicts with their labels."""
+    """Print the ledger, oldest day first; as CSV, the verdicts with their labels."""
     from judgekit.ledger import LineFilter, store
     from judgekit.ledger.export import rows
 
@@ -71,9 +71,9 @@ def import_(
         list[Path], typer.Argument(metavar="FILE|DIR...", help="JSON lines, or folders of *.jsonl files.")
     ],
 ) -> int:
-    """Add the lines of other ledgers, and verdicts of older judges, that are not here yet.
+    """Import lines of other ledgers and verdicts of older judges; known lines are skipped.
 
-    Exit code 65 when a line cannot be read; the others are added.
+    Exit code 65 when a line cannot be read; the others are imported.
     """
     from judgekit.config import settings
     from judgekit.ledger import importing, store
@@ -81,13 +81,13 @@ def import_(
     if not store.files(places(sources)):
         store.files(sources, damaged)
         raise InputError(f"{', '.join(map(str, sources))}: no *.jsonl file there; name one or its folder")
-    keeps("lines that were added stay; import them again for the rest", ";")
+    keeps("the added lines stay; run the import again for the rest", ";")
     done = importing.bring(here(), sources, text=settings.load(None).ledger.text)
     for line in done.damaged[:_MOST_SAID]:
         warn(str(line))
     if unsaid := done.damaged[_MOST_SAID:]:
         warn(f"and {len(unsaid)} more lines that cannot be read; are these ledgers?")
-    known = f", {done.known} were there already" if done.known else ""
+    known = f", {done.known} were already there" if done.known else ""
     say(f"{done.added} lines added to {here().folder}{known}")
     return Exit.BAD_INPUT if done.damaged else 0
 
@@ -95,13 +95,13 @@ def import_(
 @app.command()
 def purge(
     before: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="Remove what is older: 90d, or a date.")
+        str | None, typer.Option(metavar="WHEN", help="Remove lines older than this: 90d, or a date.")
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Remove every line, today's too.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Remove all lines, including today's.")] = False,
     project: Project = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> int:
-    """Remove the lines of all earlier days, and later labels of the verdicts among them; or every line."""
+    """Remove lines of earlier days with the labels of their verdicts, or all lines."""
     from judgekit.ledger import labels, store
 
     if (before is None) != all_:
@@ -121,7 +121,7 @@ def purge(
         return 0
     if not yes:
         if not labels.at_terminal():
-            raise UsageError("nobody is here to be asked; add --yes to remove these lines")
+            raise UsageError("no terminal to ask for confirmation; add --yes to remove these lines")
         of = "" if all_ else f" of days before {day}"
         typer.confirm(f"Remove these lines{of}?", abort=True, err=True)
     for folder in counts:
@@ -132,7 +132,7 @@ def purge(
 
 @app.command()
 def forward() -> int:
-    """Send the shared judge the lines of this project's ledger that it does not have yet."""
+    """Send new lines of this project's ledger to the shared judge."""
     from judgekit.ledger.export import forward
 
     done = forward(here(), team().send)
@@ -169,7 +169,7 @@ def read_from(
         yield places(ledgers, project)
         return
     if ledgers:
-        raise UsageError("--team and --ledger exclude each other")
+        raise UsageError("--team and --ledger cannot be combined")
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         fetched = Path(folder) / "team.jsonl"
         team().fetch(since, "all" if project is None else project, fetched)

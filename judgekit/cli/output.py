@@ -38,10 +38,10 @@ COLOURS = {
     "undetermined": typer.colors.MAGENTA,
 }
 _COST_SOURCES = {
-    "provider": " (the provider says so)",
-    "profile": " (by the prices in its profile)",
+    "provider": " (as the provider reports)",
+    "profile": " (by the prices of the provider's profile)",
     "litellm": " (by litellm's prices)",
-    "cache": " (all replies were kept)",
+    "cache": " (all replies cached)",
     "mixed": " (from several sources)",
 }
 _CONTROL: Final = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
@@ -97,13 +97,13 @@ def printable(text: str) -> str:
 
 # Interruptions
 
-AGAIN = "run the same command to go on"
-REPLIES = "complete replies are in the reply cache"
+AGAIN = "run the same command to continue"
+REPLIES = "complete replies are cached"
 _KEPT = {
     **dict.fromkeys(("judge", "compare", "search", "gate", "calibrate", "eval"), f": {REPLIES}; {AGAIN}"),
     "demo": f": what was downloaded is kept; {AGAIN}",
-    "index": ": what was read is kept; the same command reads it anew, the next query only the rest",
-    **dict.fromkeys(("kpi", "triage"), "; the ledger is as it was"),
+    "index": ": what was read is kept; the same command starts over, the next query reads only the rest",
+    **dict.fromkeys(("kpi", "triage"), "; the ledger is unchanged"),
 }
 _said: list[str] = []
 
@@ -120,7 +120,7 @@ def interrupted(command: str) -> str:
 
 # Options
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def finite(given: float | None) -> float | None:
@@ -146,11 +146,11 @@ def tell_sent(providers: Iterable[str], secrets: int = 0) -> None:
     """Say how many secrets were left out, and which providers were asked because of who wrote a text."""
     if secrets:
         were = "1 secret was" if secrets == 1 else f"{secrets} secrets were"
-        warn(f"{were} left out of what is sent")
+        warn(f"{were} removed before sending")
     if names := ", ".join(sorted(set(providers))):
         warn(
-            f"{names}: asked in place of models of the author's own family; providers.allow in your own "
-            "configuration says which providers may be asked"
+            f"{names}: used in place of models of the author's family; set providers.allow in your own "
+            "configuration to choose the allowed providers"
         )
 
 
@@ -187,7 +187,7 @@ def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: b
         terms = {name for opinion in deciding for name in (opinion or {}).get("dimensions", ())}
         spoken = {*terms, *(finding["dimension"] for finding in verdict["findings"])}
         unspoken = [name for name in verdict["scores"] or {} if name not in spoken]
-        lines += [f"nothing is said about {', '.join(unspoken)}"] if terms and unspoken else []
+        lines += [f"no reason given for {', '.join(unspoken)}"] if terms and unspoken else []
     for finding in verdict["findings"]:
         where = " in ".join(part for part in (finding["dimension"], finding["location"]) if part)
         lines.append(f"- {where + ': ' if where else ''}{finding['issue']}")
@@ -200,7 +200,7 @@ def partiality(verdict: Mapping[str, Any]) -> list[str]:
     """Say, where it is so, that nobody judged a text but models of the family that wrote it."""
     if verdict.get("independent") is not False:
         return []
-    return [f"not independent: judged by models of its author's own family ({verdict['author']['family']})"]
+    return [f"not independent: judged by models of the author's family ({verdict['author']['family']})"]
 
 
 def _judges(verdict: Mapping[str, Any]) -> str:
@@ -214,7 +214,7 @@ def _judges(verdict: Mapping[str, Any]) -> str:
         opinion, failure = each["opinion"], each["failure"]
         rounds.append(f"{each['tier']} {opinion['outcome'] if opinion else failure and failure['kind']}")
     model = verdict["model"]
-    decided = f"decided by {model} ({verdict['consensus']})" if model else "decided by nobody"
+    decided = f"decided by {model} ({verdict['consensus']})" if model else "undecided"
     seconds = f"{verdict['duration_ms'] / 1000:.1f} s{cost_text(verdict)}"
     return f"{rubric}; {', '.join(rounds)}; {decided}, {seconds}"
 

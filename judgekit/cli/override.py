@@ -26,17 +26,17 @@ Decision: TypeAlias = Literal["accept", "reject"]
 def override(
     task: Annotated[
         str,
-        typer.Argument(metavar="TASK", help="A verdict's task, PATH@SHA256; or a path: its last verdict."),
+        typer.Argument(metavar="TASK", help="PATH@SHA256 of a verdict, or a path for its last verdict."),
     ],
-    decision: Annotated[Decision, typer.Argument(metavar="accept|reject", help="What holds instead.")],
-    why: Annotated[str, typer.Option(help="The reason, for whoever reads the ledger.")],
+    decision: Annotated[Decision, typer.Argument(metavar="accept|reject", help="Your decision.")],
+    why: Annotated[str, typer.Option(help="Your reason, recorded in the ledger.")],
 ) -> int:
-    """Decide about a file yourself; the gate honours it until the file changes."""
+    """Override the verdict on a file until the file changes."""
     from judgekit.config import settings
     from judgekit.ledger import OverrideLine, labels, records
 
     if not why.strip():
-        raise UsageError("--why is empty; say the reason")
+        raise UsageError("--why is empty; give a reason")
     ledger = here()
     verdict = last_verdict(ledger, task)
     if verdict is None and not records.is_one_blob(task):
@@ -53,9 +53,9 @@ def override(
     ledger.add(line)
     say(f"{line.task_id}: {decision} by {line.who}, until it changes")
     if verdict is None:
-        warn(f"no verdict on {task} is in {ledger.folder} yet; it holds for the next one")
+        warn(f"no verdict on {task} in {ledger.folder} yet; the override applies to the next one")
     if not line.terminal and not settings.load(None).gate.override_without_terminal:
-        told = f"it does not count unless {settings.user_file()} says gate.override_without_terminal: true"
+        told = f"it does not count unless {settings.user_file()} has gate.override_without_terminal: true"
         warn(f"this override was given without a terminal: {told}")
     return 0
 
@@ -102,12 +102,12 @@ def escalate(
         str | None,
         typer.Argument(
             metavar="TASK",
-            help="A verdict's task, PATH@SHA256, or a path: its last verdict. Without it, all that are open.",
+            help="PATH@SHA256 of a verdict, or a path for its last verdict; without it, all open verdicts.",
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the issues; send nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the issues; open none.")] = False,
 ) -> int:
-    """Open or update one GitHub issue a task, through gh. Exit code 2 when one could not be opened."""
+    """Open or update one GitHub issue for each task with gh. Exit code 2 when one could not be opened."""
     from judgekit import environment
     from judgekit.config.settings import load
     from judgekit.gate import github, issues
@@ -115,12 +115,12 @@ def escalate(
     settings = load(Path(environment.project_root(str(Path.cwd())))).escalate
     verdicts = _wanted(task, settings)
     if not verdicts:
-        say("nothing waits for a person")
+        say("nothing needs a person")
     if not verdicts or dry_run:
         for issue in (issues.of(verdict, text=settings.text) for verdict in verdicts):
             emit(f"{issue.title}\n\n{issue.body}\n")
         return Exit.ACCEPTED
-    done, rest = 0, f"of {len(verdicts)} issues are seen to; judgekit escalate does the rest"
+    done, rest = 0, f"of {len(verdicts)} issues are up to date; run judgekit escalate for the rest"
     keeps(f"0 {rest}", ";")
     try:
         # Someone waits for it: each may take as long as all do where it happens by itself.

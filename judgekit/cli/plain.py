@@ -41,9 +41,9 @@ def main(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads: the exit must not fail again
         return Exit.OUTPUT_LOST
     except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours is said in one line
-        _warn(f"a fault of judgekit itself ({type(error).__name__}: {error})")
+        _warn(f"internal error ({type(error).__name__}: {error})")
         return Exit.INTERNAL
-    _warn(f"only `search` and `hook` work from the plugin alone; for all of judgekit: {_INSTALL}")
+    _warn(f"the plugin has only `search` and `hook`; to install all of judgekit: {_INSTALL}")
     return Exit.BAD_CONFIG
 
 
@@ -57,17 +57,17 @@ class _Parser(argparse.ArgumentParser):
             description="Search stored memories and documents, best first.",
             allow_abbrev=False,
         )
-        parser.add_argument("query", help="What to look for, in words.")
-        parser.add_argument("--root", action="append", help="A store or folder; repeat for several.")
+        parser.add_argument("query", help="Words to search for.")
+        parser.add_argument("--root", action="append", help="A store or folder (repeatable).")
         parser.add_argument("--mode", choices=("strict", "lenient"), default="lenient")
-        parser.add_argument("--judge", action="store_true", help="Not without a model.")
+        parser.add_argument("--judge", action="store_true", help="Not available: needs a model.")
         parser.add_argument("--no-judge", action="store_true", help=UNASKED)
-        parser.add_argument("-n", dest="number", type=int, default=10, help="How many results at most.")
-        parser.add_argument("--json", action="store_true", help="Print one JSON object.")
+        parser.add_argument("-n", dest="number", type=int, default=10, help="Maximum number of results.")
+        parser.add_argument("--json", action="store_true", help="Print JSON.")
         return parser.parse_args(arguments)
 
     def error(self, message: str) -> NoReturn:
-        _warn(f"{message} (judgekit search --help shows what there is)")
+        _warn(f"{message} (judgekit search --help lists the options)")
         raise SystemExit(int(Exit.USAGE))
 
 
@@ -78,10 +78,10 @@ def _search(asked: argparse.Namespace) -> int:
         return Exit.USAGE
     roots = [_folder(root) for root in asked.root or ()]
     for root in (given for given, found in zip(asked.root or (), roots, strict=True) if not found):
-        _warn(f"{root}: no such folder to search; name a store or a folder of Markdown")
+        _warn(f"{root}: no such folder; name a store or a folder of Markdown files")
         return Exit.BAD_INPUT
     ranked = _ranked(asked.query, roots, max(1, min(asked.number, 100)))
-    degraded = "no judge in the plugin alone" if asked.judge and ranked.candidates else None
+    degraded = "the plugin has no judge" if asked.judge and ranked.candidates else None
     for note in [*ranked.notes, *filter(None, [degraded])]:
         _warn(note)
     if asked.json:
@@ -104,12 +104,12 @@ def beyond_unasked(roots: Sequence[str], *, judge: bool) -> str:
     Agents are allowed to run a command by how it begins, so what follows `--no-judge` must not take it back.
     """
     if judge:
-        return "--judge and --no-judge: give one of them"
+        return "--judge and --no-judge cannot be combined"
     project = os.path.realpath(environment.project_root(str(Path.cwd())))
     for root in roots:
         folder = _folder(root)
         if Path(folder).is_absolute() and not Path(folder).is_relative_to(project):
-            return f"--no-judge --root {root}: outside of the project; leave out --no-judge to search it"
+            return f"--no-judge --root {root}: outside the project; remove --no-judge to search it"
     return ""
 
 

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from judgekit.providers.report import Checked
     from judgekit.providers.resolve import PanelRequest
 
-app = typer.Typer(no_args_is_help=True, help="The providers: how models are reached.")
+app = typer.Typer(no_args_is_help=True, help="Providers of models.")
 
 
 @app.command("list")
 def list_() -> int:
-    """Print the providers in the order they are tried, and why each can or cannot be used here."""
+    """List providers in the order of use, and why each can or cannot be used here."""
     from judgekit.providers.report import provider_report
 
     for provider_state in provider_report(os.environ, _wanted()):
@@ -36,13 +36,13 @@ def list_() -> int:
 @app.command()
 def check(
     name: Annotated[
-        str | None, typer.Argument(help="A provider; without it the one that would be used.")
+        str | None, typer.Argument(help="Provider to check; by default the one that would be used.")
     ] = None,
     fetch: Annotated[
-        bool, typer.Option("--fetch", help="Fetch the local model first if it is not here.")
+        bool, typer.Option("--fetch", help="Download the local model first if it is missing.")
     ] = False,
 ) -> int:
-    """Make one tiny call to each model of a provider; exit code 2 when one does not answer."""
+    """Send one short request to each model of a provider; exit code 2 when one does not answer."""
     if fetch:
         _fetch(os.environ.get("JUDGEKIT_LOCAL_MODEL", ""))
     endpoints, reason = _endpoints(name)

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 def check(
     references: Annotated[
         list[str] | None,
-        typer.Argument(metavar="ID[@VERSION]|FILE...", help="Rubrics; all, if none is named."),
+        typer.Argument(metavar="ID[@VERSION]|FILE...", help="Rubrics to check; by default all."),
     ] = None,
-    run: Annotated[bool, typer.Option("--run", help="Ask the models set up here about its cases.")] = False,
-    mode: Annotated[Mode | None, typer.Option(help="Only this mode of --run.")] = None,
+    run: Annotated[
+        bool, typer.Option("--run", help="Judge the labelled cases with the models set up here.")
+    ] = False,
+    mode: Annotated[Mode | None, typer.Option(help="Run only this mode.")] = None,
     at_least: Annotated[
         float,
         typer.Option(
@@ -34,19 +36,21 @@ def check(
             max=1,
             callback=finite,
             metavar="SHARE",
-            help="Exit with 1 where fewer cases agree in a mode.",
+            help="Exit with 1 when a lower share of cases agrees in a mode.",
         ),
     ] = 0.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what --run found as JSON lines.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the results of --run as JSON Lines.")
+    ] = False,
 ) -> int:
     """Check rubrics: keys, types, thresholds, published versions, labelled cases.
 
-    Exit code: 78 where one is wrong; with --run, 2 where a case stays undecided.
+    Exit code: 78 when a rubric is wrong; with --run, 2 when a case stays undecided.
     """
     from judgekit.rubric import search_path
 
     if as_json and not run:
-        raise UsageError("--json prints what --run found; add --run")
+        raise UsageError("--json prints the results of --run; add --run")
     worst = Exit.ACCEPTED
     project = _project()
     for reference in references or [str(path) for _, path in search_path.rubric_files(project)]:
@@ -80,7 +84,7 @@ def _check(
     if any(each.wrong for each in said):
         return Exit.BAD_CONFIG
     if not as_json:
-        told = f"{loaded.rubric.ref} is sound, {len(cases)} labelled cases, SHA-256 {loaded.sha256}"
+        told = f"{loaded.rubric.ref} is valid, {len(cases)} labelled cases, SHA-256 {loaded.sha256}"
         say(f"{loaded.path}: {told}")
     return _run(loaded, project, mode, at_least, as_json=as_json) if run else Exit.ACCEPTED
 
@@ -109,8 +113,8 @@ def _sum_up(mode: ModeName, tried: Sequence[Tried], at_least: float) -> Exit:
 
     agreed = runner.agreement(tried)
     if agreed.share is None or agreed.bounds is None:
-        why = next((each.why for each in tried if each.why), "there are no cases" if not tried else "")
-        warn(f"{mode}: nothing was decided{f': {why}' if why else ''}")
+        why = next((each.why for each in tried if each.why), "it has no cases" if not tried else "")
+        warn(f"{mode}: no case was decided{f': {why}' if why else ''}")
         return Exit.HUMAN_NEEDED
     low, high = (f"{bound:.0%}" for bound in agreed.bounds)
     left = f", {agreed.undecided} undecided" if agreed.undecided else ""
@@ -140,14 +144,12 @@ _REFERENCE = "ID[@VERSION]|FILE"
 
 
 def diff(
-    before: Annotated[str, typer.Argument(metavar=f"BEFORE:{_REFERENCE}", help="The rubric as it was.")],
-    after: Annotated[str, typer.Argument(metavar=f"AFTER:{_REFERENCE}", help="The rubric as it is now.")],
-    run: Annotated[
-        bool, typer.Option("--run", help="Ask the models set up here about the cases of AFTER under both.")
-    ] = False,
-    mode: Annotated[Mode | None, typer.Option(help="Only this mode of --run.")] = None,
+    before: Annotated[str, typer.Argument(metavar=f"BEFORE:{_REFERENCE}", help="The old rubric.")],
+    after: Annotated[str, typer.Argument(metavar=f"AFTER:{_REFERENCE}", help="The new rubric.")],
+    run: Annotated[bool, typer.Option("--run", help="Judge the cases of the new rubric under both.")] = False,
+    mode: Annotated[Mode | None, typer.Option(help="Run only this mode.")] = None,
 ) -> int:
-    """Say what changed between two rubrics, key by key; with --run, which verdicts on their cases change."""
+    """Show what changed between two rubrics, key by key; with --run, also which verdicts change."""
     from judgekit.rubric import loader
     from judgekit.rubric.diff import changes
 
@@ -160,7 +162,7 @@ def diff(
     for change in found:
         say(str(change))
     if not found:
-        say("nothing differs")
+        say("no difference")
     if run:
         _rubric_diff_run(old, new, project, mode)
     return 0
@@ -187,45 +189,44 @@ def _rubric_diff_run(old: LoadedRubric, new: LoadedRubric, project: Path, mode: 
 
 def new(
     name: Annotated[
-        str, typer.Argument(metavar="ID[@VERSION]", help="Its name; version 1.0.0, if none is given.")
+        str, typer.Argument(metavar="ID[@VERSION]", help="ID or ID@VERSION; the default version is 1.0.0.")
     ],
     like: Annotated[
         str | None,
-        typer.Option("--from", metavar="ID[@VERSION]|FILE", help="Copy this rubric and its cases."),
+        typer.Option("--from", metavar="ID[@VERSION]|FILE", help="Copy this rubric with its cases."),
     ] = None,
     task: Annotated[
         Literal["score", "select", "compare"] | None,
-        typer.Option(
-            help="Rate documents (score, the default), choose memories (select), or compare two texts."
-        ),
+        typer.Option(help="Task: score documents (default), select memories, or compare two texts."),
     ] = None,
     user: Annotated[
-        bool, typer.Option("--user", help="Into your own folder instead of the project's .judgekit/rubrics.")
+        bool,
+        typer.Option("--user", help="Write to your own folder, not to the project's .judgekit/rubrics."),
     ] = False,
 ) -> int:
-    """Write a commented rubric to be changed, and labelled cases beside it; overwrites nothing."""
+    """Write a commented rubric and labelled cases to start from; overwrites nothing."""
     from judgekit.rubric import loader
     from judgekit.rubric.loader import begin
 
     if like is not None and task is not None:
-        raise UsageError("--from copies a rubric with its task; leave --task out")
+        raise UsageError("--from copies the rubric's task; remove --task")
     project = _project()
     folder = Path(environment.config_home()) / "rubrics" if user else project / ".judgekit" / "rubrics"
     source = loader.find_rubric(like, project) if like is not None else None
     begun = begin(name, folder, task=task or "score", like=source)
     for path in begun:
         say(str(path))
-    warn(f"change both, then: judgekit rubric check {begun.rubric.stem}")
+    warn(f"edit both, then run: judgekit rubric check {begun.rubric.stem}")
     return 0
 
 
-app = typer.Typer(no_args_is_help=True, help="The rubrics: what good means, as versioned data.")
+app = typer.Typer(no_args_is_help=True, help="Rubrics: what is good, as versioned YAML.")
 Reference = Annotated[str, typer.Argument(metavar=_REFERENCE, help="Which rubric.")]
 
 
 @app.command("list")
 def list_() -> int:
-    """Print every rubric that can be used here, and where it comes from."""
+    """List all usable rubrics and where they come from."""
     from judgekit.rubric import search_path
 
     code = Exit.ACCEPTED
@@ -249,7 +250,7 @@ def list_() -> int:
 def show(
     reference: Reference,
     prompt: Annotated[
-        bool, typer.Option("--prompt", help="Only the text that a judge follows, for one mode.")
+        bool, typer.Option("--prompt", help="Print only the prompt text for one mode.")
     ] = False,
     mode: Annotated[Mode, typer.Option(help="The mode of --prompt.")] = "strict",
 ) -> int:
@@ -268,7 +269,7 @@ def show(
 
 @app.command()
 def path(reference: Reference) -> int:
-    """Print the file that a reference leads to."""
+    """Print the path of a rubric's file."""
     from judgekit.rubric import loader
 
     say(str(loader.find_rubric(reference, _project()).path))

@@ -18,19 +18,21 @@ from judgekit.hooks import session
 
 
 def search(
-    query: Annotated[str, typer.Argument(help="What to look for, in words.")],
-    root: Annotated[list[str] | None, typer.Option(help="A store or folder; repeat for several.")] = None,
+    query: Annotated[str, typer.Argument(help="Words to search for.")],
+    root: Annotated[list[str] | None, typer.Option(help="A store or folder (repeatable).")] = None,
     mode: ModeOption = None,
-    judge: Annotated[bool, typer.Option("--judge", help="Let models decide what to keep.")] = False,
+    judge: Annotated[bool, typer.Option("--judge", help="Let models decide which results to keep.")] = False,
     no_judge: Annotated[bool, typer.Option("--no-judge", help=plain.UNASKED)] = False,
-    number: Annotated[int, typer.Option("-n", min=1, max=100, help="How many results at most.")] = 10,
+    number: Annotated[int, typer.Option("-n", min=1, max=100, help="Maximum number of results.")] = 10,
     as_json: AsJson = False,
-    no_engine: Annotated[bool, typer.Option("--no-engine", help="Judge in this process.")] = False,
+    no_engine: Annotated[
+        bool, typer.Option("--no-engine", help="Judge in this process, without the engine.")
+    ] = False,
 ) -> int:
     """Search stored memories and documents, best first."""
     if no_judge and (wrong := plain.beyond_unasked(root or (), judge=judge)):
         raise UsageError(wrong)
-    check_filled("QUERY", "what to look for, in words", query)
+    check_filled("QUERY", "words to search for", query)
     asked: dict[str, Any] = {"roots": root, "mode": mode, "judge": judge, "limit": number}
 
     def body() -> bytes:
@@ -51,7 +53,7 @@ def search(
     for note in found.pop("notes"):
         warn(note)
     if found["degraded"]:
-        warn(f"degraded to BM25 where no model decided: {found['degraded']}")
+        warn(f"no model decided, so BM25 did: {found['degraded']}")
     if as_json:
         emit(json.dumps(found, ensure_ascii=False, separators=(",", ":")))
         return 0

@@ -53,7 +53,7 @@ def _pattern(text: str) -> str:
     try:
         Patterns([text])
     except ValueError:
-        raise ValueError("expected a pattern that can match, as in .gitignore") from None
+        raise ValueError("expected a pattern that can match, written as in .gitignore") from None
     return text
 
 
@@ -84,34 +84,44 @@ class JudgeConfig(Strict):
     mode: ModeName = "strict"
     tiers: TierModels = TierModels()
     jury: Literal["mean", "majority"] = Field(
-        default="mean", description="how the models of one tier become one opinion"
+        default="mean", description="how the opinions of a tier's models are combined"
     )
     samples: int = Field(
         default=1,
         ge=1,
         le=MOST_SAMPLES,
-        description="replies of a model to one question, to be averaged",
+        description="number of replies of a model to average",
     )
     criteria: Literal["together", "each"] = Field(
-        default="together", description="all dimensions or criteria in one call, or a call for each"
+        default="together",
+        description="ask about all dimensions or criteria in one call, or in one call each",
     )
     margin: float = Field(
         default=0,
         ge=0,
         le=10,
-        description="points; scores nearer to a threshold are not final in their tier; the user's file alone",
+        description="in points; scores closer to a threshold are not final in their tier; user's file only",
     )
     author_family: Text | None = Field(
         default=None,
-        description="who trained the models that wrote the subjects, beside what commits say; a project adds",
+        description=(
+            "families of the models that wrote the texts, in addition to what commits say; a project adds to "
+            "them"
+        ),
     )
     independence: Literal["prefer", "require"] = Field(
         default="prefer",
-        description="require: what only the author's family accepts is undetermined; projects only raise it",
+        description=(
+            "require: a text accepted only by the author's family is undetermined; a project can only raise "
+            "it"
+        ),
     )
     redact: bool | Literal["refuse"] = Field(
         default=True,
-        description="send no keys, tokens and passwords; refuse: nothing that has one; the user's file alone",
+        description=(
+            "remove keys, tokens and passwords before sending; refuse: send no text that has one; user's "
+            "file only"
+        ),
     )
     deadline: Seconds = 180
     max_cost_usd: float | None = Field(default=None, ge=0)
@@ -126,7 +136,7 @@ class RetrievalConfig(Strict):
     inject: Literal["tiered", "top_k"] = "tiered"
     max_inject: int = Field(default=3, ge=0, le=20)
     pin: list[Text] = Field(
-        default=[], max_length=MOST_PINS, description="memories to inject always, by id or path"
+        default=[], max_length=MOST_PINS, description="memories to inject with every prompt, by id or path"
     )
     judge: Consent = "off"
     rubric: Text = "memory-relevance"
@@ -140,7 +150,7 @@ class RetrievalConfig(Strict):
     context_turns: int = Field(default=5, ge=0, le=20)
     show: bool = False
     hint_on_zero: bool = False
-    log: bool = Field(default=False, description="note down each injection; the user's file alone")
+    log: bool = Field(default=False, description="log each injection; user's file only")
 
 
 class GateConfig(Strict):
@@ -154,10 +164,10 @@ class GateConfig(Strict):
     budget: Seconds = 60
     undetermined: Literal["pass", "block"] = Field(
         default="pass",
-        description="what a blocking gate does with what could not be judged; no project lowers it",
+        description="what a blocking gate does when a file could not be judged; a project cannot lower it",
     )
     override_without_terminal: bool = Field(
-        default=False, description="honour overrides that no person can have typed; the user's file alone"
+        default=False, description="accept overrides made without a terminal; user's file only"
     )
 
 
@@ -171,25 +181,29 @@ class EscalateConfig(Strict):
     """Which verdicts become issues on GitHub. `issues` is the user's consent to open them."""
 
     issues: Consent = "off"
-    rejects: bool = Field(default=False, description="open issues for rejected content too")
-    labels: list[Text] = Field(default=[], description="labels of a new issue; they must exist there")
-    text: bool = Field(default=False, description="quotes and reasoning too; the user's file alone")
+    rejects: bool = Field(default=False, description="also open issues for rejected content")
+    labels: list[Text] = Field(
+        default=[], description="labels of a new issue; they must exist in the repository"
+    )
+    text: bool = Field(default=False, description="include quotes and reasoning; user's file only")
 
 
 class StopConfig(Strict):
     """What is judged when an agent stops. `judge` is the user's consent to ask a model then."""
 
     judge: Consent = "off"
-    blocks: int = Field(default=3, ge=0, le=20, description="times in a session that it is asked to go on")
+    blocks: int = Field(
+        default=3, ge=0, le=20, description="how often the agent is asked to continue, per session"
+    )
     max_files: int = Field(default=10, ge=1, le=100)
-    deadline: float = Field(default=45, gt=0, le=60, description="seconds for all of it")
+    deadline: float = Field(default=45, gt=0, le=60, description="time limit in seconds")
 
 
 class ServerConfig(Strict):
     """The shared judge that documents go to instead of models of one's own; the user's alone to say."""
 
     url: Text | None = None
-    token_file: Text | None = Field(default=None, description="the file that holds its token")
+    token_file: Text | None = Field(default=None, description="file that holds the token")
 
 
 class ProvidersConfig(Strict):
@@ -204,7 +218,7 @@ class EngineConfig(Strict):
 
     use: bool = True
     idle_minutes: float = Field(
-        default=15, gt=0, le=1440, description="it leaves when nobody has asked for so long"
+        default=15, gt=0, le=1440, description="minutes without a request after which the engine stops"
     )
 
 
@@ -252,12 +266,12 @@ _CONSENTS = (("retrieval", "judge"), ("escalate", "issues"), ("stop", "judge"))
 # What no project may say, and what it would do.
 _USERS = {
     "providers": "choose providers",
-    "judge.redact": "say whether secrets are sent",
-    "retrieval.log": "have prompts noted down",
-    "ledger": "say what the ledger keeps",
-    "engine": "say how the engine is run",
+    "judge.redact": "decide whether secrets are sent",
+    "retrieval.log": "log prompts",
+    "ledger": "decide what the ledger keeps",
+    "engine": "configure the engine",
     "server": "choose a shared judge",
-    "gate.override_without_terminal": "honour overrides given without a terminal",
+    "gate.override_without_terminal": "accept overrides made without a terminal",
     "escalate.text": "put quotes into issues",
 }
 # What takes time or sends text has a limit even where the user has set none: the default.
@@ -348,7 +362,9 @@ def _project(project: Path) -> Layer:
     for key, what in _USERS.items():
         section, _, rest = key.partition(".")
         if section in layer and (not rest or rest in layer[section]):
-            raise _wrong(path, key, f"only the user's configuration may {what}; move it to your own")
+            raise _wrong(
+                path, key, f"only the user's configuration may {what}; move this key to your own file"
+            )
     rubrics = {
         section: layer.get(section, {}).get("rubric", "") for section in ("judge", "retrieval", "gate")
     }
@@ -357,7 +373,7 @@ def _project(project: Path) -> Layer:
     for key, name in (*roots, *((f"{section}.rubric", name) for section, name in rubrics.items())):
         is_odd = name.startswith("~") or ":" in name or "\0" in name
         if is_odd or not (project / name).resolve().is_relative_to(project.resolve()):
-            problem = "leads out of the project; only the user's configuration may name such a path"
+            problem = "outside the project; only the user's configuration may name such a path"
             raise _wrong(path, key, problem)
     for section, name in rubrics.items():
         yamlfile.check_own(project / name, project)

@@ -38,9 +38,9 @@ def parsed(text: str, path: Path | None = None) -> Any:  # noqa: ANN401 - any YA
         return _yaml().load(text)
     except MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if path and error.problem_mark else None
-        raise ConfigError(f"{_plainly(error.problem)}; mend the YAML", path=path, line=line) from None
+        raise ConfigError(f"{_plainly(error.problem)}; correct the YAML", path=path, line=line) from None
     except (YAMLError, ValueError) as error:  # a number of too many digits, a day that there is not
-        raise ConfigError(f"{_plainly(str(error))}; mend the YAML", path=path) from None
+        raise ConfigError(f"{_plainly(str(error))}; correct the YAML", path=path) from None
 
 
 class _Scanner(RoundTripScanner):
@@ -85,7 +85,7 @@ class _Composer(Composer):
     def _measured(self, node: Any, inside: Sequence[Any]) -> Any:  # noqa: ANN401 - the nodes of ruamel
         self._sizes[id(node)] = size = 1 + sum(self._sizes.get(id(each), 1) for each in inside)
         if size > MOST_NODES:
-            problem = f"aliases that stand for more than {MOST_NODES:,} values"
+            problem = f"aliases that expand to more than {MOST_NODES:,} values"
             raise MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
         return node
 
@@ -121,7 +121,9 @@ def put(path: Path, section: str, key: str, value: str) -> None:
     except ConfigError:
         is_sound = False
     if not is_sound:
-        raise ConfigError(f"set it to {value} by hand; this file's layout is too unusual", path=path, key=key)
+        raise ConfigError(
+            (f"cannot edit a file with this layout; set it to {value} by hand"), path=path, key=key
+        )
     target = path.resolve()
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
@@ -171,7 +173,7 @@ def with_item(text: str, key: str, item: str) -> str:
     elif not items:
         head, rest = text[: node.start_mark.index].rstrip(" ") + newline, text[node.end_mark.index :]
     else:
-        raise ConfigError("this list's layout is too unusual; put the item in by hand", key=key)
+        raise ConfigError("cannot edit a list with this layout; add the item by hand", key=key)
     lines = newline.join(f"{' ' * indent}{line}" for line in lines_of(item))
     end = "" if node is not None and node.flow_style else newline
     return _checked(head + lines + end + rest, {**data, key: [*items, *parsed(item)]}, key)
@@ -181,7 +183,7 @@ def without_item(text: str, key: str, position: int) -> str:
     """Return YAML `text` without one item of the list under `key`; raises as `with_item` does."""
     data, node = _list(text, key)
     if node is None or node.flow_style:
-        raise ConfigError("this list's layout is too unusual; take the item out by hand", key=key)
+        raise ConfigError("cannot edit a list with this layout; remove the item by hand", key=key)
     items = list(data.get(key) or [])
     starts = [text.rindex("\n", 0, item.start_mark.index) + 1 for item in node.value]
     start, end = [*starts, _content_end(text, node)][position : position + 2]
@@ -202,7 +204,7 @@ def _list(text: str, key: str) -> tuple[dict[str, Any], SequenceNode | None]:
 
 def _checked(changed: str, wanted: dict[str, Any], key: str) -> str:
     if parsed(changed) != wanted:
-        raise ConfigError("this list's layout is too unusual; change it by hand", key=key)
+        raise ConfigError("cannot edit a list with this layout; change it by hand", key=key)
     return changed
 
 

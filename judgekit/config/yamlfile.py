@@ -130,11 +130,11 @@ def _parsed_json(text: str, path: Path) -> Any:  # noqa: ANN401 - any JSON
     try:
         return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=members)
     except json.JSONDecodeError as error:
-        raise ConfigError(f"{error.msg}; mend the JSON", path=path, line=error.lineno) from None
+        raise ConfigError(f"{error.msg}; correct the JSON", path=path, line=error.lineno) from None
     except RecursionError:
-        raise ConfigError("nested too deeply to be read; mend the JSON", path=path) from None
+        raise ConfigError("nested too deeply to read; correct the JSON", path=path) from None
     except ValueError as error:
-        raise ConfigError(f"{error}; mend the JSON", path=path) from None
+        raise ConfigError(f"{error}; correct the JSON", path=path) from None
 
 
 def line_of(data: object, location: Location) -> int | None:
@@ -163,14 +163,14 @@ def check_own(path: Path, project: Path) -> bool:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "no such name"
+            reason = error.strerror if isinstance(error, OSError) else "no such file"
             raise ConfigError(f"cannot be read ({reason})", path=step) from None
         if stat.S_ISLNK(mode):
             raise ConfigError(
-                "a link, and a project's links are not followed; put it there itself", path=step
+                "a link, and links of a project are not followed; replace it with the file", path=step
             )
     if not stat.S_ISREG(mode):
-        raise ConfigError("no regular file; put a file there, or nothing", path=path)
+        raise ConfigError("not a regular file; replace it with a file, or remove it", path=path)
     return True
 
 
@@ -300,7 +300,7 @@ def _alternatives(details: Sequence[ErrorDetails], place: Sequence[int]) -> list
 def _expectation(error: ErrorDetails) -> str:
     kind, message, context = error["type"], error["msg"], error.get("ctx", {})
     if kind == "extra_forbidden":
-        return "unknown key; remove it or mend its spelling"
+        return "unknown key; remove it or correct its spelling"
     if kind == "missing":
         return "missing key; add it"
     if kind.startswith("union_tag"):
@@ -312,7 +312,7 @@ def _expectation(error: ErrorDetails) -> str:
         )
     if kind == "json_invalid":
         why = context.get("error", "")
-        return f"not valid JSON ({why}); mend it" if why else "not valid JSON; mend it"
+        return f"not valid JSON ({why}); correct it" if why else "not valid JSON; correct it"
     if message.startswith(_VALUE_ERROR):
         return message.removeprefix(_VALUE_ERROR)
     message = message.removeprefix("Input should be ")

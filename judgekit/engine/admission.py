@@ -52,9 +52,9 @@ class AdmissionMiddleware:
         token = headers.get(b"authorization", b"")
         refused: Refusal | None = None
         if self._token and not secrets.compare_digest(token, f"Bearer {self._token}".encode()):
-            refused = 401, "token", "this engine answers only to who knows its token", 0
+            refused = 401, "token", "this engine requires its token", 0
         elif size < 0:
-            refused = 411, "input", "send a body with its Content-Length", 0
+            refused = 411, "input", "send the Content-Length of the body", 0
         elif size > MOST_BODY:
             refused = 413, "size", f"larger than {MOST_BODY // 1_000_000} MB; judge a part of it", 0
         elif not always:
@@ -79,19 +79,19 @@ class AdmissionMiddleware:
 
     def _full(self, size: int) -> Refusal | None:
         if self.leaving:
-            return 503, "leaving", "the engine is leaving", 0
+            return 503, "leaving", "the engine is stopping", 0
         if self.inside >= self._most:
-            return 503, "busy", f"{self.inside} requests are waiting already", 1
+            return 503, "busy", f"{self.inside} requests are already waiting", 1
         if self._bytes + size > MOST_BYTES:
-            return 503, "busy", f"{self._bytes // 1_000_000} MB of requests are on their way already", 1
+            return 503, "busy", f"{self._bytes // 1_000_000} MB of requests are already waiting", 1
         return None
 
     def _greedy(self, size: int, holder: str) -> Refusal | None:
         requests, size_of = self._requests_of[holder], self._bytes_of[holder]
         if requests and requests + 1 > self._most - self.inside - 1:
-            return 503, "busy", f"{requests} requests of yours are waiting already", 1
+            return 503, "busy", f"{requests} of your requests are already waiting", 1
         if size_of and size_of + size > MOST_BYTES - self._bytes - size:
-            return 503, "busy", f"{size_of // 1_000_000} MB of yours are on their way already", 1
+            return 503, "busy", f"{size_of // 1_000_000} MB of your requests are already waiting", 1
         return None
 
 

@@ -58,13 +58,13 @@ def events(response: Response) -> Iterator[dict[str, Any]]:
             raise _error(found)
         yield found
     if last != "end":
-        raise EngineLost("the engine was lost: it broke off in the middle of an answer")
+        raise EngineLost("lost the engine: its response ended too early")
 
 
 def _error(found: Any) -> Exception:  # noqa: ANN401 - any JSON
     told = found.get("error") if isinstance(found, dict) else None
     if not isinstance(told, dict):
-        return EngineFault("the engine answered with an error that says nothing")
+        return EngineFault("the engine returned an error without a message")
     kind = _ERRORS.get(str(told.get("kind")), EngineFault)
     return kind(str(told.get("message")))
 
@@ -73,7 +73,7 @@ def _json(text: bytes) -> Any:  # noqa: ANN401 - any JSON
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise EngineLost("the engine was lost: it answered with what is no JSON") from None
+        raise EngineLost("lost the engine: its response was not JSON") from None
 
 
 def many(
@@ -102,7 +102,7 @@ def many(
         slots = _Crowd[Thing](connection, operation, body, at_once, warn).slots(things)
         for slot in slots:
             if slot.answer is None:
-                warn("the engine does not take it, or answers no more: going on in this process")
+                warn("the engine refused the request or stopped; continuing in this process")
                 _rest(chain([slot], slots), locally, on_answer)
                 return
             on_answer(slot.answer)
@@ -224,17 +224,17 @@ class _Crowd(Generic[Thing]):
                 if not busy.retry_after or time.monotonic() > end:
                     raise
                 time.sleep(min(busy.retry_after, 1.0))
-        raise NoEngine("no engine any more")
+        raise NoEngine("the engine is gone")
 
     def _lead_to_another(self, connection: Connection, why: NoEngine) -> None:
         """Start a new engine, unless another thread has done so, and have the connection go there."""
         connection.close()
         with self._lock:
             if self._over:
-                raise NoEngine("no engine any more")
+                raise NoEngine("the engine is gone")
             if not self._restarted:
                 self._restarted = True
-                self._warn(f"{why}; another one is asked for what it left")
+                self._warn(f"{why}; another engine takes over")
                 with client.connect_or_start() as fresh:
                     self._place = fresh.place
             connection.place = self._place

@@ -425,5 +425,5 @@ def answer_to(error: Exception) -> Response:
         kind, status = next((name, code) for each, name, code in _ANSWERS if isinstance(error, each))
         exit_code = error.exit_code
     else:
-        message = f"a fault of judgekit itself ({type(error).__name__}); the engine's log says where"
+        message = f"internal error ({type(error).__name__}); see the engine's log"
     return Response(error_body(kind, message, int(exit_code)), status, media_type=JSON)

@@ -54,7 +54,7 @@ class NoEngine(Exception):  # noqa: N818 - a normal state, not an error
 
     def tell(self, warn: Callable[[str], None]) -> None:
         """Say that the work goes on without the engine, and why."""
-        warn(f"{self}: going on in this process")
+        warn(f"{self}; continuing in this process")
 
 
 class EngineOff(NoEngine):
@@ -133,7 +133,7 @@ class Connection:
         """Connect, unless it is; raises `NoEngine` when nobody of ours answers within `CONNECT_SECONDS`."""
         if self._socket is None:
             if self.place is None:
-                raise NoEngine("no folder here is ours alone")
+                raise NoEngine("no private folder for the engine's socket")
             try:
                 self._socket, self._token = _connected(self.place)
             except (OSError, ValueError) as error:
@@ -179,10 +179,10 @@ class Connection:
         try:
             self._socket.settimeout(max(0.001, end - time.monotonic()))
             self._socket.sendall(head.encode("ascii") + body)
-            why = "went away before it answered"
+            why = "stopped before it responded"
             self._buffer = self._receive(end)
         except OSError as error:
-            why = f"hung up ({type(error).__name__})"
+            why = f"closed the connection ({type(error).__name__})"
         if not self._buffer:
             self.close()
             if not self._served:
@@ -196,7 +196,7 @@ class Connection:
             said = answer.read().partition(b'"message": "')[2].partition(b'"')[0].decode(errors="replace")
             retry_after = headers.get("retry-after", "0")
             raise EngineBusy(
-                said or "it has too much to do, or is leaving",
+                said or "it is too busy, or stopping",
                 float(retry_after) if retry_after.replace(".", "", 1).isdecimal() else 0.0,
             )
         return answer
@@ -210,7 +210,7 @@ class Connection:
         try:
             return int(first.split(" ")[1]), headers
         except (IndexError, ValueError):
-            raise self._lost("it does not speak HTTP") from None
+            raise self._lost("its response is not HTTP") from None
 
     def _pieces(self, headers: dict[str, str], end: float) -> Iterator[bytes]:
         """Yield a body; when it is whole, the connection is ready for the next request, or closed."""
@@ -219,7 +219,7 @@ class Connection:
             while size := self._size(self._until(b"\r\n", end).partition(b";")[0], 16):
                 left -= size
                 if left < 0:
-                    raise self._lost("its answer does not end")
+                    raise self._lost("its response is too long")
                 yield self._exactly(size, end)
                 self._exactly(2, end)
             self._exactly(2, end)
@@ -235,13 +235,13 @@ class Connection:
         except ValueError:
             size = -1
         if not 0 <= size <= _MOST_ANSWER:
-            raise self._lost("it does not speak HTTP")
+            raise self._lost("its response is not HTTP")
         return size
 
     def _until(self, mark: bytes, end: float) -> bytes:
         while mark not in self._buffer:
             if len(self._buffer) > _MOST_HEAD:
-                raise self._lost("it does not speak HTTP")
+                raise self._lost("its response is not HTTP")
             self._buffer += self._more(end)
         found, _, self._buffer = self._buffer.partition(mark)
         return found
@@ -258,7 +258,7 @@ class Connection:
     def _more(self, end: float) -> bytes:
         piece = self._receive(end)
         if not piece:
-            raise self._lost("it broke off in the middle of an answer")
+            raise self._lost("its response ended too early")
         return piece
 
     def _receive(self, end: float) -> bytes:
@@ -275,17 +275,17 @@ class Connection:
                 return b""
             if left > 0 and not is_well(self.place, min(left, HEALTH_SECONDS)):
                 break
-        raise self._lost("it did not answer in time", EngineHung)
+        raise self._lost("it did not respond in time", EngineHung)
 
     def _lost(self, why: str, kind: type[EngineLost] = EngineLost) -> EngineLost:
         self.close()
-        return kind(f"the engine was lost: {why}")
+        return kind(f"lost the engine: {why}")
 
 
 def _connected(place: EngineAddress) -> tuple[_socket.socket, str]:
     """Return a connection to an engine that is ours, and the token it wants to see."""
     if not places.private(place.folder):
-        raise OSError("the folder is not ours alone")
+        raise OSError("the engine's folder is not private")
     unix, token = hasattr(_socket, "AF_UNIX") and not os.path.exists(place.door), ""
     kind: int = _socket.AF_UNIX if unix else _socket.AF_INET
     address: str | tuple[str, int] = place.socket
@@ -302,7 +302,7 @@ def _connected(place: EngineAddress) -> tuple[_socket.socket, str]:
         raise
     if unix and not ours(connection):
         connection.close()
-        raise OSError("somebody else answers")
+        raise OSError("another user's process answers there")
     return connection, token
 
 
@@ -379,7 +379,9 @@ def start_for_later(place: EngineAddress | None = None) -> int | None:
     except OSError:
         age = VAIN_SECONDS
     if age < VAIN_SECONDS:
-        raise NoEngine(f"one was started {age:.0f} s ago and has not come up; judgekit engine start says why")
+        raise NoEngine(
+            f"an engine was started {age:.0f} s ago and is not ready; judgekit engine start shows the reason"
+        )
     try:
         os.close(os.open(place.tried, os.O_WRONLY | os.O_CREAT, 0o600))
         os.utime(place.tried)

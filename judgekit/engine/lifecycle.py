@@ -72,7 +72,7 @@ class Engine(uvicorn.Server):
         super().__init__(settings(_Protocol, DRAIN_SECONDS, **more))
         self._engine_lock, self._log = engine_lock, log
         self._asked, self._seen = time.monotonic(), 0
-        self._why = "told by a signal"
+        self._why = "stopped by a signal"
         self._idle = _LONGEST
         self._service: Service
         self._door: AdmissionMiddleware
@@ -107,7 +107,7 @@ class Engine(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let another engine take over at once, and finish what has been begun."""
-        self._log.add(f"leaving: {self._why}; {self._door.inside} requests to finish")
+        self._log.add(f"stopping: {self._why}; {self._door.inside} requests to finish")
         self._door.leaving = True
         process.say_leaving(self._engine_lock.place)
         self._engine_lock.leave()
@@ -125,13 +125,13 @@ class Engine(uvicorn.Server):
         elif rss_bytes() > MOST_RSS:
             self._leave(f"grown to {rss_bytes() // 1_000_000} MB")
         elif self._engine_lock.taken_away():
-            self._leave("nobody can find it any more")
+            self._leave("its socket is gone")
 
     def _stop(self, idle_seconds: float) -> None:
         if idle_seconds:
             self._idle = min(self._idle, idle_seconds)
         else:
-            self._leave("told to")
+            self._leave("asked to stop")
 
     def _leave(self, why: str) -> None:
         self._why = why

@@ -67,7 +67,7 @@ def take(place: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> En
     Raises `OSError` when the folder is not ours alone, or takes no files.
     """
     if not address.private(place.folder):
-        raise PermissionError(f"{place.folder} is not ours alone")
+        raise PermissionError(f"{place.folder} is not private")
     held = take_lock(place.lock)
     if held is None:
         return None

@@ -137,11 +137,11 @@ def _errors(**told: str) -> dict[int | str, dict[str, Any]]:
 
 _ERRORS = _errors(
     _400="The body is no JSON",
-    _401="No token, or nobody's",
-    _411="A body without its length",
-    _413="A body that is too large",
-    _422="The request makes no sense here; the message says why",
-    _503="Too much to do, or leaving; Retry-After says when to come again",
+    _401="Missing or unknown token",
+    _411="Body without Content-Length",
+    _413="Body too large",
+    _422="The request cannot be processed; the message says why",
+    _503="Too busy, or stopping; retry after Retry-After seconds",
 )
 _bearer = Depends(HTTPBearer(auto_error=False, description="judgekit serve token create NAME"))
 public = APIRouter(tags=["operation"])
@@ -195,7 +195,9 @@ async def judge(request: Request, given: TeamBody) -> Response:
         asked = JudgeRequest(wish.rubric, wish.mode, cache=wish.cache)
         judge = await service.judges.get(state.project, asked)
         if wish.rubric_sha256 not in (None, judge.loaded.sha256):
-            raise OtherRubricError(f"{judge.loaded.rubric.ref} is another rubric here: {judge.loaded.sha256}")
+            raise OtherRubricError(
+                f"{judge.loaded.rubric.ref} is a different rubric on this server: {judge.loaded.sha256}"
+            )
         check_prices(judge.panel, wish.max_cost_usd, asked=True)
         costs = [each for each in (judge.max_cost_usd, wish.max_cost_usd) if each is not None]
         seconds = min(judge.deadline, wish.deadline or judge.deadline)
@@ -241,7 +243,7 @@ def keep_lines(lines: Sequence[dict[str, Any]], holder: str) -> Kept:
         elif not store.is_project_name(found.project):
             refused[place] = "project: expected the name of a ledger"
         elif not _FIRST <= found.timestamp.year <= _LAST:
-            refused[place] = "timestamp: no time at which anything was judged"
+            refused[place] = "timestamp: not a time of a verdict"
         else:
             by_name.setdefault(found.project, []).append(signed(found, holder))
     for name, records in by_name.items():
@@ -276,18 +278,16 @@ class Metrics:
     def __init__(self) -> None:
         own = self.registry = CollectorRegistry()
         self.requests = Counter("judgekit_requests", "Requests answered.", ["route", "status"], registry=own)
-        self.inside = Gauge("judgekit_requests_inside", "Requests not answered yet.", registry=own)
+        self.inside = Gauge("judgekit_requests_inside", "Requests without a response yet.", registry=own)
         self._verdicts = Counter("judgekit_verdicts", "Verdicts given.", ["verdict", "rubric"], registry=own)
         self._seconds = Histogram(
             "judgekit_judging_seconds",
-            "Seconds a verdict took.",
+            "Seconds for a verdict.",
             buckets=(0.1, 0.3, 1, 3, 10, 30, 60, 120, 300),
             registry=own,
         )
         self._rounds = Counter("judgekit_rounds", "Rounds of judging.", ["tier", "failure"], registry=own)
-        self._cost = Counter(
-            "judgekit_cost_usd", "US dollars spent, as far as prices are known.", registry=own
-        )
+        self._cost = Counter("judgekit_cost_usd", "US dollars spent, where the price is known.", registry=own)
 
     def count(self, verdict: Verdict) -> None:
         """Count a verdict and what led to it."""
@@ -325,7 +325,7 @@ class Guard:
                 scope[HOLDER] = None if free else self._holder(dict(scope["headers"]))
             except JudgekitError as error:
                 self._log.fault(error)
-                await refuse(noting, 503, "config", "the server cannot read its tokens", _DAMAGED_SECONDS)
+                await refuse(noting, 503, "config", "the server cannot read its token file", _DAMAGED_SECONDS)
             else:
                 if free or scope[HOLDER] is not None:
                     await self._app(scope, receive, noting)
@@ -424,12 +424,12 @@ def serve(address: Address, project: Path | None, begun: Callable[[str], None]) 
     """
     _refuse_open(address)
     if not user_tokens().all():
-        raise ConfigError("nobody has a token; judgekit serve token create NAME makes one")
+        raise ConfigError("there is no token yet; create one with: judgekit serve token create NAME")
     settings = configuration.load(project)
     loader.configured_rubric("judge", settings.judge.rubric, project)
     models_by_tier, who = panel.resolve_panel(settings, project)
     if not models_by_tier:
-        raise ConfigError(f"nobody to judge with: {who}")
+        raise ConfigError(f"no model to judge with: {who}")
     check_prices(models_by_tier, settings.judge.max_cost_usd, project, asked=False)
     _raise_descriptors()
     with _listening(address) as listener:
@@ -452,7 +452,7 @@ class _Server(uvicorn.Server):
         await service.prepare()
         if service.failure:
             raise JudgekitError(
-                f"what judging needs cannot be loaded ({service.failure}); reinstall judgekit"
+                f"the modules for judging cannot be loaded ({service.failure}); reinstall judgekit"
             )
         try:
             await self.serve([listener])
@@ -477,7 +477,7 @@ def _listening(address: Address) -> socket.socket:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)  # connections inherit it
     except OSError as error:
         where, why = f"{address.host}:{address.port}", error.strerror or error
-        problem = f"{where} cannot be listened on ({why}); choose another --host or --port"
+        problem = f"cannot listen on {where} ({why}); choose another --host or --port"
         raise ConfigError(problem) from None
     return made
 
@@ -497,7 +497,7 @@ def _raise_descriptors() -> None:
 def _refuse_open(address: Address) -> None:
     certificate, key = address.certificate, address.key
     if bool(certificate) != bool(key):
-        raise UsageError("--tls-cert and --tls-key belong together")
+        raise UsageError("--tls-cert and --tls-key must be given together")
     if certificate is not None:
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
@@ -505,6 +505,6 @@ def _refuse_open(address: Address) -> None:
             raise ConfigError(f"{certificate}, {key}: no certificate and its key; expected PEM") from None
     elif not is_loopback(address.host):
         raise UsageError(
-            f"{address.host}: without TLS everyone between would read tokens and texts; give --tls-cert and "
-            "--tls-key, or listen on 127.0.0.1 behind a proxy that has them"
+            f"{address.host}: without TLS others on the network could read tokens and texts; give "
+            "--tls-cert and --tls-key, or listen on 127.0.0.1 behind a TLS proxy"
         )

@@ -52,7 +52,7 @@ class Tokens:
             return []
         except (ValidationError, OSError) as error:
             problem = (
-                f"the tokens cannot be read ({type(error).__name__}); remove the file and create them anew"
+                f"the tokens cannot be read ({type(error).__name__}); remove the file and create new tokens"
             )
             raise ConfigError(problem, path=self._path) from None
 
@@ -74,7 +74,7 @@ class Tokens:
         with self._changing() as known:
             left = [token for token in known if token.name != name]
             if len(left) == len(known):
-                raise UsageError(f"{name} has no token; judgekit serve token list shows who has")
+                raise UsageError(f"{name} has no token; see judgekit serve token list")
             self._write(left)
 
     def holder(self, token: str) -> str | None:

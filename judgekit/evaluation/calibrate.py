@@ -249,8 +249,8 @@ def learn(
     tiers = tuple(tier for tier in TIERS if tier in models)
     if len(tiers) < 2 or (promise.reference is not None and promise.reference not in tiers):  # noqa: PLR2004 - as said
         raise InputError(
-            f"judges: expected opinions of quick and deep, got {', '.join(tiers) or 'none'};"
-            " there is nothing to learn where nobody could be asked next"
+            f"judges: expected opinions of quick and deep, got {', '.join(tiers) or 'none'}; a "
+            "calibration needs a next tier"
         )
     rubric, subjects = loaded.rubric, None
     if items := ranked(cases, rubric, mode):

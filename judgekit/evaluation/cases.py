@@ -176,13 +176,13 @@ class Case(Strict):
         case._place = place  # noqa: SLF001 - private to models: no key of the file
         labels = {str(case.right("strict")), str(case.right("lenient"))}
         if case.a and case.a == case.b and labels & {"A", "B"}:
-            raise InputError(f"{place}: a and b are the same text, and that is always a tie; mend one")
+            raise InputError(f"{place}: a and b are the same text, which is always a tie; change one")
         return case
 
     def check_variant(self, others: Mapping[str, Case]) -> None:
         """Raise `InputError` where the case that this one is a variant of is missing."""
         if self.variant == "original":
-            wrong = "variant: expected swapped, rerun or injected beside a pair" if self.pair else ""
+            wrong = "variant: expected swapped, rerun or injected, together with pair" if self.pair else ""
         elif not self.pair:
             wrong = "pair: expected the id of the case that this is a variant of"
         elif self.pair not in others:
@@ -209,9 +209,7 @@ def read(path: Path) -> list[Case]:
         if line.strip():
             case = Case.read(line, f"{path}:{number}")
             if case.id in found:
-                raise InputError(
-                    f"{path}:{number}: id: {case.id!r} stands there twice; expected each id once"
-                )
+                raise InputError(f"{path}:{number}: id: {case.id!r} is there twice; expected each id once")
             found[case.id] = case
     if not found:
         raise InputError(f"{path}: empty; expected one labelled case a line")

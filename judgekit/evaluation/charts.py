@@ -335,7 +335,7 @@ def scatter_chart(
 # --- The gate's KPIs
 
 _ROLLING = timedelta(days=7)
-_KPI_TITLE = "KPIs of the gate, each over the seven days before"
+_KPI_TITLE = "KPIs of the gate over the preceding seven days"
 
 
 class KpiPoint(NamedTuple):

@@ -98,7 +98,7 @@ def _items(path: Path, kind: type[Item]) -> list[Item]:
         except ValidationError as error:
             raise _wrong(path, number, str(problem_in(line, error))) from None
         if item.id in found:
-            raise _wrong(path, number, f"id: {item.id!r} stands there twice; expected each id once")
+            raise _wrong(path, number, f"id: {item.id!r} is there twice; expected each id once")
         found[item.id] = item
     if not found:
         raise InputError(f"{path}: empty; expected one JSON object a line")
@@ -121,7 +121,7 @@ def _grades(path: Path) -> dict[str, dict[str, int]]:
             expected = f"score: expected a whole number of at most {_DIGITS} characters"
             raise _wrong(path, number, f"{expected}, got {one_line(repr(score), _SHOWN)}")
         if document in found.setdefault(query, {}):
-            raise _wrong(path, number, f"{query} {document}: judged twice; expected each pair once")
+            raise _wrong(path, number, f"{query} {document}: is there twice; expected each pair once")
         found[query][document] = int(score)
     if not found:
         raise InputError(f"{path}: no judgements; expected a line {' '.join(HEADER)} for each")
@@ -155,7 +155,7 @@ def check(path: Path, names: Iterable[str]) -> None:
     """Raise `UsageError` when `path` cannot be written, `InputError` when an id does not fit the format."""
     wrong = next((name for name in names if name.split() != [name]), None)
     if wrong is not None:
-        raise InputError(f"id {wrong!r}: a TREC run has no place for ids with spaces; rename it")
+        raise InputError(f"id {wrong!r}: a TREC run cannot hold ids with spaces; rename it")
     try:
         path.open("ab").close()
     except OSError as error:

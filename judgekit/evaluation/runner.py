@@ -179,7 +179,7 @@ def ask(
                 DocumentJudge, gateway, settings, loaded, project, JudgeRequest(mode=mode)
             )
             if not judge.panel:
-                raise UsageError(f"nobody to ask: {judge.nobody}")
+                raise UsageError(f"no model to ask: {judge.nobody}")
             endpoints = [endpoint for jury in judge.models_by_tier.values() for endpoint in jury]
             limits = [endpoint.profile.limits.concurrency or AT_ONCE for endpoint in endpoints]
             # Every opinion goes up, and models are measured on texts whoever wrote them.
@@ -205,9 +205,9 @@ def unanswered(cases: Sequence[Case]) -> str | None:
     nobody = all(judge.unanswered for case in cases for judge in case.judges.values())
     why = ", ".join(sorted({str(kind) for kinds in missing for kind in kinds}))
     told = "no model answered" if nobody else "not every tier answered"
-    rest = "the figures rest on nothing" if nobody else "the figures leave these answers out"
+    rest = "there are no figures" if nobody else "the figures omit these answers"
     count = f"{len(missing)} of {len(cases)} cases"
-    return f"{told} {count} ({why}); {rest}; judgekit provider check asks each model"
+    return f"{told} {count} ({why}); {rest}; test the models with judgekit provider check"
 
 
 async def opinions(judge: AnyJudge, case: Case, folder: Path) -> dict[str, Recorded]:
@@ -471,7 +471,7 @@ def trial(
 
     panel, reason = resolve_panel(settings, project)
     if not panel:
-        raise UsageError(f"nobody to ask: {reason}")
+        raise UsageError(f"no model to ask: {reason}")
     return running.run(everything())
 
 

@@ -195,9 +195,9 @@ def models(cases: Sequence[Case]) -> dict[TierName, str]:
         names = {together(juror.model for juror in recorded.jurors) for recorded in answers}
         if len(names) > 1 or "" in names:
             raise InputError(
-                f"judges.{tier}.model: expected one model throughout, got"
-                f" {', '.join(repr(name) for name in sorted(names))}; a calibration holds for the models it"
-                " was measured with"
+                f"judges.{tier}.model: expected one model throughout, got "
+                f"{', '.join(repr(name) for name in sorted(names))}; a calibration is valid only for the "
+                "models it was measured with"
             )
         if names:
             found[tier] = names.pop()
@@ -214,8 +214,8 @@ def asked(cases: Sequence[Case]) -> Asked:
     }
     if len(found) > 1:
         raise InputError(
-            "judges: expected the same samples, criteria, rule and redact throughout;"
-            " a calibration holds for the manner of asking it was measured with"
+            "judges: expected the same samples, criteria, rule and redact throughout; a calibration is "
+            "valid only for the options it was measured with"
         )
     if not found:
         return USUALLY

@@ -108,7 +108,7 @@ def of_push(
             continue
         tip = repository.commit(update.local_oid)
         if tip is None:
-            told = "it leads to no commit that is here, so its files are not judged"
+            told = "it points to no commit in this clone, so its files are not judged"
             pushed.unjudged.append(f"{escaped(update.remote_ref)}: {told}")
             continue
         before = None if update.is_new else repository.commit(update.remote_oid)
@@ -135,8 +135,10 @@ def commit_id(repository: Repository, name: str) -> str:
     if commit is not None:
         return commit
     if not repository.holds("rev-parse", "--git-dir"):
-        raise UnknownCommit(f"no git repository at {repository.folder}: go into one")
-    raise UnknownCommit(f"{name or repr(name)}: no commit of this repository; fetch it, or name another one")
+        raise UnknownCommit(f"no git repository at {repository.folder}; change to one")
+    raise UnknownCommit(
+        f"{name or repr(name)}: not a commit of this repository; fetch it, or name another one"
+    )
 
 
 def _remote_commits(repository: Repository, updates: Iterable[RefUpdate], remote: str, url: str) -> list[str]:
@@ -169,7 +171,7 @@ def _of_tip(
         for oid, author, committer, trailers in zip(*(fields[at:-1:4] for at in range(4)), strict=True)
     ]
     if len(commits) > MAX_COMMITS:
-        unjudged.append(f"more than {MAX_COMMITS:,} commits are new; only what the newest changed is judged")
+        unjudged.append(f"more than {MAX_COMMITS:,} new commits; only files changed by the newest are judged")
     steps = _changes(repository, commits[:MAX_COMMITS])
     changes = [change for change in _newest(steps, wanted) if wanted(change)]
     if not changes:

@@ -134,7 +134,7 @@ class Gh:
         try:
             listed = json.loads(said)
         except (ValueError, RecursionError):
-            raise GhError("gh issue list: no JSON came; update gh", general=True) from None
+            raise GhError("gh issue list: no JSON in the output; update gh", general=True) from None
         open_issues = []
         for each in listed if isinstance(listed, list) else ():
             if isinstance(each, dict) and isinstance(number := each.get("number"), int):
@@ -148,7 +148,7 @@ class Gh:
     def _ask(self, verb: str, *words: str, stdin: str = "") -> str:
         left = self._until - time.monotonic()
         if left <= 0:
-            raise GhError("no time is left for gh", general=True)
+            raise GhError("no time left for gh", general=True)
         argv = [self._program, "issue", verb, *words, "--repo", self._repository]
         code, out, err = run(argv, self._environ, stdin.encode("utf-8", "replace"), left)
         if code == _NOT_SIGNED_IN:
@@ -204,7 +204,7 @@ def run(
 def _check(argv: Sequence[str], end: float, *printed: IO[bytes]) -> None:
     """Raise `GhError` when the time is over, or too much was printed."""
     if time.monotonic() > end:
-        raise GhError(f"gh issue {argv[2]}: no answer in time", general=True)
+        raise GhError(f"gh issue {argv[2]}: no response in time", general=True)
     if any(os.fstat(file.fileno()).st_size > _MOST for file in printed):
         raise GhError(f"gh issue {argv[2]}: printed more than {_MOST:,} bytes", general=True)
 
@@ -257,7 +257,7 @@ def of_project(repository: Repository, environ: Mapping[str, str], address: str 
 SECONDS = 10.0  # for all issues of one run
 MOST = 10  # issues of one push
 _IMPROVED = 2  # rounds
-_LATER = "judgekit escalate tries again"
+_LATER = "retry with judgekit escalate"
 
 
 class IssueTarget(NamedTuple):
@@ -315,7 +315,7 @@ def _open(verdicts: Sequence[Verdict], target: IssueTarget, settings: EscalateCo
         return [*lines, f"no issue was opened for {len(wanted) - done}: {error}; {_LATER}"]
     left = len(wanted) - done
     if left:
-        lines.append(f"no issue was opened for {left} more: {MOST} are enough at a time; {_LATER}")
+        lines.append(f"no issue was opened for {left} more: {MOST} at a time is the limit; {_LATER}")
     return lines
 
 

@@ -131,8 +131,8 @@ def _body(verdict: Verdict, name: str, token: str) -> str:
     fits = verdict.task_id.isprintable() and len(verdict.task_id) <= _MAX_TASK
     command = f"judgekit override {shlex.quote(verdict.task_id if fits else verdict.id)} accept --why '...'"
     settle = (
-        "Mend the content and have it judged again, or decide yourself, which holds until the content "
-        f"changes:\n\n{block(command, 'sh')}\n\n(`reject` instead of `accept` to refuse it.)"
+        "Fix the content and judge it again, or override the verdict until the content changes:\n\n"
+        f"{block(command, 'sh')}\n\n(Use `reject` instead of `accept` to reject it.)"
     )
     parts += ["### To settle it", settle, f"<sub>{token}</sub>"]
     return "\n\n".join(parts)[:MAX_BODY]

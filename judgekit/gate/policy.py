@@ -131,7 +131,7 @@ def _write(repository: Repository, commit: str, paths: Sequence[str], root: Path
         if mode.startswith("100"):
             files.append((blob, path))
         elif path in deciding or path.startswith(_RUBRICS):
-            problem = "no regular file; the gate follows no links, put it there itself"
+            problem = "not a regular file, and the gate follows no links; replace it with the file"
             raise ConfigError(problem, path=f"{commit[:12]}:{path}")
     blobs = repository.blobs((blob for blob, _ in files), MAX_BYTES)
     for (_, path), (_, data) in zip(files, blobs, strict=True):
@@ -140,7 +140,7 @@ def _write(repository: Repository, commit: str, paths: Sequence[str], root: Path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(data)
         elif path in deciding or path.startswith(_RUBRICS):
-            missing = f"not in this clone (git show {commit[:12]}:{shlex.quote(path)} fetches it)"
+            missing = f"not in this clone (fetch it with: git show {commit[:12]}:{shlex.quote(path)})"
             problem = f"larger than {MAX_BYTES // 1000} kB, or {missing}"
             raise ConfigError(problem, path=f"{commit[:12]}:{path}")
 

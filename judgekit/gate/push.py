@@ -78,7 +78,7 @@ def read(change: ChangedFile, data: bytes | None) -> PushedFile:
     if data is None:
         return PushedFile(change, None, f"larger than {MAX_BYTES // 1_000_000} MB, or not in this clone")
     if data.startswith(_LFS):
-        return PushedFile(change, None, "stored with Git LFS: the push holds only a pointer to it")
+        return PushedFile(change, None, "stored with Git LFS: the push contains only a pointer")
     try:
         file = documents.decode(change.path, data)
     except InputError as error:
@@ -188,7 +188,7 @@ def _judged(
         if mode == "blocking":
             mode, notes = _standing(ledger, loaded.rubric.ref)
         if loaded.source:
-            brought = f"not under the {loaded.rubric.rubric} that judgekit brings"
+            brought = f"not under the bundled {loaded.rubric.rubric}"
             notes.append(f"judged under {loaded.name}, {brought}")
         push = push.model_copy(update={"mode": mode})
         keeper = _Gatekeeper(settings, folder, loaded, ledger, push, run)
@@ -209,7 +209,7 @@ def _standing(ledger: Ledger, rubric: str) -> tuple[GateMode, list[str]]:
     blocking = standing(ledger.records(window()), rubric)
     if not blocking.advisory:
         return "blocking", []
-    notes = [f"blocking is suspended until the figures recover: {each}" for each in blocking.why]
+    notes = [f"blocking is suspended until the KPIs recover: {each}" for each in blocking.why]
     if not blocking.told:
         try:
             ledger.add(ModeChange(mode="advisory", why=blocking.why))
@@ -260,8 +260,8 @@ class _Gatekeeper:
             judge, who = service.document_judge(gateway, self.folder, request)
             if not judge.can_judge:  # no measurement, so nothing for the ledger
                 for pushed, _ in files:
-                    self._settle(pushed, self._unjudged(pushed, f"nothing was judged: {who}"))
-                return [f"nothing was judged: {who}"]
+                    self._settle(pushed, self._unjudged(pushed, f"not judged: {who}"))
+                return [f"not judged: {who}"]
             free = asyncio.Semaphore(service.max_concurrency(judge, AT_ONCE))
 
             async def judge_one(pushed: PushedFile, document: Document) -> None:

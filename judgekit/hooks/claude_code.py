@@ -58,7 +58,7 @@ def guarded(arguments: list[str] | None = None) -> int:
     if ended is None:
         return main(arguments)
     if ended[0] is None:
-        _warn("no end within the time that the hook has, nothing added to the prompt")
+        _warn("the hook ran out of time; nothing added to the prompt")
     return 0
 
 
@@ -78,9 +78,9 @@ def main(arguments: list[str] | None = None) -> int:
     except BadInputError as error:
         _warn(str(error))
     except KeyboardInterrupt:
-        _warn("interrupted, nothing added to the prompt")
+        _warn("interrupted; nothing added to the prompt")
     except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours must not cost the user a prompt
-        _warn(f"internal error, nothing added to the prompt: {type(error).__name__}: {error}")
+        _warn(f"internal error; nothing added to the prompt: {type(error).__name__}: {error}")
     return 0
 
 
@@ -181,7 +181,7 @@ def _read_input() -> dict[str, Any]:
     from judgekit.retrieval import quickjson  # noqa: PLC0415 - `--explain` reads nothing
 
     if sys.stdin is None or sys.stdin.isatty():
-        raise BadInputError("stdin: nothing to read; this command is for Claude Code, which gives it JSON")
+        raise BadInputError("stdin: nothing to read; Claude Code runs this command with JSON on stdin")
     raw = sys.stdin.buffer.read(MAX_INPUT)
     if not raw.strip():
         raise BadInputError(f"stdin: empty; expected the JSON that {_WHO}")

@@ -85,9 +85,9 @@ def settings(project: str) -> tuple[Found, list[str]]:
         from judgekit.config import settings as config  # noqa: F401, PLC0415 - only whether it can be imported
     except ImportError as error:
         values = _unless_off(compiled.bundled()["settings"], project)
-        going_on = "switched off, as it says" if not values["enabled"] else "going on with the defaults"
+        going_on = "switched off, as configured" if not values["enabled"] else "using the defaults"
         found: Found = {"values": values, "trusted": [], "profiles": None}
-        return found, [f"the configuration is not read ({error}); {going_on}"]
+        return found, [f"the configuration cannot be read ({error}); {going_on}"]
     values, trusted, notes = _values(project)
     profiles, more = _profiles(project)
     return {"values": values, "trusted": trusted, "profiles": profiles}, notes + more
@@ -122,8 +122,8 @@ def _values(project: str) -> tuple[dict[str, Any], list[str], list[str]]:
         values, roots = _dumped(config.load(None)), config.user_roots() or []
     except ConfigError:
         values = _unless_off(compiled.bundled()["settings"], project)
-        return values, [], [f"{problem}; going on with the defaults"]
-    return _unless_off(values, project), roots, [f"{problem}; going on without the project's settings"]
+        return values, [], [f"{problem}; using the defaults"]
+    return _unless_off(values, project), roots, [f"{problem}; ignoring the project's settings"]
 
 
 def _unless_off(values: dict[str, Any], project: str) -> dict[str, Any]:
@@ -147,7 +147,7 @@ def _profiles(project: str) -> tuple[dict[str, Any] | None, list[str]]:
     try:
         found = compile_profiles(Path(project))
     except ConfigError as error:
-        return None, [f"{error}; going on with the bundled profiles"]
+        return None, [f"{error}; using the bundled profiles"]
     bundled = compiled.bundled()
     same = all(found[part] == bundled[part] for part in ("languages", "profiles"))
     return None if same else found, []

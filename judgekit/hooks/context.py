@@ -76,7 +76,7 @@ def shown_without_judge(ranked: RankedCandidates, configured: Settings) -> Shown
 
 LIMIT = 10_000  # characters that the client takes
 PINNED = "pinned"
-NOTHING_FOUND = "<memory-nudge>No stored memory is about this prompt.</memory-nudge>"
+NOTHING_FOUND = "<memory-nudge>No stored memory matches this prompt.</memory-nudge>"
 _TITLE, _PATH, _TAG, _DESCRIPTION = 200, 400, 40, 200  # characters
 _MAX_TAGS = 10
 _MAX_TOPICS = 3

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from judgekit.retrieval.confidence import Candidate
 
 _TITLE = 70  # characters
-_JUDGE = "on: in the hook a model decides about these; without its answer it would be as follows"
+_JUDGE = "on: in the hook, a model decides about these; without its answer, the result is"
 
 
 def report(prompt: str, folder: str, *, silent: bool = False) -> str:
@@ -34,9 +34,9 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
     configured, notes = settings.load(project)
     lines = [f"project: {project}", *(f"note: {note}" for note in notes)]
     if not configured["enabled"]:
-        return "\n".join([*lines, "retrieval.enabled is false: the hook is silent"])
+        return "\n".join([*lines, "retrieval.enabled is false: the hook adds nothing"])
     if silent:
-        return "\n".join([*lines, "the prompt is too short or a notification: the hook is silent"])
+        return "\n".join([*lines, "the prompt is too short or a notification: the hook adds nothing"])
     ranked = context.find(prompt, configured)
     lines += [f"note: {note}" for note in ranked.notes]
     lines += [_store(root, project) for root in configured["roots"]]
@@ -50,18 +50,18 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
 
 def _store(root: str, project: str) -> str:
     path = search.resolve(root, project)
-    return f"store: {path}{'' if os.path.isdir(path) else ' (missing: nothing to find there)'}"
+    return f"store: {path}{'' if os.path.isdir(path) else ' (missing: nothing to search)'}"
 
 
 def _terms(prompt: str, configured: Settings) -> str:
     languages = {profile.language for profile in configured.profiles.by_kind.values()}
     found = [term.text for language in languages for term in query.parse(prompt, language)]
-    return ", ".join(dict.fromkeys(found)) or "none: nothing but stop words"
+    return ", ".join(dict.fromkeys(found)) or "none: only stop words"
 
 
 def _outcomes(candidates: list[Candidate], shown: ShownMemories, configured: Settings) -> list[str]:
     if not candidates and not shown.pinned:
-        return ["no memory matches: nothing is added"]
+        return ["no memory matches: nothing added"]
     lines = []
     for hit in shown.pinned:
         lines += [f"injected   {_name(hit, configured)}", "           pinned: injected with every prompt"]
@@ -82,7 +82,7 @@ def _outcome(candidate: Candidate, shown: ShownMemories, configured: Settings) -
     injected = candidate in shown.injected
     outcome = "injected" if injected else "mentioned" if candidate in shown.mentioned else "left out"
     if candidate.damaged:
-        return outcome, "its file is damaged and may be retired: never injected"
+        return outcome, "its file is damaged, and the memory may be retired: never injected"
     if configured["inject"] == "top_k":
         which = "among" if injected else "not among"
         return outcome, f"{which} the first {configured['max_inject']} (retrieval.inject is top_k)"
@@ -95,7 +95,7 @@ def _outcome(candidate: Candidate, shown: ShownMemories, configured: Settings) -
         return outcome, f"{own} is high, but only {most} are injected (retrieval.max_inject)"
     if candidate.worth_mentioning:
         return outcome, f"{own} is {label}: high begins at {labels['high']:.2f}"
-    return outcome, f"{own} is below {labels['mention']:.2f}, where mentioning begins"
+    return outcome, f"{own} is below {labels['mention']:.2f}, the lowest confidence to mention"
 
 
 def _evidence(candidate: Candidate) -> str:
@@ -109,12 +109,12 @@ def _evidence(candidate: Candidate) -> str:
 def _logged(prompt: str, configured: Settings) -> list[str]:
     """Return what the log says of this prompt: it was answered by the memories and settings of that time."""
     if not configured["log"]:
-        return ["", "log: off (retrieval.log: true in your own configuration notes down each injection)"]
+        return ["", "log: off (set retrieval.log: true in your own configuration to log each injection)"]
     lines = []
     for line in log.last(prompt, configured.project):
         injected, mentioned = _titles(line, "pinned", "injected"), _titles(line, "mentioned")
         lines.append(f"{line.get('at')}: injected {injected}; mentioned {mentioned}")
-    return ["", f"log: {log.file()}", *(lines or ["this prompt is not in it"])]
+    return ["", f"log: {log.file()}", *(lines or ["this prompt is not in the log"])]
 
 
 def _titles(line: dict[str, Any], *keys: str) -> str:

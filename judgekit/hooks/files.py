@@ -91,10 +91,9 @@ def _refuse_read_only(path: Path, target: Path) -> None:
     """Refuse a file that its owner made read-only: renaming over it would not ask."""
     mode = target.stat().st_mode
     if not mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) or not os.access(target, os.W_OK):
-        where = "" if target == path else f" (it leads to {target})"
+        where = "" if target == path else f" (a link to {target})"
         raise InputError(
-            f"{path}: is read-only{where}; make it writable, or put in by hand what --print shows; "
-            f"{_UNTOUCHED}"
+            f"{path}: read-only{where}; make it writable, or add by hand what --print shows; {_UNTOUCHED}"
         )
 
 
@@ -130,15 +129,13 @@ def _check_unchanged(path: Path, before: bytes | None) -> None:
 
 
 def _changed(path: Path) -> InputError:
-    return InputError(
-        f"{path}: another program changed it just now; {_UNTOUCHED} by this command, run it again"
-    )
+    return InputError(f"{path}: another program just changed it; {_UNTOUCHED} by this command; run it again")
 
 
 def _refused(path: Path, error: OSError, what: str) -> InputError:
     return InputError(
-        f"{path}: {what} ({error.strerror}); see that it is a file, and that it and its folder are yours to "
-        f"read and write; {_UNTOUCHED}"
+        f"{path}: {what} ({error.strerror}); check that it is a file, and that you can read and write it "
+        f"and its folder; {_UNTOUCHED}"
     )
 
 

@@ -112,8 +112,8 @@ def planned_install(hooks: Path, python: str | None = None) -> HookChange:
     lame = found == "ours" and not os.access(path, os.X_OK)
     change = HookChange(path, before, text(python), found == "foreign", lame)
     if change.moves and os.path.lexists(change.kept):
-        both = f"{path} is another program's, and so is {change.kept}, which ran before"
-        raise UsageError(f"{both} judgekit's; remove one or put both in one file, then repeat this")
+        both = f"{path} belongs to another program, and so does {change.kept}, which ran before"
+        raise UsageError(f"{both} judgekit's; remove one or combine both in one file, then run this again")
     return change
 
 
@@ -164,8 +164,8 @@ def uninstall(change: HookChange) -> None:
 
 def _refuse_edited(path: Path, found: Kind) -> None:
     if found == "edited":
-        told = f"move what was added to {path.with_name(KEPT)}, which runs first, and remove it"
-        raise UsageError(f"{path}: judgekit's hook, edited since; {told}")
+        told = f"move your additions to {path.with_name(KEPT)}, which runs first, and remove it"
+        raise UsageError(f"{path}: judgekit's hook, but edited; {told}")
 
 
 def _sum(body: bytes) -> bytes:
@@ -176,5 +176,5 @@ def _move(path: Path, target: Path) -> None:
     try:
         path.replace(target)
     except OSError as error:
-        told = "see that the folder is yours to write; nothing was changed"
+        told = "check that you can write to the folder; nothing was changed"
         raise InputError(f"{path}: cannot be moved to {target} ({error.strerror}); {told}") from None

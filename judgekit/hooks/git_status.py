@@ -63,14 +63,14 @@ def of_scope(scope: Scope, folder: Path) -> HooksFolder:
     """
     if scope == "project":
         raise UsageError(
-            "git shares no hooks with those who clone a project: judgekit install pre-commit, or a line in "
-            "what the project uses for hooks (docs/gate-install.md)"
+            "git does not share hooks with clones: use judgekit install pre-commit, or add a line to the "
+            "project's hook manager (docs/gate-install.md)"
         )
     if scope == "local":
         place = find(folder)
         if place.shared:
-            told = "core.hooksPath makes it so; --scope user installs there, for all of them"
-            raise UsageError(f"{place.hooks} is not this repository's alone: {told}")
+            told = "core.hooksPath sets it; --scope user installs there, for all repositories"
+            raise UsageError(f"other repositories share {place.hooks}: {told}")
         return place
     named = _configured(folder, "core.hooksPath", "--global", "--type=path")
     if named is not None and Path(named).is_absolute():
@@ -79,8 +79,10 @@ def of_scope(scope: Scope, folder: Path) -> HooksFolder:
         around = find(folder)
         if around.shared:
             return around
-    told = "git config --global core.hooksPath FOLDER sets one, which then replaces every repository's own"
-    raise UsageError(f"no folder of hooks for all your repositories is set up; {told}")
+    told = (
+        "set one with git config --global core.hooksPath FOLDER, which replaces the hooks of every repository"
+    )
+    raise UsageError(f"no shared hooks folder is set up; {told}")
 
 
 def _configured(folder: Path, key: str, *options: str) -> str | None:
@@ -97,7 +99,7 @@ def refuse_managed(place: HooksFolder) -> None:
     if place.hooks.name == "_" and (place.hooks / "h").is_file():
         line = 'judgekit gate --pre-push "$1" "$2"'
         raise UsageError(
-            f"husky keeps {place.hooks}: put what examples/git/husky has, or {line}, in its pre-push"
+            f"husky manages {place.hooks}: add the content of examples/git/husky, or {line}, to its pre-push"
         )
 
 
@@ -105,11 +107,11 @@ def _asked(repository: Repository, option: str, base: Path, *words: str) -> Path
     try:
         raw = repository.ask("rev-parse", option, *words)
     except GitError as error:
-        raise UsageError(f"no git repository at {base}: go into one ({error})") from None
+        raise UsageError(f"no git repository at {base}; change to one ({error})") from None
     return Path(os.path.abspath(base / os.fsdecode(raw).removesuffix("\n")))
 
 
-_AGAIN = "judgekit install git sets it up anew"
+_AGAIN = "run judgekit install git again"
 _SECONDS = 10
 
 
@@ -134,7 +136,7 @@ def findings(folder: Path) -> Iterator[HookFinding]:
     origin = _configured(folder, "core.hooksPath", "--show-origin")
     if origin is not None:
         where = origin.partition("\t")[0]
-        yield HookFinding("ok", f"hooks are in {place.hooks}, as core.hooksPath says ({where})")
+        yield HookFinding("ok", f"hooks are in {place.hooks}, set by core.hooksPath ({where})")
     kind = git_hook.kind(content)
     if content is None or kind == "foreign":
         yield from _without(place, path, content)
@@ -143,11 +145,9 @@ def findings(folder: Path) -> Iterator[HookFinding]:
         yield from _runs(place, path, content)
         kept = path.with_name(KEPT)
         if os.access(kept, os.X_OK):
-            yield HookFinding(
-                "ok", f"{kept}, which was there before, runs first and can stop a push by itself"
-            )
+            yield HookFinding("ok", f"{kept}, the earlier hook, runs first and can stop a push")
         elif os.path.lexists(kept):
-            yield HookFinding("note", f"{kept}, which was there before, is not run: it had no run bit")
+            yield HookFinding("note", f"{kept}, the earlier hook, does not run: it was not executable")
     yield from _in_configuration(folder)
     yield from (HookFinding("note", line) for line in notes(place))
 
@@ -156,29 +156,29 @@ def notes(place: HooksFolder) -> Iterator[str]:
     """Yield what a person should know about the place where the hook is."""
     tree, hook = place.tree, str(place.hooks / HOOK)
     if tree and place.in_tree and not Repository(tree).holds("check-ignore", "--quiet", hook):
-        told = "leave the hook out of commits, it names paths of this machine; or install pre-commit"
-        yield f"{place.hooks} lies among the project's files; {told}"
+        told = "do not commit the hook, because it names paths of this machine; or install pre-commit"
+        yield f"{place.hooks} is inside the project; {told}"
     if place.shared:
-        yield f"{place.hooks} serves all repositories that core.hooksPath leads to it"
+        yield f"all repositories with this core.hooksPath use {place.hooks}"
     if tree and any(tree.glob("lefthook.y*ml")):
-        yield "lefthook install replaces hooks: put the gate into its configuration (docs/gate-install.md)"
+        yield "lefthook install replaces hooks: add the gate to its configuration (docs/gate-install.md)"
 
 
 def _without(place: HooksFolder, path: Path, content: bytes | None) -> Iterator[HookFinding]:
     if content is None:
-        yield HookFinding("note", f"no {path}; judgekit install git lets git ask the gate")
+        yield HookFinding("note", f"no {path}; install it with judgekit install git")
     elif b"judgekit" in content or _by_pre_commit(place, content):
-        yield HookFinding("ok", f"{path} is another program's and leads to the gate")
+        yield HookFinding("ok", f"{path} belongs to another program and runs the gate")
     else:
         yield HookFinding(
-            "note", f"{path} is another program's; judgekit install git runs it first, then the gate"
+            "note", f"{path} belongs to another program; judgekit install git runs it first, then the gate"
         )
     if content is not None and not os.access(path, os.X_OK):
-        yield HookFinding("note", f"{path} lacks its run bit: git skips it")
+        yield HookFinding("note", f"{path} is not executable: git skips it")
     kept = path.with_name(KEPT)
     if os.path.lexists(kept):
-        lost = "it ran before judgekit's hook, which another program has replaced"
-        yield HookFinding("note", f"{kept} is not run: {lost}; move it back or remove it")
+        lost = "it ran before judgekit's hook, but another program replaced that"
+        yield HookFinding("note", f"{kept} does not run: {lost}; move it back or remove it")
 
 
 def _by_pre_commit(place: HooksFolder, content: bytes) -> bool:
@@ -190,17 +190,17 @@ def _by_pre_commit(place: HooksFolder, content: bytes) -> bool:
 def _ours(path: Path, kind: git_hook.Kind, content: bytes) -> HookFinding:
     python, root = git_hook.installation(content)
     if not os.access(path, os.X_OK):
-        return HookFinding("wrong", f"{path} lacks its run bit: git skips it; {_AGAIN}")
+        return HookFinding("wrong", f"{path} is not executable: git skips it; {_AGAIN}")
     if kind == "edited":
-        edited = "edited by hand: neither renewed nor removed by judgekit"
+        edited = "edited by hand: judgekit does not change or remove it"
         return HookFinding("note", f"{path} is judgekit's, {edited}")
     if not root:
-        older = "is older: it lets PYTHONPATH and PATH name what lies in the repository"
+        older = "is outdated: PYTHONPATH and PATH can make it run files of the repository"
         return HookFinding("note", f"{path} {older}; {_AGAIN}")
     if content != git_hook.text(python, root):
         return HookFinding("note", f"{path} is from another version of judgekit; {_AGAIN}")
     by = "" if path.name == HOOK else f" (from {HOOK}, which pre-commit has written)"
-    return HookFinding("ok", f"git runs {path}{by}, which asks judgekit of {python}")
+    return HookFinding("ok", f"git runs {path}{by}, which runs judgekit of {python}")
 
 
 def _runs(place: HooksFolder, path: Path, content: bytes) -> Iterator[HookFinding]:
@@ -208,7 +208,7 @@ def _runs(place: HooksFolder, path: Path, content: bytes) -> Iterator[HookFindin
     python, root = git_hook.installation(content)
     if not python or not os.access(python, os.X_OK):
         instead = programs.find("judgekit", os.environ)
-        lost = f"{path}: its interpreter {python} is gone"
+        lost = f"{path}: its interpreter {python} no longer exists"
         if instead is None:
             yield HookFinding("wrong", f"{lost}: pushes are not judged; {_AGAIN}")
         else:
@@ -217,7 +217,7 @@ def _runs(place: HooksFolder, path: Path, content: bytes) -> Iterator[HookFindin
         return
     elif not os.path.isabs(root) or not _has_us(python, root):
         yield HookFinding(
-            "wrong", f"{path}: {python} has no judgekit any more: pushes are not judged; {_AGAIN}"
+            "wrong", f"{path}: {python} no longer has judgekit: pushes are not judged; {_AGAIN}"
         )
 
 

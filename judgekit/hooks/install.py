@@ -48,7 +48,7 @@ def planned_install(scope: Scope, project: Path, python: str | None = None) -> F
     """
     path = settings_file(scope, project)
     if scope != "user" and path.resolve() == settings_file("user", project).resolve():
-        raise UsageError(f"{path} is your own settings file: --scope user writes it; or go into a project")
+        raise UsageError(f"{path} is your own settings file: use --scope user, or change to a project")
     before = files.read(path)
     hook = entries.portable() if scope == "project" else entries.fastest(python)
     text = _text(path, before)
@@ -127,13 +127,16 @@ def notes(scope: Scope, project: Path) -> Iterator[str]:
     if scope == "project":
         if programs.find("judgekit", environment.environ()) is None:
             yield (
-                "judgekit is not on this shell's PATH, where the shared hook looks for it: it will be silent "
-                "here; --scope local names this installation"
+                "judgekit is not on this shell's PATH, where the shared hook looks for it, so the hook "
+                "adds nothing here; use --scope local to name this installation"
             )
         return
     yield from _interpreter(scope, project)
     if scope == "local" and _is_shared(settings_file(scope, project)):
-        yield "git does not ignore .claude/settings.local.json, which names paths of this machine: ignore it"
+        yield (
+            "git does not ignore .claude/settings.local.json, which has paths of this machine; add it to "
+            ".gitignore"
+        )
 
 
 def switched_off(project: Path) -> Iterator[str]:
@@ -142,11 +145,11 @@ def switched_off(project: Path) -> Iterator[str]:
     for path in (folder / "managed-settings.json", *sorted((folder / "managed-settings.d").glob("*.json"))):
         for switch in ("disableAllHooks", "allowManagedHooksOnly"):
             if settings(path).get(switch) is True:
-                yield f"{path} (managed) sets {switch}: Claude Code runs no hook of yours"
+                yield f"{path} (managed) sets {switch}: Claude Code runs none of your hooks"
     for scope in SCOPES:
         path = settings_file(scope, project)
         if settings(path).get("disableAllHooks") is True:
-            yield f"{path} sets disableAllHooks: Claude Code runs no hook until that is removed"
+            yield f"{path} sets disableAllHooks: Claude Code runs no hooks until you remove it"
 
 
 def doubled(project: Path) -> Iterator[str]:
@@ -162,7 +165,7 @@ def doubled(project: Path) -> Iterator[str]:
     if len(seen) > 1:
         where = " and in ".join(seen.values())
         remedy = "keep one (judgekit uninstall claude-code --scope SCOPE)"
-        yield f"each prompt gets {len(seen)} answers: the hook is in {where}; {remedy}"
+        yield f"each prompt is answered {len(seen)} times: the hook is in {where}; {remedy}"
 
 
 def installed(scope: Scope, project: Path) -> list[entries.HookEntry]:
@@ -195,8 +198,8 @@ def _strangers(scope: Scope, project: Path) -> Iterator[str]:
         for hook in group["hooks"] if event == "UserPromptSubmit" else ():
             if entries.mentions_us(hook):
                 yield (
-                    f"{path} also has a hook that seems to run judgekit: {hook.get('command')}; if it does, "
-                    "each prompt gets two answers; remove one"
+                    f"{path} also has a hook that seems to run judgekit: {hook.get('command')}; each "
+                    "prompt may be answered twice; remove one"
                 )
 
 
@@ -207,14 +210,14 @@ def _interpreter(scope: Scope, project: Path) -> Iterator[str]:
     for folder, kind in ((Path(tempfile.gettempdir()), "a temporary folder"), (Path(caches), "a cache")):
         if folder.resolve() in prefix.resolve().parents:
             yield (
-                f"this judgekit lies in {kind} ({prefix}): when that is cleared the hook is gone; install "
-                "judgekit in a lasting place and repeat this"
+                f"this judgekit is installed in {kind} ({prefix}), which may be cleared; install it in a "
+                "permanent place and run this again"
             )
             return
     if scope == "user" and project in prefix.parents and (project / ".git").exists():
         yield (
-            f"the hook of all projects now depends on this one's {prefix.relative_to(project)}: "
-            "--scope local sets it up for this project alone"
+            f"the hook of all projects now depends on {prefix.relative_to(project)} of this project; use "
+            "--scope local to install it only here"
         )
 
 
@@ -274,11 +277,14 @@ def form(hook: dict[str, Any]) -> str:
     if hook.get("command") == entries.PORTABLE:
         return "the portable form"
     if hook.get("command") == entries.OLDER:
-        return "an older form, which PATH and PYTHONPATH can mislead; judgekit install claude-code renews it"
+        return (
+            "an outdated form, which PATH and PYTHONPATH can mislead; renew it with judgekit install "
+            "claude-code"
+        )
     if hook == entries.fastest():
         return f"the fastest form, {words[0]}"
     if words[1:3] == entries.fastest()["args"][:2]:
-        return f"the fastest form of another installation, {words[0]}"
+        return f"the fastest form, of another installation, {words[0]}"
     return f"another form, {' '.join(words)}"
 
 
@@ -308,19 +314,19 @@ def problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return f"it does not answer within {deadline:g} s"
+            return f"it does not respond within {deadline:g} s"
         except OSError as error:
             return f"it cannot be started ({error.strerror})"
-    said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or "it says nothing"
+    said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or "it prints nothing"
     if done.returncode:
         return f"it ends with code {done.returncode}: {said}"
-    return None if b"<memory-" in done.stdout else f"it does not answer: {said}"
+    return None if b"<memory-" in done.stdout else f"it does not respond: {said}"
 
 
 def _gone(hook: dict[str, Any]) -> str | None:
     words = entries.argument_vector(hook) or [""]
     if Path(words[0]).is_absolute():
-        return None if Path(words[0]).is_file() else f"its program {words[0]} is gone"
+        return None if Path(words[0]).is_file() else f"its program {words[0]} no longer exists"
     return (
         None if programs.find(words[0], os.environ) else f"its program {words[0]} is not on this shell's PATH"
     )

@@ -22,7 +22,7 @@ _SLACK = 1.0  # that an answer takes which the engine gives at the deadline
 _IMPORTS = 1.8  # seconds beside the deadline for a process without an engine: 10 in all, as it is set up
 _OK = 200
 _SENT = ("id", "title", "category", "root", "place", "kind")  # of a candidate
-_BM25 = "what is shown is the BM25 answer"
+_BM25 = "showing the BM25 result"
 
 
 class UnjudgedError(Exception):
@@ -109,7 +109,7 @@ def _ask(
         except client.NoEngine as error:
             raise UnjudgedError(f"not judged: no engine is running ({error}); {_BM25}") from None
         if begun:
-            raise UnjudgedError(f"not judged: the engine was not running and is being started; {_BM25}")
+            raise UnjudgedError(f"not judged: the engine was not running and is starting; {_BM25}")
         from judgekit import programs  # noqa: PLC0415 - not needed where there is an engine
 
         watchdog.extend(min(configured["deadline"], MOST_SECONDS) + _IMPORTS)

@@ -65,7 +65,7 @@ def planned_uninstall(project: Path) -> FileChange:
         if position is None:
             return FileChange(path, before, before)
         if not _is_plain(repos[position]):
-            raise ConfigError(f"{ID} stands among other hooks; take it out by hand", key="repos")
+            raise ConfigError(f"{ID} is listed among other hooks; remove it by hand", key="repos")
         rest = yaml_text.without_item(text, "repos", position)
     return FileChange(path, before, None if yaml_text.parsed(rest) == {"repos": []} else rest.encode())
 

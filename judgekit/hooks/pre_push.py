@@ -50,7 +50,7 @@ def ended(words: Sequence[str]) -> int | None:
         return 0 if _nothing_to_do(words) else None
     code, noted = child
     if code is None:
-        fault(JudgekitError("no end within the budget"), _warn)
+        fault(JudgekitError("out of time"), _warn)
         return noted or Exit.ACCEPTED
     return code
 
@@ -161,7 +161,7 @@ def _run(
                     return Report(**event)
         except JudgekitError as error:  # whatever it is, it is found here again, and said
             raise client.EngineFault(str(error)) from None
-        raise client.EngineLost("the engine was lost: its answer has no end")
+        raise client.EngineLost("lost the engine: its response ended too early")
 
     def locally(reason: client.NoEngine) -> Report:
         from judgekit.gate import push  # noqa: PLC0415 - pydantic; the engine has it
@@ -196,7 +196,7 @@ def guarded(check: Callable[[], Report | None], warn: Callable[[str], None]) -> 
         fault(error, warn)
         if not isinstance(error, Held):
             return None
-    warn("blocked: gate.undetermined is block; go past the gate this once: JUDGEKIT_SKIP=1 git push")
+    warn("blocked: gate.undetermined is block; to skip the gate once: JUDGEKIT_SKIP=1 git push")
     return Report([], "blocking", [], {}, ["nothing was judged"], holds=True)
 
 
@@ -247,7 +247,7 @@ def _skip(variable: str, remote: str, updates: Sequence[RefUpdate], warn: Callab
     refs = [update.remote_ref for update in updates]
     lost = _note(Skip(variable=variable, who=who, terminal=terminal, remote=remote, refs=refs))
     if variable != SILENCE:
-        said = f"not noted: {lost}" if lost else "noted in the ledger"
+        said = f"not recorded: {lost}" if lost else "recorded in the ledger"
         warn(f"{variable} is set: this push is not judged ({said})")
 
 
@@ -258,7 +258,7 @@ def fault(error: Exception, warn: Callable[[str], None]) -> None:
     problem = str(error)
     if not isinstance(error, JudgekitError):
         problem = f"internal error: {type(error).__name__}: {error}"
-    warn(f"UNDETERMINED, nothing was judged: {problem}")
+    warn(f"UNDETERMINED, not judged: {problem}")
     # Figures of a ledger are shown to others: they do not need to know where a home folder is.
     lost = _note(Fault(problem=problem.replace(str(Path.home()), "~")))
     if lost:

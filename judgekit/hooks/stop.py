@@ -54,11 +54,11 @@ def answer(payload: Mapping[str, Any], project: str, configured: Mapping[str, An
         request = JudgeRequest(deadline=max(0.1, until - time.monotonic()))
         verdict, notes = tasks.judge(document, Path(project), request)
     except JudgekitError as error:
-        return "", [f"not judged, the agent stops: {error}"]
+        return "", [f"not judged, so the agent may stop: {error}"]
     asks = asks_to_go_on(verdict) and memory.told < configured["blocks"]
     memory.keep(key if verdict.verdict in _SETTLED else None, told=asks)
     if verdict.verdict == "undetermined" and verdict.degraded:
-        notes.append(f"undetermined, the agent stops: {verdict.degraded}")
+        notes.append(f"undetermined, so the agent may stop: {verdict.degraded}")
     text = quickjson.dumps({"decision": "block", "reason": reason(verdict)}) if asks else ""
     return text, notes
 

@@ -143,9 +143,9 @@ def lacking(independence: Independence, wrote: Sequence[str], judged: Collection
     if independence == "prefer" or not wrote or is_independent(wrote, judged):
         return None
     return (
-        f"accepted, but by no model that is known to be of another family than the author's "
-        f"({', '.join(wrote)}), as judge.independence: require wants; judgekit provider list says which "
-        "models can be had, and families in a provider's profile of which family they are"
+        f"accepted only by models of the author's family ({', '.join(wrote)}) or of an unknown one, but "
+        "judge.independence is require; judgekit provider list shows the usable models, and families in "
+        "a provider's profile names their families"
     )
 
 

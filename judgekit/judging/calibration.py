@@ -140,21 +140,21 @@ class Calibration(Strict):
     def misfit(self, loaded: LoadedRubric, now: PanelFingerprint, subjects: int = 0) -> str | None:
         """Say in a few words why it does not fit, None where it does; `subjects` is how many are compared."""
         if self.rubric.sha256 != loaded.sha256:
-            return f"it was made for another {self.rubric.id} ({self.rubric.version})"
+            return f"it was made for a different {self.rubric.id} ({self.rubric.version})"
         if self.prompt_sha256 != loaded.rubric.prompt.sha256:
             return "the prompt has changed"
         if self.wording_sha256 not in (None, fingerprint.wording(loaded.rubric, self.mode)):
-            return "what judgekit itself says to models, or how it reads their answers, has changed"
+            return "judgekit's own prompts, or how it reads replies, have changed"
         known = self.subjects
         if known and not known.least <= subjects <= known.most:
             count = f"{known.least} to {known.most}" if known.least < known.most else known.most
-            return f"it was made for {count} texts, and there are {subjects}"
+            return f"it was made for {count} texts, not for {subjects}"
         for tier, model in now.models.items():
             before = self.models.get(tier, "nobody")
             if fingerprint.together(before.split(fingerprint.TOGETHER)) != model:
                 return f"{tier} was {before} and is {model} now"
         if gone := sorted(set(self.models) - set(now.models)):
-            return f"{', '.join(gone)} is not asked now"
+            return f"{', '.join(gone)} is no longer asked"
         was = Was(self.asked, self.read, self.asking)
         return fingerprint.misfit(was, now, loaded.rubric, ranked=known is not None)
 
@@ -275,7 +275,7 @@ def _held(where: str, gate: CalibratedRule, known: Calibration) -> Iterator[Flaw
     least = bound(ErrorCounts(gate.labels, gate.errors, gate.gains), share, known.promise)
     if least > rate:
         seen = f"{gate.errors} wrong of {gate.labels}"
-        told = f"{seen} is no evidence for at most {rate:g}: it may be up to {least:.3g}"
+        told = f"{seen} does not support a rate of at most {rate:g}: it may be up to {least:.3g}"
         yield Flaw(f"{where}.labels", told)
     if not least - _ROUNDED <= gate.bound <= rate + _ROUNDED:
         yield Flaw(f"{where}.bound", f"expected {least:.6f} to {rate:g}, got {gate.bound:g}")
@@ -325,7 +325,7 @@ def find(
         elif fitting is None and (misfit := known.misfit(loaded, now, subjects)) is None:
             fitting = known
         elif fitting is None:
-            stale.append(f"calibration {known.id} not used: {misfit}; judgekit calibrate makes a new one")
+            stale.append(f"calibration {known.id} not used: {misfit}; make a new one with judgekit calibrate")
     told = [*broken[:MOST_TOLD], *([] if fitting else stale[:1])]
     if len(broken) > MOST_TOLD:
         told.append(f"{len(broken) - MOST_TOLD} more calibrations cannot be read")
@@ -348,7 +348,7 @@ def _parsed(path: Path) -> Calibration:
 
 def _check(known: Calibration, path: Path) -> None:
     for flaw in _flaws(known):
-        raise ConfigError(f"{flaw.told}; judgekit calibrate makes a new one", path=path, key=flaw.key)
+        raise ConfigError(f"{flaw.told}; make a new one with judgekit calibrate", path=path, key=flaw.key)
 
 
 class Accepted(yamlfile.Strict):
@@ -402,13 +402,13 @@ def check(out: Path | None = None) -> None:
     if path.is_dir():
         why = "a folder"
     elif there != path and not there.is_dir():
-        why = f"{there} is no folder"
+        why = f"{there} is not a folder"
     elif not os.access(there, os.W_OK):
         why = "no permission"
     else:
         return
     shown = out or path.parent
-    raise InputError(f"{shown}: cannot be written ({why}); name another with --out")
+    raise InputError(f"{shown}: cannot be written ({why}); choose another file with --out")
 
 
 def write(known: Calibration, path: Path) -> None:
@@ -417,7 +417,9 @@ def write(known: Calibration, path: Path) -> None:
         environment.private_folder(str(path.parent))
         path.write_text(known.text(), encoding="utf-8")
     except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror}); name another with --out") from None
+        raise InputError(
+            f"{path}: cannot be written ({error.strerror}); choose another file with --out"
+        ) from None
 
 
 def _calibrations(rubric: str, mode: ModeName, project: Path | None) -> Iterator[Calibration | str]:
@@ -451,8 +453,8 @@ def _check_accepted(path: Path, project: Path | None) -> None:
     """Raise `ConfigError` for a project's file of other bytes than the user has accepted."""
     if _digest(path) not in _accepted().calibrations:
         shown = path.relative_to(project) if project else path
-        told = "the project brings it and you have not accepted it"
-        raise ConfigError(f"{told}; judgekit calibrate accept {shown} shows what it does", path=shown)
+        told = "it belongs to the project and you have not accepted it"
+        raise ConfigError(f"{told}; see what it does with judgekit calibrate accept {shown}", path=shown)
 
 
 def _files(folder: Path, of: str) -> list[Path]:

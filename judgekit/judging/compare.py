@@ -332,7 +332,7 @@ def ended(
     said = first if final.verdict == "undetermined" else word
     sayers = [each for each, one in tier_votes.items() if one.word == said and said is not None]
     if sayers and all(sayer in cut for sayer in sayers):
-        why = "no model saw both texts whole, so neither is known to be better"
+        why = "no model saw the whole of both texts, so the result is open"
         return Ended("undetermined", "none", degraded=why, truncated=True)
     if tier is None:
         return Ended(word, consensus, truncated=bool(cut))

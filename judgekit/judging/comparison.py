@@ -226,7 +226,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
                 ended = Ended(
                     "undetermined", "none", degraded=why, truncated=ended.truncated, families=ended.families
                 )
-        nothing = f"nothing was judged: {nobody}" if nobody and not rounds else None
+        nothing = f"not judged: {nobody}" if nobody and not rounds else None
         degraded = [nothing, ended.degraded, failures(rounds), note, self.calibration_warning]
         record = Comparison(
             id=uuid.uuid4().hex,

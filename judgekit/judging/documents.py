@@ -52,12 +52,12 @@ def read_file(path: str, stdin: BinaryIO) -> File:
     if path == STDIN:
         return decode(path, stdin.read(MAX_BYTES + 1), "standard input")
     if "\0" not in path and Path(path).is_dir():
-        raise InputError(f"{path}: the folder holds no text file that git does not ignore")
+        raise InputError(f"{path}: the folder has no text file, apart from files that git ignores")
     try:
         # Reading must come to an end: a file's does, and so do a shell's `<(…)` and `/dev/stdin`.
         if not stat.S_ISREG(Path(path).stat().st_mode) and not str(Path(path)).startswith(_HANDED):
             raise InputError(
-                f"{path}: not a file (a pipe or a device); give what it holds as standard input: -"
+                f"{path}: not a file (a pipe or a device); pass its content on standard input: -"
             )
         with Path(path).open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -76,13 +76,13 @@ def decode(path: str, data: bytes, name: str | None = None) -> File:
     if len(data) > MAX_BYTES:
         raise InputError(f"{shown}: larger than {MAX_BYTES // 1_000_000} MB; judge a part of it")
     if b"\0" in data[:_SNIFFED]:
-        raise InputError(f"{shown}: a binary file; judgekit judges text")
+        raise InputError(f"{shown}: a binary file; judgekit judges only text")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{shown}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
     if is_blank(text):
-        raise InputError(f"{shown}: empty; there is nothing to judge")
+        raise InputError(f"{shown}: empty; nothing to judge")
     return File(encodable(path), text[:CONTEXT_CHARS], hashlib.sha256(data).hexdigest(), len(text))
 
 

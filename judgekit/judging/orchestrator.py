@@ -247,7 +247,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     mode: ModeName
     deadline: float
     max_cost_usd: float | None = None
-    nobody: str = "no model was given"
+    nobody: str = "no model is configured"
     cache: Cache | None = None
     finality: FinalityRules | None = None
     calibration_warning: str | None = None
@@ -376,7 +376,10 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
             stay = {endpoint.family for jury in panel.values() for endpoint in jury}
             were = {endpoint.family for jury in before.values() for endpoint in jury}
             left = [family for family in dict.fromkeys([*wrote, *sided]) if family in were - stay]
-            why = f"calibration {finality.id} not used: {', '.join(left)} wrote this, others judge it"
+            why = (
+                f"calibration {finality.id} not used: {', '.join(left)} wrote this text, so other models "
+                "judge it"
+            )
             finality, calibration_warning = None, "; ".join(filter(None, (why, self.calibration_warning)))
         return replace(
             self,
@@ -402,7 +405,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     def name(self, endpoint: Endpoint) -> str:
         """Return what a model is called where it is said who would be asked."""
         instead = endpoint.profile.provider in self.substitutes
-        return f"{endpoint.model}, in place of the author's own family" if instead else endpoint.model
+        return f"{endpoint.model}, in place of the author's family" if instead else endpoint.model
 
     def asked_instead(self, tiers: Collection[TierName]) -> list[str]:
         """Return the providers that were asked in `tiers` only because of who wrote the subjects."""

@@ -375,7 +375,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         scores: Mapping[str, tuple[float, TierName]],
     ) -> Ended:
         if turn.cut:
-            why = "no model saw the best texts whole, so none is known to be better"
+            why = "no model saw the whole of the best texts, so the result is open"
             return Ended("undetermined", "none", degraded=why, truncated=True)
         ranks: Ranks = state.ranks
         winner, said = ranks.winner(turn), [each for each in state.rounds if each.opinion]

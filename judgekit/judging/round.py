@@ -71,7 +71,7 @@ class Session:
         """Return the seconds that a call of a tier may take now; raises `GatewayError` if none."""
         seconds = min(tier_timeout, self.left(), self.call_seconds or tier_timeout)
         if seconds < _LEAST_SECONDS:
-            raise GatewayError(FailureKind.TIMEOUT, "no time was left to ask it", usage=CallUsage())
+            raise GatewayError(FailureKind.TIMEOUT, "no time left to ask it", usage=CallUsage())
         if self.max_cost_usd is not None:
             self.afford(self.max_cost_usd)
         return seconds
@@ -82,7 +82,7 @@ class Session:
             spent = f"{self.spent_usd:.4f} of {limit_usd:g} US dollars are spent"
             raise GatewayError(FailureKind.BUDGET, spent, usage=CallUsage())
         if self.unpriced:
-            told = f"nobody says what a call cost, so the limit of {limit_usd:g} US dollars ends it"
+            told = f"the cost of a call is unknown, so the limit of {limit_usd:g} US dollars ends the judging"
             raise GatewayError(FailureKind.BUDGET, told, usage=CallUsage())
 
     def pay(self, usage: CallUsage, *, failed: bool = False) -> None:
@@ -101,7 +101,7 @@ class Session:
             async with asyncio.timeout(max(0.0, self.left())):
                 return await running.aside(work)
         except TimeoutError:
-            told = "the deadline came while its text was being prepared"
+            told = "the deadline passed while the text was being prepared"
             raise GatewayError(FailureKind.TIMEOUT, told, usage=CallUsage()) from None
 
     async def found(self, endpoint: Endpoint, request: Request) -> Reply | None:

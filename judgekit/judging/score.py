@@ -308,10 +308,10 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         heard = [tier for tier, opinion in opinions.items() if opinion]
         if final.tier and not alone and consensus == "single" and heard == [final.tier]:
             consensus = "unanimous"  # a jury by itself
-        degraded = failures(rounds) if rounds else f"nothing was judged: {state.refused or self.nobody}"
+        degraded = failures(rounds) if rounds else f"not judged: {state.refused or self.nobody}"
         accepted = [tier for tier, opinion in opinions.items() if opinion and opinion.outcome == "accept"]
         if final.verdict == "undetermined" and accepted and set(accepted) <= set(state.cut):
-            degraded = degraded or "no model saw the whole text, so its acceptance is not final"
+            degraded = degraded or "no model saw the whole text, so it cannot be accepted"
         unread = self._unread(self.finality.id, state) if self.finality else None
         verdict = Verdict(
             id=uuid.uuid4().hex,
@@ -365,8 +365,8 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         if not tiers:
             return None
         how = sorted({logprobs.WORDS[how] for tier in tiers for _, how in _sources(tier, state)})
-        said = f"what it said was {' and '.join(how)}"
-        return f"calibration {calibration} says nothing of {', '.join(tiers)}: {said}"
+        said = f"its scores were {' and '.join(how)}"
+        return f"calibration {calibration} does not cover {', '.join(tiers)}: {said}"
 
 
 def _sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, ScoreSource]]:

@@ -45,7 +45,7 @@ RESULTS = 10
 ON_DEMAND_POOL = 20  # candidates that models see at least when somebody asks for a search
 HOOK_SECONDS = 20.0  # that the hook judges at most: the client ends it at 30, and its answer would be lost
 INJECTED_LABEL = "high"
-NO_FULL_TEXT = "without full-text search no model is asked"
+NO_FULL_TEXT = "no model is asked without full-text search"
 
 
 class Result(BaseModel):
@@ -149,7 +149,7 @@ def _folder(root: str) -> str:
     except RuntimeError:  # the home folder of nobody
         path = Path(root)
     if not root or not path.is_dir():
-        raise InputError(f"{visible(root)}: no such folder to search; name a store or a folder of Markdown")
+        raise InputError(f"{visible(root)}: no such folder; name a store or a folder of Markdown files")
     return str(path.resolve())
 
 
@@ -256,7 +256,7 @@ def _judge(
                         await prepare(endpoint)
         left -= time.monotonic() - started
         if left <= 0:
-            return "not judged: what asks models was not imported by the deadline; raise retrieval.deadline"
+            return "not judged: the import of litellm took longer than the deadline; raise retrieval.deadline"
         async with aclosing(open_gateway(environment.environ())) as gateway:
             judge = CandidateJudge(
                 gateway,
@@ -280,7 +280,7 @@ def measured_for(query: Query, learned: calibration.UsableCalibration) -> calibr
     """Return what was learned, unless models see more than they did then: the turns of a conversation."""
     if learned.finality is None or not query.turns:
         return learned
-    told = "labelled requests have no conversation before them; set retrieval.context_turns to 0"
+    told = "its labelled requests had no earlier conversation; set retrieval.context_turns to 0"
     notes = [f"calibration {learned.finality.id} not used: {told}", learned.calibration_warning]
     return calibration.UsableCalibration(calibration_warning="; ".join(filter(None, notes)))
 

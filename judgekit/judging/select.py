@@ -321,7 +321,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         del final  # each candidate has its own
         decisions = [self._decision(state, candidate.id) for candidate in state.subject.candidates]
         left = any(decision.decision == "undetermined" for decision in decisions)
-        refused = f"nothing was judged: {state.refused}" if state.refused else None
+        refused = f"not judged: {state.refused}" if state.refused else None
         return Selection(
             rubric=rubric_ref(self.loaded),
             mode=self.mode,

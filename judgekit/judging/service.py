@@ -155,8 +155,8 @@ def check_prices(
         str(Path(environment.config_home()) / "providers" / f"{name}.yaml") for name in sorted(profiles)
     )
     problem = (
-        f"no price is known for {', '.join(models)}, so no limit on its cost can be kept: set `price` in its "
-        f"provider's profile ({where}, a copy of the one that judgekit brings), or set no limit"
+        f"no price is known for {', '.join(models)}, so a cost limit cannot work: set `price` in the "
+        f"provider's profile ({where}, a copy of the bundled one), or remove the limit"
     )
     if asked:
         raise UsageError(f"max cost: {problem}")
@@ -312,7 +312,7 @@ def comparison_judge(
     settings = configuration.load(project)
     if isinstance(loaded.rubric, CompareRubric):
         if count > LEAST:
-            told = f"{loaded.rubric.ref} says which of two is better, and there are {count}"
+            told = f"{loaded.rubric.ref} compares two texts, but there are {count}"
             raise UsageError(f"{told}; name a rubric of the task 'score', such as {FOR_MORE}")
         return judge_of(PairJudge, gateway, settings, loaded, project, judge_request)
     distinct = len(comparison_input.distinct)

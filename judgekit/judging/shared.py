@@ -41,7 +41,7 @@ _NUMBER = re.compile(r"^\[Errno -?\d+\] ")
 _TOKEN = re.compile(r"[!-~]+")
 _SAID = 300  # characters of a server's words in a line
 _FAILURES = (httpx.HTTPError, GatewayError, TimeoutError)
-_NO_SENSE = "it answered with something else than was asked for; is it of another version?"
+_NO_SENSE = "its response has another form; is it another version?"
 
 
 class SharedError(JudgekitError):
@@ -96,7 +96,7 @@ class Shared:
         except (ValueError, TypeError, AttributeError, RecursionError):
             raise SharedError(f"the shared judge at {self.url}: {_NO_SENSE}") from None
         why = one_line(str(next(iter(refused.values()), "")), _SAID)
-        return f"the shared judge at {self.url} refused {len(refused)} lines ({why})" if refused else None
+        return f"the shared judge at {self.url} rejected {len(refused)} lines ({why})" if refused else None
 
     def fetch(self, since: str, project: str, into: Path) -> None:
         """Write the lines of the team's ledger into a file. Raises `SharedError`."""
@@ -184,7 +184,7 @@ def _told(error: Exception) -> str:
     if isinstance(error, ValidationError):
         return _NO_SENSE
     if isinstance(error, httpx.TimeoutException | TimeoutError):
-        return "no answer in time"
+        return "no response in time"
     if isinstance(error, httpx.ConnectError):
         why = _NUMBER.sub("", str(error)) or "no connection"
         return one_line(f"it cannot be reached ({why}); is it running, and the address right?", _SAID)

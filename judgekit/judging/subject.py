@@ -45,9 +45,9 @@ PROMPT_CHARS = 500
 TURN_CHARS = 200
 
 _HOW: dict[Giving, str] = {
-    "description": "to be told what the text is for; say it with --description",
-    "acceptance": "to be told what the text must fulfil; say it with --acceptance",
-    "sources": "sources; give them after the text, all paths under one --task-id",
+    "description": "a description of the text's purpose; give it with --description",
+    "acceptance": "acceptance criteria; give them with --acceptance",
+    "sources": "sources; give their paths after the text, with one --task-id",
 }
 
 

@@ -44,7 +44,7 @@ class RubricRef(_Record):
     source: Literal["project", "user", "path"] | None = Field(
         default=None,
         exclude_if=operator.not_,
-        description="where the file comes from, if judgekit brings a rubric of this id and this is not it",
+        description="path of the rubric, if it replaces the bundled rubric of this id",
     )
 
 

@@ -106,7 +106,7 @@ def forward(ledger: Ledger, send: Callable[[Sequence[bytes]], str | None], secon
     except TimeoutError:
         pass
     except OSError as error:
-        raise JudgekitError(f"{ledger.folder}: cannot be handed on ({error.strerror or error})") from None
+        raise JudgekitError(f"{ledger.folder}: cannot be sent ({error.strerror or error})") from None
     return Forwarded(count, tuple(remarks))
 
 
@@ -123,7 +123,7 @@ def hand_on(settings: Config, ledger: Ledger, seconds: float = HAND_ON_SECONDS) 
         server = shared.configured(settings)
         return list(forward(ledger, server.send, seconds).remarks) if server is not None else []
     except JudgekitError as error:
-        return [f"{error}; its ledger gets these lines the next time"]
+        return [f"{error}; these lines are sent next time"]
 
 
 def _batches(path: Path, start: Place | None) -> Iterator[tuple[list[bytes], Place]]:

@@ -53,7 +53,7 @@ def verdict(found: Fields, *, text: bool = False) -> VerdictLine:
     elif "task_id" in found:
         fields, known = _of_task(found, text=text), _TASK
     else:
-        raise ValueError("no verdict line: neither files_evaluated nor task_id")
+        raise ValueError("not a verdict: neither files_evaluated nor task_id")
     scores = _scores(found.get("scores"))
     rest = {key: value for key, value in found.items() if key not in known}
     whole = json.dumps(found, sort_keys=True, ensure_ascii=True)
@@ -148,7 +148,7 @@ def _time(found: object, key: str = "timestamp") -> datetime:
     except ValueError:
         pass
     told = "expected a time as 2026-02-01T08:00:00Z"
-    raise ValueError(f"{key}: {told}, got {one_line(repr(found), _SHOWN)}; mend the line")
+    raise ValueError(f"{key}: {told}, got {one_line(repr(found), _SHOWN)}; correct the line")
 
 
 def _scores(found: object) -> dict[str, float]:
@@ -195,7 +195,7 @@ def _text(found: object) -> str:
 
 
 _AT_ONCE = 500  # lines that are written under one lock
-_NO_PLACE = "expected times inside the years 1 to 9999 and values nested less than 200 deep; mend the line"
+_NO_PLACE = "expected times inside the years 1 to 9999 and values nested less than 200 deep; correct the line"
 
 
 @dataclass(slots=True)

@@ -352,7 +352,7 @@ def readiness(records: Iterable[Record], rubric: str | None = None, now: datetim
     since = min((verdict.timestamp for verdict in found.verdicts), default=now)
     if now - since < CALIBRATION:
         days = (now - since).days
-        missing.insert(0, f"time: verdicts reach back {days} days; {CALIBRATION.days} are needed")
+        missing.insert(0, f"time: verdicts cover {days} days; {CALIBRATION.days} are needed")
     labels: dict[GateWord, int] = {}
     for counts in wanted.values():
         labels |= {word: max(count, labels.get(word, 0)) for word, count in (counts or {}).items()}
@@ -365,14 +365,14 @@ def _lack(kpi: Kpi, wanted: Mapping[KpiName, rates.Wanted | None]) -> str:
         few = kpi.value is not None and kpi.total < LEAST
         return f"{kpi}: at least {LEAST} verdicts are needed" if few else str(kpi)
     if kpi.state == "missed":
-        return f"{kpi}: the labels show that it is missed; change the rubric or the models"
+        return f"{kpi}: the labels show a miss; change the rubric or the models"
     labels = wanted[kpi.name]
     if labels is None:
-        return f"{kpi}: labels of all these verdicts would not settle it; more verdicts are needed"
+        return f"{kpi}: labelling all these verdicts would not settle it; more verdicts are needed"
     counts = " and ".join(f"{count} more {word} verdicts" for word, count in sorted(labels.items()))
     told = "not enough labels to be sure"
     if kpi.value is not None and not kpi.limit.holds(kpi.value):
-        told = "the estimate misses it, and to tell whether by chance"
+        told = "the estimate misses it, perhaps by chance; to decide"
     return f"{kpi}: {told}: label {counts} (judgekit label asks for them first)"
 
 

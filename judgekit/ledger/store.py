@@ -105,7 +105,7 @@ def point(text: str, now: datetime | None = None) -> datetime:
         return aware(datetime.fromisoformat(text.strip()))
     except (ValueError, OverflowError):
         told = "expected 14d, 36h, 2w, a date as 2026-02-01 or a time as 2026-02-01T08:00:00Z"
-        raise UsageError(f"{text[:60]!r} is no point in time: {told}") from None
+        raise UsageError(f"{text[:60]!r} is not a time: {told}") from None
 
 
 def aware(when: datetime) -> datetime:
@@ -149,7 +149,7 @@ class Damage(NamedTuple):
 
     def __str__(self) -> str:
         if not self.line:
-            return f"{self.path}: {self.why}; what is in it is skipped"
+            return f"{self.path}: {self.why}; skipped"
         return f"{self.path}:{self.line}: {self.why}; this line is skipped"
 
 
@@ -222,11 +222,11 @@ def parse(raw: bytes) -> Record | str:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         if first["type"] == "json_invalid":
-            return "not JSON (cut off when its writer was killed, or edited)"
+            return "not JSON (cut off when the writer was killed, or edited)"
         if first["type"].startswith("union_tag") or not isinstance(json.loads(raw), dict):
             schema = one_line(str(first.get("ctx", {}).get("tag") or ""), _MOST_SHOWN)
-            unknown = f"of a kind that this version does not know ({schema})"
-            return unknown if schema else "not a line of a ledger"
+            unknown = f"of a kind unknown to this version ({schema})"
+            return unknown if schema else "not a ledger line"
         return one_line(str(problem_in(raw, error)), _MOST_SHOWN)
 
 
@@ -249,7 +249,7 @@ def files(places: Iterable[Path], damaged: OnDamage = lambda _: None) -> list[Pa
                 if os.path.isfile(path):  # noqa: PTH113
                     found.add(path)
                 else:
-                    damaged(Damage(path, 0, "no regular file: a folder, a link to nothing, or a device"))
+                    damaged(Damage(path, 0, "not a regular file (a folder, a broken link or a device)"))
             folders[:] = [name for name in folders if not name.endswith(_SUFFIX)]
     named = {path: _DAY.match(path.name) for path in found}
     order = {path: (name[1], int(name[2] or 0)) if name else ("", 0) for path, name in named.items()}
@@ -293,11 +293,11 @@ class LedgerError(JudgekitError):
 
     def __init__(self, folder: Path, error: OSError, written: int = 0) -> None:
         self.written = written
-        reason, remedy = error.strerror or str(error), "free space there, make it writable"
+        reason, remedy = error.strerror or str(error), "free space there, or make it writable"
         for place in (folder, *folder.parents):
             if os.path.islink(place) and not os.path.exists(place):  # noqa: PTH110, PTH114 - they never raise
-                reason = f"{place} is a link that leads to no folder"
-                remedy = "make that folder, remove the link"
+                reason = f"{place} is a broken link"
+                remedy = "create the folder, or remove the link"
         told = f"{folder}: the ledger cannot be written ({reason}); {remedy}"
         super().__init__(f"{told}, or set JUDGEKIT_HOME to a folder elsewhere")
 

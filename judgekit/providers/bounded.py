@@ -90,7 +90,8 @@ def _check_origin(request: httpx.Request, response: httpx.Response) -> None:
     here = request.url
     if origin != (here.scheme, here.host, here.port or _PORTS.get(here.scheme)):
         problem = (
-            f"it redirects to another address ({address}), which is not followed; set the one that is meant"
+            f"it redirects to another address ({address}), which is not followed; configure that address "
+            "if it is right"
         )
         raise GatewayError(FailureKind.BAD_REQUEST, problem)
 
@@ -102,7 +103,7 @@ async def _body(response: httpx.Response, most: int) -> bytes:
     """
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in _ENCODINGS:
-        raise _too_much(f"the reply is packed in a way that was not asked for ({encoding[:40]!r})")
+        raise _too_much(f"the reply has an unexpected encoding ({encoding[:40]!r})")
     packed = zlib.decompressobj(_GZIP_OR_ZLIB) if _ENCODINGS[encoding] else None
     body, sent = bytearray(), 0
     async for part in response.stream:  # type: ignore[union-attr]  # of an asynchronous transport
@@ -111,7 +112,7 @@ async def _body(response: httpx.Response, most: int) -> bytes:
             # One more than is left, which shows that there is more.
             body += part if packed is None else packed.decompress(part, most - len(body) + 1)
         except zlib.error:
-            raise _too_much("the reply cannot be unpacked") from None
+            raise _too_much("the reply cannot be decompressed") from None
         if max(sent, len(body)) > most:
             raise _too_much(f"the reply is larger than {most / 1_000_000:g} MB")
     if response.is_success and len(body) > _MOST_SAID:
@@ -120,5 +121,5 @@ async def _body(response: httpx.Response, most: int) -> bytes:
         except (ValueError, RecursionError):
             is_object = False
         if not is_object:
-            raise _too_much(f"the reply of {len(body):,} bytes is no JSON object")
+            raise _too_much(f"the reply of {len(body):,} bytes is not a JSON object")
     return bytes(body)

@@ -64,7 +64,7 @@ class CommandGateway:
         if not isinstance(profile, CommandProfile):
             raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not a command")
         if environment.environ().get(INSIDE):
-            problem = "a program that judgekit runs started it again"
+            problem = "judgekit started it through another program (a loop)"
             raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=CallUsage())
         begun, end = False, time.monotonic() + request.timeout
 
@@ -85,7 +85,7 @@ class CommandGateway:
         except TimeoutError:
             if not begun:
                 raise no_turn(request) from None
-            message = f"{profile.argv[0]} gave no reply within {request.timeout:.3g} s"
+            message = f"{profile.argv[0]} did not reply within {request.timeout:.3g} s"
             raise GatewayError(FailureKind.TIMEOUT, message) from None
 
     async def aclose(self) -> None:
@@ -145,7 +145,7 @@ def prepare(profile: CommandProfile, endpoint: Endpoint, request: Request, folde
             if theirs:
                 (folder / name).symlink_to(theirs)
     except OSError as error:
-        message = f"the folder for {profile.argv[0]} cannot be laid out ({error.strerror})"
+        message = f"the folder for {profile.argv[0]} cannot be created ({error.strerror})"
         raise GatewayError(FailureKind.COMMAND_FAILED, message, usage=CallUsage()) from None
     set_env = {name: _filled(value, values) for name, value in profile.set_env.items()}
     return Invocation(

@@ -221,7 +221,7 @@ class LitellmGateway:
 async def _call(endpoint: Endpoint, request: Request, style: CallStyle, end: float, pace: Pace) -> Reply:
     profile = endpoint.profile
     if not isinstance(profile, LitellmProfile):
-        raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not reached through litellm")
+        raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} does not use litellm")
     if endpoint.api_key is None and not endpoint.parameters:
         raise GatewayError(FailureKind.AUTHENTICATION, f"no key: set {' or '.join(profile.key) or 'one'}")
     try:
@@ -374,7 +374,9 @@ def reply_of(
     message, reason = choices[0].message, getattr(choices[0], "finish_reason", None)
     content = getattr(message, "content", None)
     if reason == "content_filter":
-        raise GatewayError(FailureKind.CONTENT_FILTER, "the provider's filter stopped the reply", usage=usage)
+        raise GatewayError(
+            FailureKind.CONTENT_FILTER, "the provider's content filter stopped the reply", usage=usage
+        )
     fields = getattr(message, "provider_specific_fields", None) or {}
     refusal = getattr(message, "refusal", None) or fields.get("refusal")
     if (refusal and not content) or reason == "refusal":

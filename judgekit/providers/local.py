@@ -87,7 +87,7 @@ CATALOGUE: dict[str, Model] = {
             sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
             licence="Apache-2.0",
             origin="Qwen2.5-Coder-1.5B-Instruct by the Qwen team, uploaded in 22 parts by an unknown author",
-            judges="tells clear cases apart; its verdicts are a demonstration, not a reason to trust a text",
+            judges="tells clear cases apart; its verdicts only demonstrate how judging works",
         ),
         Model(
             name="smollm2-135m",
@@ -97,7 +97,7 @@ CATALOGUE: dict[str, Model] = {
             sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
             licence="Apache-2.0",
             origin="SmolLM2-135M-Instruct by Hugging Face, packaged by Simon Willison",
-            judges="cannot judge: it shows that everything is connected, nothing more",
+            judges="cannot judge: it only shows that everything is connected",
         ),
     )
 }
@@ -141,8 +141,8 @@ def resolve(name_or_path: str) -> Path:
         if path.is_file() and path.stat().st_size == model.size:
             return path
     raise UsageError(
-        f"the local model {model.name} is not here yet; fetch it ({model.megabytes}) with: "
-        "judgekit provider check local --fetch"
+        f"the local model {model.name} is not downloaded; download it ({model.megabytes}) with: judgekit "
+        "provider check local --fetch"
     )
 
 
@@ -244,7 +244,7 @@ class LocalServer:
             raise GatewayError(FailureKind.TIMEOUT, f"{self.model}: not loaded within {timeout:.0f} s")
         lines = [line for line in lines_of(_log_path().read_bytes().decode(errors="replace")) if line.strip()]
         errors = [line.partition(" E ")[2] for line in lines if " E " in line]
-        reason = (errors or lines[-1:] or ["it gave no reason"])[0][:_REASON_CHARS]
+        reason = (errors or lines[-1:] or ["no reason given"])[0][:_REASON_CHARS]
         raise GatewayError(FailureKind.COMMAND_FAILED, f"{self.model}: llama.cpp ended ({reason})")
 
     def stop(self) -> None:
@@ -289,7 +289,7 @@ class LocalGateway:
         await server.ready(request.timeout)
         left = request.timeout - (time.monotonic() - started)
         if left <= 0:
-            raise GatewayError(FailureKind.TIMEOUT, f"{server.model}: loading took all of the deadline")
+            raise GatewayError(FailureKind.TIMEOUT, f"{server.model}: loading took longer than the deadline")
         here = replace(
             endpoint,
             model=profile.full_name(server.model),

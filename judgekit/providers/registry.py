@@ -33,7 +33,7 @@ _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 def _inside(path: str) -> str:
     if path.startswith(("/", "~", "\\")) or ":" in path or ".." in path.split("/"):
-        raise ValueError("expected a path below the folder of the run, such as home/settings.json")
+        raise ValueError("expected a path inside the run's folder, such as home/settings.json")
     return path
 
 
@@ -114,18 +114,16 @@ class Limits(Strict):
 class _Profile(Strict):
     provider: Identifier
     title: Text
-    rank: int = Field(default=100, description="order of detection, lowest first; ties go by name")
+    rank: int = Field(default=100, description="order of detection, lowest first; ties by name")
     family: Family | None = Field(
-        default=None, description="who trained its models; absent where it serves models of several"
+        default=None, description="family of its models; absent if it serves several"
     )
-    families: dict[Text, Family] = Field(
-        default={}, description="family by the beginning of a bare model name"
-    )
+    families: dict[Text, Family] = Field(default={}, description="family by prefix of the bare model name")
     detect: Detect
     models: Models = Models()
     output: OutputMode = Field(description="how a reply is held to a JSON Schema")
     outputs: dict[Text, OutputMode] = Field(
-        default={}, description="output mode by the beginning of a bare model name, where it differs"
+        default={}, description="output mode by prefix of the bare model name, where it differs"
     )
     limits: Limits = Limits()
     price: dict[Text, Price] = Field(default={}, description="by the beginning of a bare model name")
@@ -148,12 +146,12 @@ class LitellmProfile(_Profile):
     """An API, a LiteLLM proxy or any OpenAI-compatible server."""
 
     kind: Literal["litellm"]
-    prefix: Text = Field(description="how the full names of its models begin, as in 'anthropic/'")
+    prefix: Text = Field(description="prefix of the full names of its models, such as 'anthropic/'")
     client: Text | None = Field(
-        default=None, description="litellm's provider that is called, where the prefix is not its name"
+        default=None, description="litellm's name of the provider, where it differs from the prefix"
     )
     models_path: Text | None = Field(
-        default=None, description="where under the address its models are listed"
+        default=None, description="path that lists the models, below the address"
     )
     key: list[Variable] = Field(default=[], description="variables that may hold the key, first set wins")
     base: Text | None = Field(default=None, description="address, where no variable of base_env is set")
@@ -180,8 +178,8 @@ class LitellmProfile(_Profile):
         description="replies bring token probabilities (logprobs, top_logprobs) when asked to: all, or by "
         "the beginning of a bare model name",
     )
-    states_cost: bool = Field(default=False, description="its replies say what they cost")
-    embedded: bool = Field(default=False, description="judgekit itself runs its server")
+    states_cost: bool = Field(default=False, description="its replies state their cost")
+    embedded: bool = Field(default=False, description="judgekit runs the server")
     pointwise: bool = Field(
         default=False, description="small local model with logprobs: asked once per candidate or dimension"
     )
@@ -210,7 +208,7 @@ class CommandUsage(Strict):
     """Where a program's JSON says what a call took; several keys of one kind are added up."""
 
     where: dict[Text, JsonValue] = Field(
-        default={}, description="what the line that says it must hold, where the reply is jsonl"
+        default={}, description="what the line with the usage must contain, where the reply is jsonl"
     )
     input: list[Text] = Field(
         default=[], description="tokens of the prompt, those read from a cache included"
@@ -240,11 +238,11 @@ class CommandProfile(_Profile):
     reply_file: RelativePath | None = Field(
         default=None, description="the file beside the empty folder that holds what is else printed"
     )
-    reply_key: Text | None = Field(default=None, description="where JSON holds the text of the reply")
+    reply_key: Text | None = Field(default=None, description="key of the reply's text in JSON")
     reply_where: dict[Text, JsonValue] = Field(
         default={}, description="what a line of jsonl must hold to be read; the last such line is the reply"
     )
-    model_key: Text | None = Field(default=None, description="where JSON names the model that answered")
+    model_key: Text | None = Field(default=None, description="key of the model's name in JSON")
     usage: CommandUsage | None = None
     files: dict[RelativePath, str] = Field(
         default={},

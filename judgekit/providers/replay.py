@@ -131,7 +131,7 @@ def recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
             )
             found.setdefault(line.tier, {}).setdefault(line.model, endpoint)
     if not found:
-        raise ConfigError("the recording is empty; record one with JUDGEKIT_RECORD", path=path)
+        raise ConfigError("the recording is empty; make one with JUDGEKIT_RECORD", path=path)
     return {tier: tuple(jury.values()) for tier, jury in found.items()}
 
 

@@ -113,8 +113,8 @@ def _problem(
 ) -> str | None:
     lacking = detect(profile, environ, named=wanted.asks_for(profile))
     if lacking is None and profile.detect.port and not listed:
-        nothing = f"nothing answers on port {profile.detect.port}"
-        lacking = nothing if listed is None else "it has no model that can chat"
+        nothing = f"no server responds on port {profile.detect.port}"
+        lacking = nothing if listed is None else "it has no chat model"
     if lacking is None and isinstance(profile, LitellmProfile) and profile.is_addressed:
         named = [name for models in wanted.models.values() if models for name in names(models)]
         if not any(profile_of(name, registry.profiles())[0] == profile for name in named):

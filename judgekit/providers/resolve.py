@@ -30,7 +30,7 @@ Others: TypeAlias = "Callable[[], Sequence[Tiers]]"
 """Returns what judges with the other providers that may be asked would be, the first choice first."""
 CUSTOM = "openai-compatible"
 _NOTHING = (
-    "no model found: set a provider's key (judgekit provider list names them) or JUDGEKIT_API_BASE with "
+    "no model found: set a provider's key (see judgekit provider list), or JUDGEKIT_API_BASE with "
     "JUDGEKIT_MODEL, or start a local server"
 )
 
@@ -195,7 +195,7 @@ def models_at(profile: LitellmProfile, environ: Mapping[str, str]) -> tuple[Name
     if not models and profile.provider == CUSTOM and (listed := served_models.models(base)):
         models = dict.fromkeys(TIERS, listed[:1])
     variable = next((name for name in profile.base_env if environ.get(name, "").strip()), "")
-    return models, None if models else f"{variable} is {base}: set JUDGEKIT_MODEL to a model that is there"
+    return models, None if models else f"{variable} is {base}: set JUDGEKIT_MODEL to a model of that server"
 
 
 def _named(
@@ -213,7 +213,7 @@ def _named(
         profile = profile or next(iter(_addressed(known, environ)), None)
         problem = _unusable(profile, tier, wanted, environ) if profile else "no allowed provider serves it"
         if profile is None or problem:
-            return Panel({}, None, f"the model {name} was asked for ({tier}), but {problem}")
+            return Panel({}, None, f"the model {name} is configured ({tier}), but {problem}")
         endpoints[tier] = (*endpoints.get(tier, ()), endpoint(profile, model, environ))
     used = [each.profile for jury in endpoints.values() for each in jury]
     if all(profile == used[0] for profile in used):
@@ -237,8 +237,8 @@ def _unusable(
     problem = detect(profile, environ)
     if problem and detect(profile, environ, named=True) is None:
         return (
-            f"only a project names it, which is not enough to use the credentials here for {profile.title}: "
-            f"add {profile.provider} to providers.allow in your own configuration"
+            f"a project alone cannot choose to use your credentials for {profile.title}: add "
+            f"{profile.provider} to providers.allow in your own configuration"
         )
     return problem
 
@@ -316,5 +316,5 @@ def signed_in(commands: Sequence[CommandProfile]) -> str:
     """Say how to judge with commands that are there and not allowed."""
     words = " and ".join(str(command.detect.command) for command in commands)
     allow = ", ".join(command.provider for command in commands)
-    there = f"{words} {'is' if len(commands) == 1 else 'are'} on PATH, but a subscription is no API key"
+    there = f"{words} {'is' if len(commands) == 1 else 'are'} on PATH, but a subscription is not an API key"
     return f"{there}: to judge with it, add {allow} to providers.allow in your own configuration"

@@ -80,7 +80,7 @@ def _get(host: str, port: int, path: str, seconds: float) -> bytes:
             if time.monotonic() > end:
                 raise TimeoutError
     if not re.match(rb"HTTP/1\.[01] 200\b", head):
-        raise ValueError("not the answer of a model server")
+        raise ValueError("not a response of a model server")
     return body
 
 

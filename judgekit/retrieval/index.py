@@ -47,7 +47,7 @@ def open_index(
     `NoFullTextError`.
     """
     if sqlite is None:
-        raise index_file.NoFullTextError("it was built without SQLite")
+        raise index_file.NoFullTextError("Python was built without SQLite")
     try:
         kept = _kept(root, profiles, patience, progress, anew=anew)
         return in_memory(root, profiles, progress) if kept is None else kept
@@ -179,7 +179,7 @@ def _is_fresh(index: Index, patience: float | None, progress: Progress | None) -
             return False
         if isinstance(error, sqlite.DatabaseError) and index.size > index_file.MEMORY_FILES:
             # An old index of all is worth more than a new one of some.
-            index.trouble = f"{index.root}: the index cannot be brought up to date: {error}"
+            index.trouble = f"{index.root}: the index cannot be updated: {error}"
             return True
         index.close()
         raise

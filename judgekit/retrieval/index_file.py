@@ -182,9 +182,9 @@ class Index:
         """Return one line for each problem of the store's files, and for what is missing in the index."""
         notes = []
         if self.pending:
-            notes.append(f"{self.root}: {self.pending:,} files not read yet; the next query goes on")
+            notes.append(f"{self.root}: {self.pending:,} files not read yet; the next query continues")
         if self.left_out:
-            most = f"only the newest {MEMORY_FILES:,} files searched: no index can be kept"
+            most = f"only the newest {MEMORY_FILES:,} files are searched, because no index can be stored"
             notes.append(f"{self.root}: {most}")
         if self.trouble is not None:
             notes.append(self.trouble)
@@ -289,7 +289,7 @@ def connect(path: str, *, uri: bool = False) -> Connection:
 def connect_read_only(path: str) -> Connection:
     """Open an index file where nothing can be written; raises `OSError` when it is in use elsewhere."""
     if os.path.exists(path + "-wal") and os.path.getsize(path + "-wal"):
-        raise OSError(f"{path}: not all of it is in one file")
+        raise OSError(f"{path}: parts of it are in another file")
     escaped = path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
     return connect(f"file:{escaped}?immutable=1", uri=True)
 

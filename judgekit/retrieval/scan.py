@@ -150,7 +150,7 @@ class Store:
         if self.room >= 0:
             listing.files[name] = stamp
         elif self.room == -1:
-            listing.problems.append(f"{self.root}: more than {MAX_FILES:,} files; the rest is left out")
+            listing.problems.append(f"{self.root}: more than {MAX_FILES:,} files; the rest is ignored")
 
     def _entries(self, relative: str, listing: Listing) -> Iterator[os.DirEntry[str]]:
         path = self.path(relative)
@@ -165,7 +165,7 @@ class Store:
     def _holds(self, relative: str, listing: Listing) -> bool:
         if contained(self.root, relative):
             return True
-        listing.problems.append(f"{relative}: leads out of {self.root}; left out")
+        listing.problems.append(f"{relative}: outside {self.root}; ignored")
         return False
 
 

@@ -28,8 +28,8 @@ SNIPPET_LIMIT = 300  # characters
 MAX_ROUNDS = 3  # of asking again because what was found had changed meanwhile
 MAX_NOTES = 3  # lines about one store; what more there is is counted
 _KEYWORD = "keyword"
-_LEADS_OUT = "leads out of the project; not searched, since only your own configuration may name such a root"
-_NO_PIN = "no active memory has this id or path, so nothing is injected for it"
+_LEADS_OUT = "outside the project, so it is not searched; only your own configuration may name such a root"
+_NO_PIN = "no active memory has this id or path; nothing is injected for it"
 _PINNED = f"SELECT {bm25.COLUMNS} FROM file WHERE live = 1 AND problem IS NULL AND"  # noqa: S608 - our names
 
 
@@ -97,7 +97,7 @@ def lacking(roots: Sequence[str], project: str) -> list[str]:
     """Return in a line that there is nothing to search, where none of the stores at `roots` is there."""
     if any(os.path.isdir(resolve(root, project)) for root in roots):
         return []
-    return [f"no store here ({', '.join(roots) or 'no root is set'}); name one with --root"]
+    return [f"no store found ({', '.join(roots) or 'no root is set'}); name one with --root"]
 
 
 def may_be_searched(root: str, folder: str, base: str, trusted: Collection[str]) -> bool:
@@ -176,7 +176,7 @@ class _Search:
                 return
         except index_file.NoFullTextError as error:
             self.ranked.notes.append(
-                f"no full-text search with this Python: {error}; matching titles and tags only"
+                f"no full-text search with this Python: {error}; searching titles and tags only"
             )
             self.ranked.fallback = _KEYWORD
         self._by_keyword(root)

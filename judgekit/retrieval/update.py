@@ -317,7 +317,7 @@ def refresh(
         pass
     if not index.kind:  # another process is listing the files, and nothing is known yet
         index.kind = scan.kind_of(index.root, index.profiles)
-        index.trouble = f"{index.root}: being read for the first time by another process; not searched"
+        index.trouble = f"{index.root}: another process is building the index; not searched"
 
 
 def reread(index: Index, stale: list[tuple[int, str]]) -> bool:

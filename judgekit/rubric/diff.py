@@ -22,7 +22,7 @@ class Difference(NamedTuple):
         if self.before is None:
             return f"{self.key}: new, {_short(self.after)}"
         if self.after is None:
-            return f"{self.key}: gone, was {_short(self.before)}"
+            return f"{self.key}: removed, was {_short(self.before)}"
         if isinstance(self.before, list) and isinstance(self.after, list):
             return f"{self.key}: {_of_lists(self.before, self.after)}"
         return f"{self.key}: {_short(self.before)} -> {_short(self.after)}"

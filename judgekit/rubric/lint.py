@@ -71,22 +71,22 @@ def _modes(loaded: LoadedRubric) -> Iterator[Remark]:
     strict, lenient = rubric.modes.strict, rubric.modes.lenient
     if strict.confirm == "reject" and lenient.confirm == "accept":
         yield Remark(
-            path, "modes", "strict confirms rejections and lenient acceptances: the wrong way round?"
+            path, "modes", "strict confirms rejections and lenient confirms acceptances; is that reversed?"
         )
     if isinstance(rubric, SelectRubric):
         is_worded = any(criterion.strict != criterion.lenient for criterion in rubric.criteria.values())
         if not is_worded and rubric.modes.strict.keep == rubric.modes.lenient.keep:
-            yield Remark(path, "modes", "strict and lenient ask and keep the same: what do they differ in?")
+            yield Remark(path, "modes", "strict and lenient are the same; make them differ")
     elif isinstance(rubric, ScoreRubric):
         reached = outcomes(rubric) or set()
         odd = [pair for pair in reached if pair[0] == "accept" and pair[1] != "accept"]
         if odd:
             text = f"some scores are {odd[0][1]} in lenient and accept in strict"
-            yield Remark(path, "modes", f"{text}; lenient should accept whatever strict does")
+            yield Remark(path, "modes", f"{text}; lenient should accept whatever strict accepts")
         if reached and all(one == other for one, other in reached):
-            yield Remark(path, "modes", "strict and lenient decide alike: what do they differ in?")
+            yield Remark(path, "modes", "strict and lenient decide the same; make them differ")
     elif strict.confirm == lenient.confirm:
-        yield Remark(path, "modes", "strict and lenient confirm the same: what do they differ in?")
+        yield Remark(path, "modes", "strict and lenient confirm the same outcomes; make them differ")
 
 
 def _dimensions(loaded: LoadedRubric, rubric: ScoreRubric) -> Iterator[Remark]:
@@ -94,9 +94,9 @@ def _dimensions(loaded: LoadedRubric, rubric: ScoreRubric) -> Iterator[Remark]:
     for name, dimension in rubric.dimensions.items():
         key = f"dimensions.{name}"
         if not dimension.look_for:
-            yield Remark(loaded.path, key, "nothing to look_for: models make up their own")
+            yield Remark(loaded.path, key, "no look_for; models invent their own criteria")
         if not dimension.terms:
-            yield Remark(loaded.path, key, "no terms: what is said about it cannot be told from the rest")
+            yield Remark(loaded.path, key, "no terms; findings cannot be assigned to this dimension")
         shared = sorted(term for term in dimension.terms if tags[term.lower()] > 1)
         if shared:
             yield Remark(loaded.path, f"{key}.terms", f"other dimensions have {', '.join(shared)} too")
@@ -105,9 +105,9 @@ def _dimensions(loaded: LoadedRubric, rubric: ScoreRubric) -> Iterator[Remark]:
 def _cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
     path = cases_path(loaded.path)
     if not cases:
-        yield Remark(path, "", "no labelled cases: nobody can see what this rubric does")
+        yield Remark(path, "", "no labelled cases; add some to show what the rubric does")
     elif len(cases) < FEW:
-        yield Remark(path, "", f"{len(cases)} cases: a share of agreement says little below {FEW}")
+        yield Remark(path, "", f"{len(cases)} cases: agreement is not meaningful below {FEW}")
     seen: dict[str, int] = {}
     for number, case in enumerate(cases, 1):
         if case.id in seen:
@@ -119,10 +119,10 @@ def _cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
             and case.a == case.b
             and (case.label.strict, case.label.lenient) != ("tie", "tie")
         ):
-            text = f"{case.id}: a and b are the same text, and that is always a tie; mend one"
+            text = f"{case.id}: a and b are the same text, which is always a tie; change one"
             yield Remark(path, "label", text, wrong=True, line=number)
         if isinstance(case, SelectCase) and set(case.label.strict) - set(case.label.lenient):
-            text = f"{case.id}: strict keeps what lenient drops: is that meant?"
+            text = f"{case.id}: strict keeps what lenient drops; is that intended?"
             yield Remark(path, "label", text, line=number)
 
 
@@ -141,7 +141,10 @@ def _scored(loaded: LoadedRubric, rubric: ScoreRubric, cases: Sequence[Case]) ->
     for number, case in enumerate(scored, 1):
         labels = (case.label.strict, case.label.lenient)
         if reached is not None and labels not in reached:
-            text = f"{case.id}: no scores give {labels[0]} in strict and {labels[1]} in lenient; mend one"
+            text = (
+                f"{case.id}: no scores give {labels[0]} in strict and {labels[1]} in lenient; change one "
+                "label"
+            )
             yield Remark(path, "label", text, wrong=True, line=number)
         given = {
             "description": case.description.strip(),
@@ -157,6 +160,6 @@ def _scored(loaded: LoadedRubric, rubric: ScoreRubric, cases: Sequence[Case]) ->
         accepted = sum(getattr(case.label, mode) == "accept" for case in scored)
         if not LEAST_SHARE <= accepted / len(scored) <= 1 - LEAST_SHARE:
             text = f"{accepted} of {len(scored)} should be accepted in {mode}"
-            yield Remark(path, "label", f"{text}: a judge that always says the same would look good")
+            yield Remark(path, "label", f"{text}: a judge that always gives the same verdict would look good")
     if all(case.label.strict == case.label.lenient for case in scored):
-        yield Remark(path, "label", "strict and lenient agree on each: no case shows what they differ in")
+        yield Remark(path, "label", "strict and lenient agree on every case; add a case where they differ")

@@ -143,9 +143,7 @@ def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
     rubric = yamlfile.read(path, RubricFile, version_key="rubric").root
     digest = yamlfile.sha256(path)
     if published().get(rubric.ref, digest) != digest:
-        problem = (
-            f"{rubric.ref} is published with other content; give the changed rubric a version of its own"
-        )
+        problem = f"{rubric.ref} is published with different content; give the changed rubric a new version"
         raise ConfigError(problem, path=path, key="version")
     if origin != "path" and path.name != f"{rubric.ref}.yaml":
         raise ConfigError(f"holds {rubric.ref}; name the file {rubric.ref}.yaml", path=path, key="rubric")
@@ -214,7 +212,7 @@ def begin(name: str, folder: Path, *, task: StarterTask = "score", like: LoadedR
             f"{name!r} is neither ID nor ID@VERSION (small letters, digits and hyphens; three numbers)"
         )
     if ref in published():
-        raise UsageError(f"{ref} is published and does not change; give an id or a version of its own")
+        raise UsageError(f"{ref} is published and cannot change; choose another id or version")
     source = like.path if like else files.folder("rubrics") / "starters" / f"{task}.yaml"
     text = source.read_text(encoding="utf-8")
     names = dict(zip(("rubric", "version"), ref.split("@"), strict=True))
@@ -224,12 +222,12 @@ def begin(name: str, folder: Path, *, task: StarterTask = "score", like: LoadedR
 
     renamed = yaml_text.parsed(text)
     if any(str(renamed.get(key)) != value for key, value in names.items()):
-        raise ConfigError("its layout is too unusual to be renamed; copy it by hand", path=source)
+        raise ConfigError("cannot rename a rubric with this layout; copy it by hand", path=source)
     path = folder / f"{ref}.yaml"
     begun, cases = Begun(path, cases_path(path)), cases_path(source)
     for file in begun:
         if file.exists():
-            raise UsageError(f"{file} is there already; give another id or version, or change that one")
+            raise UsageError(f"{file} already exists; choose another id or version, or edit that file")
     texts = text, cases.read_text(encoding="utf-8") if cases.is_file() else ""
     for file, content in zip(begun, texts, strict=True):
         try:

@@ -169,7 +169,7 @@ class Given(Strict):
     @model_validator(mode="after")
     def _sources_have_a_heading(self) -> Given:
         if "sources" in self.needs and self.sources is None:
-            raise ValueError("needs names sources; say in given.sources what stands over them")
+            raise ValueError("needs lists sources; give their heading in given.sources")
         return self
 
 
@@ -361,7 +361,7 @@ class SelectCase(Strict):
         unknown = {*self.label.strict, *self.label.lenient} - known
         if unknown:
             raise ValueError(
-                f"the label names {', '.join(sorted(unknown))}, which is no candidate of this case"
+                f"the label names {', '.join(sorted(unknown))}, which is not a candidate of this case"
             )
         return self
 

@@ -35,17 +35,17 @@ def test_a_command_alone_is_what_it_is_among_the_others() -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["judge", "--deadlin", "3"], "(judgekit judge --help shows what there is)"),
-        (["rubric", "show"], "(judgekit rubric show --help shows what there is)"),
+        (["judge", "--deadlin", "3"], "(judgekit judge --help lists the options)"),
+        (["rubric", "show"], "(judgekit rubric show --help lists the options)"),
         (["judge", "a.md", "--deadline", "soon"], "'soon' is not a number."),
         (["judge", "a.md", "-j", "two"], "'two' is not a whole number."),
-        (["jugde"], "(judgekit --help shows what there is)"),
+        (["jugde"], "(judgekit --help lists the options)"),
         (["jugde", "a.md"], "jugde"),
         (
             ["judge", "a.md", "--task-id", ""],
             "--task-id: expected a name for all paths together, got nothing",
         ),
-        (["search", " "], "QUERY: expected what to look for, in words, got nothing"),
+        (["search", " "], "QUERY: expected words to search for, got nothing"),
     ],
 )
 def test_a_wrong_command_line_is_one_line(judgekit: Run, arguments: list[str], told: str) -> None:

@@ -347,7 +347,7 @@ PAIR = {"prompt": "Which?", "a": "x", "b": "y", "label": "A"}
         ({**PAIR, "label": 4}, "1: label must be A, B or tie; got 4"),
         ({"text": "x"}, "1: label: missing key; add it"),
         ({**PAIR, "label": "C", "judges": {"quick": SAID, "deep": SAID}}, "1: case 1: label: expected A, B"),
-        ({**PAIR, "b": "x"}, "1: a and b are the same text, and that is always a tie; mend one"),
+        ({**PAIR, "b": "x"}, "1: a and b are the same text, which is always a tie; change one"),
         ({**PAIR, "b": "x", "label": {"strict": "tie", "lenient": "B"}}, "1: a and b are the same text"),
     ],
 )

@@ -109,7 +109,7 @@ def test_what_is_sent_and_what_is_not(served: Served) -> None:
     secret = "glpat-" + "x1Y2z3A4b5C6d7E8f9G0"
     Path("bad.md").write_text(f"# Bad\n\n{secret}\n", encoding="utf-8")
     done, asked = served(prefers_the_good_one, *TWO, *LENIENT)
-    assert "1 secret was left out of what is sent" in done.err
+    assert "1 secret was removed before sending" in done.err
     assert all(secret not in request.text for request in asked)
 
 
@@ -196,5 +196,5 @@ def test_nobody_is_asked_about_the_same_text(judgekit: Run, rubric: tuple[str, .
     Path("copy.md").write_bytes(Path("good.md").read_bytes())
     done = judgekit("compare", "good.md", "copy.md", *PROMPT, *rubric)
     assert (done.code, done.err) == (0, "")
-    assert "; 0 rounds; nobody was asked, " in done.out
+    assert "; 0 rounds; no model was asked, " in done.out
     assert "The two texts are the same." in done.out

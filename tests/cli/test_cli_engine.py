@@ -26,7 +26,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_start_see_and_stop(judgekit: Run, runtime: Path) -> None:
-    assert judgekit("engine", "status").out.startswith("no engine runs")
+    assert judgekit("engine", "status").out.startswith("no engine is running")
     assert json.loads(judgekit("engine", "status", "--json").out) == {"engines": []}
     started = judgekit("engine", "start")
     assert started.code == 0, started.err
@@ -38,7 +38,7 @@ def test_start_see_and_stop(judgekit: Run, runtime: Path) -> None:
         assert f"process {told['pid']}: ready" in said
     stopped = judgekit("engine", "stop")
     assert (stopped.code, stopped.out.endswith(": stopped\n")) == (0, True)
-    assert judgekit("engine", "stop").out == "no engine runs\n"
+    assert judgekit("engine", "stop").out == "no engine is running\n"
 
 
 def test_stop_now(judgekit: Run, runtime: Path) -> None:
@@ -62,7 +62,7 @@ def test_who_wants_no_engine_is_promised_none(
     monkeypatch.delenv("JUDGEKIT_ENGINE", raising=False)
     assert "starts one" in judgekit("engine", "status").out
     monkeypatch.setenv("JUDGEKIT_ENGINE", "0")
-    assert judgekit("engine", "status").out == "no engine runs; here none is wanted\n"
+    assert judgekit("engine", "status").out == "no engine is running; it is switched off here\n"
 
 
 def test_where_none_can_be_started(judgekit: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -105,7 +105,7 @@ def test_queries_that_find_nothing_are_figures_too(judgekit: Callable[..., Outco
     done = judgekit("eval", "retrieval", str(tmp_path))
     assert done.code == 0
     assert re.search(r"nDCG@10 +0\.000", done.out)
-    assert "Confidence: no query found anything" in done.out
+    assert "Confidence: no query had hits" in done.out
     assert re.search(r"share of what is injected +-$", done.out, re.MULTILINE)
 
 

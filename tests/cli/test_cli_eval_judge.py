@@ -38,7 +38,7 @@ def write(folder: Path, *lines: dict[str, Any]) -> str:
         ({"variant": "swapped", "pair": "zz"}, ":2: pair: 'zz' is no case of this file"),
         ({"variant": "rerun"}, ":2: pair: expected the id of the case that this is a variant of"),
         ({"variant": "injected", "pair": "b"}, ":2: pair: 'b' is a variant itself"),
-        ({"pair": "a"}, ":2: variant: expected swapped, rerun or injected beside a pair"),
+        ({"pair": "a"}, ":2: variant: expected swapped, rerun or injected, together with pair"),
     ],
 )
 def test_a_variant_names_an_original(
@@ -53,7 +53,7 @@ def test_a_variant_names_an_original(
 
 def test_a_variant_may_stand_before_its_original(judgekit: Callable[..., Outcome], tmp_path: Path) -> None:
     file = write(tmp_path, line("b", variant="rerun", pair="a"), line("a"))
-    assert "flips on rerun" in judgekit("eval", "judge", file).out
+    assert "flips when asked again" in judgekit("eval", "judge", file).out
 
 
 def test_a_word_that_no_label_has_is_named(judgekit: Callable[..., Outcome], tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_dead_provider_is_no_unreadable_judge(
     assert "1.000" not in outcome.out
     assert re.search(r"not answered +5 connection", outcome.out)
     assert re.search(r"unreadable +-", outcome.out)
-    assert "no model answered 5 of 5 cases (connection); the figures rest on nothing" in outcome.err
+    assert "no model answered 5 of 5 cases (connection); there are no figures" in outcome.err
     told = json.loads(judgekit("eval", "judge", file, "--rubric", "kls", "--json").out)
     assert all(
         (each["unanswered"], each["unreadable"]) == ({"connection": 5}, None) for each in told["judges"]
@@ -173,7 +173,7 @@ def test_calibrating_with_a_dead_provider_is_no_measurement(
     assert "no model answered 5 of 5 cases (connection)" in outcome.err
     outcome = judgekit("rubric", "check", "kls", "--run", "--mode", "strict")
     assert outcome.code == 2
-    assert re.search(r"strict: nothing was decided: .+", outcome.err)
+    assert re.search(r"strict: no case was decided: .+", outcome.err)
 
 
 # The page
@@ -237,7 +237,7 @@ def test_without_its_folder_no_model_is_asked(
         "eval", "judge", unanswered, "--rubric", "kls", "--html", str(tmp_path / "gone" / "p.html")
     )
     assert (done.code, done.out, done.err.count("\n")) == (65, "", 1)
-    assert "there is no folder" in done.err
+    assert "there is not a folder" in done.err
 
 
 def test_a_page_that_cannot_be_written_is_named(

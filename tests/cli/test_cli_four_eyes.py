@@ -131,7 +131,7 @@ def test_whatever_filled_the_tiers_first_another_family_is_asked_and_named(
     assert "providers.allow" in done.err
     assert {request.body["model"] for request in openai.requests} <= {"gpt-6-luna", "gpt-6-sol"}
     plain = judgekit("judge", "good.md", "--show-prompt", "--author-family", "anthropic")
-    assert "(openai/gpt-6-luna, in place of the author's own family)" in plain.out
+    assert "(openai/gpt-6-luna, in place of the author's family)" in plain.out
 
 
 def test_nobody_else_is_asked_about_what_a_person_wrote(judgekit: Run, use: Use, openai: Loopback) -> None:

@@ -121,7 +121,7 @@ def test_where_nothing_changed_that_is_judged_it_is_said(
     done = judgekit("gate", "--base", "HEAD")
     assert (done.code, done.out) == (0, "")
     assert done.err == (
-        "judgekit: nothing to judge: no file that gate.paths and gate.authors select was changed since HEAD\n"
+        "judgekit: nothing to judge: no file selected by gate.paths and gate.authors changed since HEAD\n"
     )
 
 
@@ -133,7 +133,7 @@ def test_wrong_rules_are_undetermined_and_noted(
     work.commit("more", more_md=BAD)
     done = judgekit("gate", "--base", "HEAD~1", "--block")
     assert done.code == 0
-    assert "UNDETERMINED, nothing was judged: " in done.err
+    assert "UNDETERMINED, not judged: " in done.err
     assert ":.judgekit/config.yaml:1: gate.mode: " in done.err
     assert [type(record) for record in Ledger.of(work.folder).records()] == [Fault]
 
@@ -164,7 +164,7 @@ def test_a_rubric_that_is_none_holds_up_nothing(
     work.commit("more", more_md=BAD)
     done = judgekit("gate", "--base", "HEAD~1", "--block")
     assert done.code == 0
-    assert f"nothing was judged: {base[:12]}:.judgekit/config.yaml:2: gate.rubric: " in done.err
+    assert f"not judged: {base[:12]}:.judgekit/config.yaml:2: gate.rubric: " in done.err
     assert [type(record) for record in Ledger.of(work.folder).records()] == [Fault]
 
 
@@ -173,11 +173,11 @@ def test_a_git_that_fails_holds_up_nothing(
 ) -> None:
     monkeypatch.setattr("judgekit.git.Repository._run", _too_late)
     done = judgekit("gate", "--base", "base", "--block")
-    assert (done.code, "UNDETERMINED, nothing was judged: git rev-parse: no answer" in done.err) == (0, True)
+    assert (done.code, "UNDETERMINED, not judged: git rev-parse: no answer" in done.err) == (0, True)
 
 
 def _too_late(_: Repository, words: tuple[str, ...], *__: object) -> None:
-    raise GitError(f"git {words[0]}: no answer in 30 s")
+    raise GitError(f"git {words[0]}: no response in 30 s")
 
 
 def test_outside_of_a_repository_that_is_said(

@@ -31,7 +31,7 @@ def test_it_says_what_where_and_how_to_undo(
     done = judgekit("install", "claude-code")
     assert done.code == 0
     first, second, third = done.out.splitlines()
-    assert first == f"wrote {user_file}: Claude Code asks judgekit on every prompt in all your projects"
+    assert first == f"wrote {user_file}: Claude Code runs judgekit on every prompt in all your projects"
     assert second == f"memories: {project}/.claude/memory"
     assert third == 'try: judgekit hook --explain "…"; undo: judgekit uninstall claude-code --scope user'
     assert set(json.loads(user_file.read_bytes())) == {"model", "hooks"}
@@ -46,7 +46,7 @@ def test_twice_is_once_and_out_again(
     assert done.out.startswith(f"nothing to change in {user_file}")
     assert (user_file.read_bytes(), user_file.stat().st_mtime_ns) == (content, time)
     done = judgekit("uninstall", "claude-code")
-    assert (done.code, done.out) == (0, f"took the hook out of {user_file}\n")
+    assert (done.code, done.out) == (0, f"removed the hook from {user_file}\n")
     assert user_file.read_bytes() == SETTINGS
     done = judgekit("uninstall", "claude-code")
     assert (done.code, done.out) == (0, f"nothing to change: the hook is not in {user_file}\n")
@@ -193,6 +193,8 @@ def test_doctor_finds_an_interpreter_that_is_gone(
     user_file.write_text(json.dumps({"hooks": {"UserPromptSubmit": [{"hooks": [hook]}]}}))
     done = judgekit("doctor")
     assert done.code == 78
-    assert "its program /no/such/python3 is gone; judgekit install claude-code --scope user" in done.out
+    assert (
+        "its program /no/such/python3 no longer exists; judgekit install claude-code --scope user"
+    ) in done.out
     judgekit("install", "claude-code")
     assert judgekit("doctor").code == 0

@@ -29,7 +29,7 @@ def test_in_twice_and_out_twice(judgekit: Callable[..., Outcome], hook: Path) ->
     done = judgekit("install", "git")
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines() == [
-        f"wrote {hook}: git asks the gate before a push",
+        f"wrote {hook}: git runs the gate before a push",
         "mode: advisory, for **/*.md; undo: judgekit uninstall git",
     ]
     assert judgekit("install", "git").out.startswith(f"nothing to change in {hook}")
@@ -40,8 +40,8 @@ def test_in_twice_and_out_twice(judgekit: Callable[..., Outcome], hook: Path) ->
 def test_a_hook_that_was_there(judgekit: Callable[..., Outcome], hook: Path) -> None:
     hook.parent.mkdir(exist_ok=True)
     for mode, told in (
-        (0o755, f"the hook that was there runs first: {hook.with_name(git_hook.KEPT)}\n"),
-        (0o644, "the hook that was there is not run, as it was not before: it lacks its run bit: "),
+        (0o755, f"the earlier hook runs first: {hook.with_name(git_hook.KEPT)}\n"),
+        (0o644, "the earlier hook does not run, as before: it is not executable: "),
     ):
         hook.write_text("#!/bin/sh\n")
         hook.chmod(mode)
@@ -87,7 +87,7 @@ def test_pre_commit_in_and_out(judgekit: Callable[..., Outcome], hook: Path) -> 
     done = judgekit("install", "pre-commit")
     assert done.out.splitlines() == [
         f"wrote {file}",
-        "each clone needs, once: pre-commit install --hook-type pre-push",
+        "run once in each clone: pre-commit install --hook-type pre-push",
     ]
     assert judgekit("install", "pre-commit").out.startswith(f"nothing to change in {file}")
     assert judgekit("uninstall", "pre-commit").out == f"removed {file}\n"

@@ -23,7 +23,7 @@ COMMANDS = {
         ["judge", "a.md", "b.md", "-j", "1", "--mode", "lenient", "--no-engine"],
         "1 verdict is complete",
     ),
-    "compare": (["compare", "a.md", "b.md", "--prompt", "p"], "complete replies are in the reply cache"),
+    "compare": (["compare", "a.md", "b.md", "--prompt", "p"], "complete replies are cached"),
 }
 
 
@@ -38,7 +38,7 @@ def test_what_is_kept_is_said_in_one_line(command: str, tmp_path: Path) -> None:
     lines = said.rstrip("\n").split("\n")
     assert [line for line in lines if "interrupted" in line] == lines[-1:]
     assert kept in lines[-1]
-    assert lines[-1].endswith("run the same command to go on")
+    assert lines[-1].endswith("run the same command to continue")
     assert "Traceback" not in said
 
 

@@ -98,10 +98,14 @@ def test_standard_input_and_a_task(
     ("arguments", "code", "line"),
     [
         (["missing.md"], 65, "judgekit: missing.md: cannot be read (No such file or directory)\n"),
-        (["empty.md"], 65, "judgekit: empty.md: empty; there is nothing to judge\n"),
-        (["image.png"], 65, "judgekit: image.png: a binary file; judgekit judges text\n"),
+        (["empty.md"], 65, "judgekit: empty.md: empty; nothing to judge\n"),
+        (["image.png"], 65, "judgekit: image.png: a binary file; judgekit judges only text\n"),
         (["latin.md"], 65, "judgekit: latin.md: not UTF-8 (byte 2); save it as UTF-8\n"),
-        (["nothing"], 65, "judgekit: nothing: the folder holds no text file that git does not ignore\n"),
+        (
+            ["nothing"],
+            65,
+            "judgekit: nothing: the folder has no text file, apart from files that git ignores\n",
+        ),
         (["good.md", "--rubric", "klss"], 64, "judgekit: no rubric 'klss'; there are: "),
         (["good.md", "--rubric", "memory-relevance"], 64, "judgekit: the rubric memory-relevance@1.0.0 is"),
         (["good.md", "--mode", "severe"], 64, "judgekit: "),
@@ -144,7 +148,7 @@ def test_without_a_provider_nothing_is_judged_and_it_is_said_once(
 ) -> None:
     done = judgekit("judge", "good.md", "bad.md", "--format", format_)
     assert (done.code, done.err.count("\n")) == (2, 1)
-    assert done.err.startswith("judgekit: undetermined: nothing was judged: no model found: set a provider")
+    assert done.err.startswith("judgekit: undetermined: not judged: no model found: set a provider")
     if format_ == "table":
         assert "nothing was judged" not in done.out
     else:

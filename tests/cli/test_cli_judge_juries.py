@@ -56,7 +56,7 @@ def test_the_authors_family_is_said_and_heeded(
         other = judgekit("judge", "good.md", "--author-family", "openai", "--format", "jsonl").out
         (judged,) = api.judge("good.md", author_family="mistral")
         asked = [request.body["model"] for request in server.requests]
-    assert "not independent: judged by models of its author's own family (openai)" in alone
+    assert "not independent: judged by models of the author's family (openai)" in alone
     verdict = json.loads(other)
     assert (verdict["independent"], verdict["author"]["family"]) == (True, "openai")
     assert judged.independent is True

@@ -129,7 +129,7 @@ def test_promotion_is_refused_until_all_holds(judgekit: Run, ledger: Ledger, pro
     ledger.add(given())
     done = judgekit("promote")
     assert done.code == 1
-    assert "missing: time: verdicts reach back 1 days; 14 are needed" in done.err
+    assert "missing: time: verdicts cover 1 days; 14 are needed" in done.err
     assert "false-positive rate: nothing measured yet" in done.err
     assert not (project / ".judgekit").exists()
     measured(ledger)
@@ -261,7 +261,7 @@ def test_a_file_may_say_what_a_judge_would(judgekit: Run, ledger: Ledger) -> Non
         "2: label must be accept, improve or reject; got nothing",
         "3: expected ID,LABEL, got 'accept1'",
         "4: id must be that of one verdict; got 'none', and no verdict has it",
-        "5: id must be that of one verdict; got 'accept', and 4 verdicts have one that begins so",
+        "5: id must be that of one verdict; got 'accept', and 4 verdicts have an id that starts so",
     ]
 
 
@@ -333,7 +333,7 @@ def test_an_interruption_says_what_was_kept(
     ledger.add(*several("accept", 4, 1))
     press("gg", end=stopped)
     done = judgekit("label")
-    kept = "2 labels are kept; judgekit label goes on from there"
+    kept = "2 labels are saved; judgekit label continues there"
     assert (done.code, done.err) == (130, f"judgekit: interrupted; {kept}\n")
     assert len(labels(ledger)) == 2
 
@@ -343,7 +343,7 @@ def test_an_interruption_says_what_was_kept(
     monkeypatch.setattr("judgekit.ledger.store.records", interrupts)
     for command in ("kpi", "triage"):
         done = judgekit(command)
-        assert (done.code, done.err) == (130, "judgekit: interrupted; the ledger is as it was\n")
+        assert (done.code, done.err) == (130, "judgekit: interrupted; the ledger is unchanged\n")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a POSIX terminal")

@@ -43,7 +43,7 @@ def test_lines_come_out_as_they_are(judgekit: Run, ledger: Ledger) -> None:
     assert judgekit("ledger", "export").out.encode() == b"".join(path.read_bytes() for path in paths)
     paths[0].write_bytes(b'{"torn\n' + paths[0].read_bytes())
     done = judgekit("ledger", "export", "--format", "csv")
-    why = "not JSON (cut off when its writer was killed, or edited)"
+    why = "not JSON (cut off when the writer was killed, or edited)"
     assert done.err == f"judgekit: {paths[0]}:1: {why}; this line is skipped\n"
     assert len(done.out.splitlines()) == 3
 

@@ -188,7 +188,7 @@ def test_a_proxy_without_a_model_is_said_alike_by_those_who_judge_and_those_who_
         monkeypatch.setenv("LITELLM_PROXY_API_BASE", server.base)
         done = judgekit("judge", "good.md")
         assert done.code == 2
-        told = f"LITELLM_PROXY_API_BASE is {server.base}: set JUDGEKIT_MODEL to a model that is there"
+        told = f"LITELLM_PROXY_API_BASE is {server.base}: set JUDGEKIT_MODEL to a model of that server"
         assert listed().split()[1] == "-"
         for text in (done.err, listed(), judgekit("provider", "check").err):
             assert told in text
@@ -213,7 +213,7 @@ def test_a_subscription_is_no_key_and_how_it_can_judge_is_said(
     monkeypatch.setattr(served_models, "models", lambda base, seconds=0.3: None)
     provider = {"claude": "claude-code"}.get(command, command)
     told = (
-        f"{command} is on PATH, but a subscription is no API key: to judge with it, add {provider} to "
+        f"{command} is on PATH, but a subscription is not an API key: to judge with it, add {provider} to "
         "providers.allow in your own configuration"
     )
     assert told in judgekit("judge", "good.md").err

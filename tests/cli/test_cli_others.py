@@ -181,7 +181,10 @@ def test_a_folder_that_is_gone_is_one_line(
     gone.rmdir()
     done = judgekit("rubric", "list")
     monkeypatch.chdir(tmp_path)
-    assert (done.code, done.err) == (65, "judgekit: the current folder is gone; change to one that exists\n")
+    assert (done.code, done.err) == (
+        65,
+        "judgekit: the current folder no longer exists; change to another folder\n",
+    )
 
 
 def test_a_fault_of_ours_is_one_line_and_code_70(
@@ -221,7 +224,7 @@ def test_the_demo_judges_with_what_is_set_up_and_goes_on_without_any_model(
     done, _ = served(by_content, "demo")
     assert done.code == 0
     assert '<result category="DECISION" confidence="high">JWT' in done.out
-    assert "(nothing is added to the agent's context)" in done.out
+    assert "(nothing added to the agent's context)" in done.out
     assert "ACCEPT        first.md" in done.out
     assert "UNDETERMINED  first.md" in done.out
     assert "openai-compatible" in done.out or "stand-in" in done.out

@@ -48,7 +48,7 @@ def test_secrets_are_left_out_and_counted_once(keys: Path, judgekit: Run, served
     assert "Keys" in sent
     assert SECRET not in sent
     assert "correcthorse" not in sent
-    assert done.err == "judgekit: 3 secrets were left out of what is sent\n"
+    assert done.err == "judgekit: 3 secrets were removed before sending\n"
     about = ("--description", f"The password is {PASSWORD}.", "--acceptance", f"It works with {SECRET}.")
     shown = judgekit("judge", "good.md", "--task-id", "T-1", *about, "--show-prompt").out
     assert f"It works with {LEFT_OUT}" in shown

@@ -198,7 +198,7 @@ def test_rubrics_of_two_tasks_are_not_compared(judgekit: Run, project: Path) -> 
 
 
 def test_nothing_differs(judgekit: Run, project: Path) -> None:
-    assert judgekit("rubric", "diff", "kls", "kls").out == "nothing differs\n"
+    assert judgekit("rubric", "diff", "kls", "kls").out == "no difference\n"
 
 
 def test_a_rubric_is_begun_in_the_project_or_for_the_user(

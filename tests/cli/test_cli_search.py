@@ -108,7 +108,7 @@ def test_when_no_model_answers_bm25_does(
     sure = [each["id"] for each in alone if each["confidence_label"] == "high"][:2]
     assert ids == (sure if mode == "strict" else [each["id"] for each in alone])
     assert re.match(r"quick(, deep, tiebreaker)?: \w+ \(", done.json["degraded"])
-    assert done.err.startswith("judgekit: degraded to BM25 where no model decided: quick")
+    assert done.err.startswith("judgekit: no model decided, so BM25 did: quick")
     assert (done.err.count("\n"), done.code) == (1, 0)
 
 
@@ -128,7 +128,7 @@ def test_without_full_text_search_no_model_is_asked(
         use(server)
         done = judgekit("search", query, "--judge", "--json")
         assert server.requests == []
-    assert (done.json["degraded"], done.code) == ("without full-text search no model is asked", 0)
+    assert (done.json["degraded"], done.code) == ("no model is asked without full-text search", 0)
     ids = [each["id"] for each in done.json["results"]]
     assert ids[:1] == ([sample_store.JWT.id] if query == QUERY else [])
 
@@ -152,7 +152,7 @@ def test_where_nothing_is_found_it_is_said(
     monkeypatch.chdir(tmp_path)
     done = judgekit("search", QUERY)
     assert (done.code, done.out) == (0, "nothing found\n")
-    assert done.err == "judgekit: no store here (.claude/memory); name one with --root\n"
+    assert done.err == "judgekit: no store found (.claude/memory); name one with --root\n"
     (tmp_path / ".claude" / "memory").mkdir(parents=True)
     for words in ((QUERY,), ("zeppelin",), (QUERY, "--root", "claude:auto")):
         done = judgekit("search", *words)

@@ -238,7 +238,7 @@ def test_a_failing_gh_does_not_change_the_exit_code(
 def test_the_command_opens_what_is_open(
     judgekit: Run, project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert judgekit("escalate").out == "nothing waits for a person\n"
+    assert judgekit("escalate").out == "nothing needs a person\n"
     disagree(judgekit, monkeypatch)
     shown = judgekit("escalate", "--dry-run")
     assert shown.code == 0
@@ -256,7 +256,7 @@ def test_a_task_that_is_named_is_escalated_whatever_it_came_to_but_accepted(
     with Loopback(by_tier(quick=MIDDLING, deep=MIDDLING)) as server:
         each_tier(monkeypatch, server)
         judgekit(*TASK, *FILES)
-    assert judgekit("escalate").out == "nothing waits for a person\n"
+    assert judgekit("escalate").out == "nothing needs a person\n"
     assert judgekit("escalate", "T-42").code == 0
     assert gh.issues[0]["title"] == "[JUDGE-DISAGREEMENT] Review needed: T-42"
     assert judgekit("escalate", "T-1").code == 64

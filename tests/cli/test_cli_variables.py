@@ -37,7 +37,7 @@ def test_an_unknown_variable_is_told_once_with_what_may_be_meant(
     done = judgekit("search", "token")
     assert done.code == 0
     ends = f"; did you mean {meant}?" if meant else ""
-    assert done.err == f"judgekit: {name}: judgekit knows no such variable, and it has no effect{ends}\n"
+    assert done.err == f"judgekit: {name}: judgekit has no such variable, so it has no effect{ends}\n"
 
 
 def test_what_a_profile_of_the_users_own_names_is_known(

@@ -64,8 +64,8 @@ def test_a_person_reads_titles_and_paths_and_that_no_model_judged(alone: Run) ->
     assert lines[1].split()[0] == sample_store.JWT.path
     assert alone("search", "quokka").out == "nothing found\n"
     done = alone("search", "refresh the JWT", "--judge", "--json")
-    assert done.json["degraded"] == "no judge in the plugin alone"
-    assert (done.code, done.err) == (0, "judgekit: no judge in the plugin alone\n")
+    assert done.json["degraded"] == "the plugin has no judge"
+    assert (done.code, done.err) == (0, "judgekit: the plugin has no judge\n")
     assert list(done.json["results"][0]) == list(Result.model_fields)
 
 
@@ -151,4 +151,4 @@ def test_a_fault_of_ours_is_one_line_and_code_70(
 
     monkeypatch.setattr(plain, "_ranked", broken)
     assert plain.main(["search", "refresh the JWT"]) == 70
-    assert capsys.readouterr().err == "judgekit: a fault of judgekit itself (ZeroDivisionError: by nothing)\n"
+    assert capsys.readouterr().err == "judgekit: internal error (ZeroDivisionError: by nothing)\n"

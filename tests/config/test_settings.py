@@ -106,11 +106,11 @@ def test_a_clone_cannot_make_the_hook_ask_a_model(project: Path, section: str, k
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("ledger: {text: true}\n", "say what the ledger keeps"),
+        ("ledger: {text: true}\n", "decide what the ledger keeps"),
         ("gate: {paths: [a], override_without_terminal: true}\n", "honour overrides"),
         ("providers: {}\n", "choose providers"),
-        ("retrieval: {log: true}\n", "have prompts noted down"),
-        ("judge: {redact: false}\n", "say whether secrets are sent"),
+        ("retrieval: {log: true}\n", "log prompts"),
+        ("judge: {redact: false}\n", "decide whether secrets are sent"),
         ("escalate: {text: true}\n", "put quotes into issues"),
     ],
 )

@@ -71,7 +71,7 @@ def test_yaml_is_read_as_version_1_2(tmp_path: Path) -> None:
         ("inner: {limit: 1}\n", 1, "", "not a kind file"),
         ("- 1\n", 1, "", "expected a mapping (lines"),
         ("kind: [1\n", 2, "", "mend the YAML"),
-        ("kind: x\ninner: [1\n", 3, "", "the file ends here; mend the YAML"),
+        ("kind: x\ninner: [1\n", 3, "", "the file ends here; correct the YAML"),
         ("kind: x\ninner:\n\tlimit: 1\n", 3, "", "a tab; indent with spaces"),
         (b"kind: \xff\n", None, "", "not UTF-8 (byte 6)"),
         ("kind: x\ninner: {limit: a, more: 1}\n", 2, "inner.more", "(and 1 more in this file)"),
@@ -150,7 +150,7 @@ JARGON = ("valid", "instance", "dictionary", "list[", "validation", "parse", "in
         ("word:", "expected 'on' or 'off', got null"),
         ("when: later", "expected a time such as 2026-02-17T14:30:00Z, got a text"),
         ("even: 3", "expected an even number"),
-        ("more: 1", "unknown key; remove it or mend its spelling"),
+        ("more: 1", "unknown key; remove it or correct its spelling"),
         ("1: 2", "1: expected a key that is a text, got a number"),
         ("- 1", "expected a mapping (lines `key: value`), got a list of 1"),
         ("words", "expected a mapping (lines `key: value`), got a text"),
@@ -320,8 +320,8 @@ def test_an_anchor_that_is_used_again_warns_nobody(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "problem"),
     [
-        ("[" * 100_000, None, "nested too deeply to be read; mend the JSON"),
-        ('{"kind": "x",\n "kind": "y"}', None, 'duplicate key "kind"; mend the JSON'),
+        ("[" * 100_000, None, "nested too deeply to read; correct the JSON"),
+        ('{"kind": "x",\n "kind": "y"}', None, 'duplicate key "kind"; correct the JSON'),
         ('{"kind": "x",\n inner: 1}', 2, "mend the JSON"),
         ("[]", 1, "expected a mapping"),
         ('{"kind": ' + "9" * 5_000 + "}", None, "mend the JSON"),
@@ -357,7 +357,7 @@ class Tree(yamlfile.Strict):
         ({"leaf": ["a", 4]}, "leaf.1: expected a text, got a number"),
         ({"leaf": {"size": "x"}}, "leaf.size: expected a whole number, got a text"),
         ({"leaf": {}}, "leaf.size: missing key; add it"),
-        ({"leaf": {"size": 1}, "root": 1}, "root: unknown key; remove it or mend its spelling"),
+        ({"leaf": {"size": 1}, "root": 1}, "root: unknown key; remove it or correct its spelling"),
     ],
 )
 def test_of_several_shapes_the_one_that_fits_best_is_told_of(data: dict[str, object], told: str) -> None:

@@ -82,15 +82,15 @@ def raises(error: Exception) -> Callable[..., Any]:
 @pytest.mark.parametrize(
     ("reason", "line"),
     [
-        (NoEngine("none"), "none: going on in this process"),
+        (NoEngine("none"), "none; continuing in this process"),
         (
             NotStarted("no engine could be started (x)"),
-            "no engine could be started (x): going on in this process",
+            "the engine could not start (x); continuing in this process",
         ),
-        (EngineBusy("full", 1.0), "full: going on in this process"),
-        (EngineLost("lost"), "lost: going on in this process"),
-        (EngineHung("hung"), "hung: going on in this process"),
-        (EngineFault("too large"), "too large: going on in this process"),
+        (EngineBusy("full", 1.0), "full; continuing in this process"),
+        (EngineLost("lost"), "lost; continuing in this process"),
+        (EngineHung("hung"), "hung; continuing in this process"),
+        (EngineFault("too large"), "too large; continuing in this process"),
     ],
 )
 def test_for_each_reason_the_caller_goes_on(reason: NoEngine, line: str) -> None:
@@ -163,7 +163,7 @@ def test_without_any_engine_all_is_done_here(monkeypatch: pytest.MonkeyPatch) ->
     said: list[str] = []
     done: list[int] = []
     answers.many("judge", range(3), lambda _: b"", here, done.append, at_once=3, warn=said.append)
-    assert (done, said) == ([0, -1, -2], ["no engine could be started (x): going on in this process"])
+    assert (done, said) == ([0, -1, -2], ["the engine could not start (x); continuing in this process"])
 
 
 @pytest.mark.usefixtures("alone")

@@ -236,7 +236,7 @@ def test_another_engine_takes_over(project: Path, kept_waiting: Loopback, home: 
     assert [verdict["subjects"][0]["path"] for verdict in verdicts] == names
     assert {verdict["verdict"] for verdict in verdicts} == {"accept"}
     assert (code, err.count("\n")) == (0, 1)
-    assert err.endswith("; another one is asked for what it left\n")
+    assert err.endswith("; another engine takes over\n")
 
 
 def test_an_interrupt_ends_the_work(project: Path, kept_waiting: Loopback) -> None:
@@ -414,7 +414,7 @@ def test_the_hook_asks_the_engine(
     until(lambda: not engines(home))
     out, err = hooked(payload)
     assert "JWT token refresh flow" in out  # the BM25 answer
-    assert any("is being started; what is shown is the BM25 answer" in line for line in err)
+    assert any("is being started; showing the BM25 result" in line for line in err)
     assert model.requests == []
     assert client.wait_until_ready(60)
     out, err = hooked(payload)

@@ -90,7 +90,7 @@ def test_it_leaves_when_it_has_grown_too_large_and_has_nothing_to_do(
 def test_it_leaves_when_its_socket_was_taken_away(engine: Engine, place: EngineAddress) -> None:
     assert leaves(engine) == ""
     Path(place.socket).unlink()
-    assert leaves(engine) == "nobody can find it any more"
+    assert leaves(engine) == "its socket is gone"
 
 
 def test_one_that_was_succeeded_leaves_sooner_never_later(engine: Engine, clock: Clock) -> None:

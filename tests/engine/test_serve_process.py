@@ -109,7 +109,7 @@ def test_a_server_that_cannot_serve_says_what_is_missing_before_it_listens(
     refuses(ConfigError, r"cert\.pem.*expected PEM", 0, certificate, key)
     refuses(ConfigError, "judgekit serve token create", 0)
     user_tokens().create("ada")
-    refuses(ConfigError, "nobody to judge with: no model found", 0)
+    refuses(ConfigError, "no model to judge with: no model found", 0)
     for name, value in NOBODY.items():
         monkeypatch.setenv(name, value)
     with socket.create_server(("127.0.0.1", 0)) as taken:

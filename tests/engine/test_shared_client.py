@@ -79,7 +79,7 @@ def test_secrets_do_not_leave_this_machine(client: Serving, team_model: Loopback
     before = len(team_model.requests)
     (verdict,) = api.judge_texts(texts)
     assert verdict.verdict == "undetermined"
-    assert verdict.degraded == "nothing was judged: 1 secret was found, and judge.redact is refuse"
+    assert verdict.degraded == "not judged: 1 secret was found, and judge.redact is refuse"
     assert len(team_model.requests) == before
 
 

@@ -153,7 +153,7 @@ def test_it_holds_for_as_many_texts_as_were_compared() -> None:
     majority = fingerprint.panel(models, RUBRIC, judge_options(jury="majority"))
     assert known.misfit(LOADED, panel, 3) is None
     assert known.misfit(LOADED, majority, 3) is None  # scores are averaged, whatever juries do elsewhere
-    assert known.misfit(LOADED, panel, 9) == "it was made for 3 texts, and there are 9"
+    assert known.misfit(LOADED, panel, 9) == "it was made for 3 texts, not for 9"
 
 
 # --- the judge comes to the same -------------------------------------------------------------------------

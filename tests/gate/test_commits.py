@@ -181,7 +181,7 @@ def test_tags_and_deletions(work: GitRepo) -> None:
     pushed = commits.of_push(Repository(work.folder), updates, "origin", lambda change: True)
     assert paths(pushed) == ["a.md"]
     assert pushed.unjudged == [
-        "refs/tags/blob: it leads to no commit that is here, so its files are not judged"
+        "refs/tags/blob: it points to no commit in this clone, so its files are not judged"
     ]
 
 
@@ -228,7 +228,7 @@ def test_of_a_long_history_the_newest_commits_are_looked_at(
         work.commit(name, **{f"{name}_md": "x\n"})
     pushed = push(work)
     assert paths(pushed) == ["b.md", "c.md"]
-    assert pushed.unjudged == ["more than 2 commits are new; only what the newest changed is judged"]
+    assert pushed.unjudged == ["more than 2 new commits; only files changed by the newest are judged"]
 
 
 def test_since_compares_with_the_base(work: GitRepo) -> None:

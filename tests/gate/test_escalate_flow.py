@@ -149,7 +149,7 @@ def test_what_fails_is_one_line(project: Path, gh: FakeGh, behaviour: dict[str, 
     (line,) = github.by_itself([content("a"), content("b", "docs/b.md")], IssueTarget(project))
     assert line.startswith("no issue was opened for 2: ")
     assert told in line
-    assert "judgekit escalate tries again" in line
+    assert "retry with judgekit escalate" in line
     assert "\n" not in line
 
 
@@ -191,7 +191,7 @@ def test_a_gh_that_a_clone_brings_is_not_run(
 def test_a_gh_that_hangs_is_left_with_all_it_started(project: Path, gh: FakeGh) -> None:
     gh.tell(sleep=30)
     start = time.monotonic()
-    with pytest.raises(GhError, match="no answer in time"):
+    with pytest.raises(GhError, match="no response in time"):
         list(github.ensure([content("a"), content("b")], AS_SET, IssueTarget(project), seconds=1))
     assert time.monotonic() - start < 20
 

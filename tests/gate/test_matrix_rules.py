@@ -43,7 +43,7 @@ def test_an_advisory_gate_lets_a_bad_document_leave(bare_world: World) -> None:
     bare_world.work.commit("bad", a_md=bad("a"))
     push = bare_world.push(judged={"a.md": "NO-GO"})
     assert push.verdicts[0]["gate"]["mode"] == "advisory"
-    assert "advisory: 1 NO-GO, and the push goes on" in push.err
+    assert "advisory: 1 NO-GO; the push continues" in push.err
     bare_world.work.write(CONFIG, ADVISORY)
     bare_world.work.commit("rules")
     bare_world.push()
@@ -215,7 +215,7 @@ def test_blocking_that_labels_speak_against_is_suspended(world: World) -> None:
         ledger.add(verdict, ledger_lines.label(verdict, "go"))
     world.work.commit("bad", a_md=bad("a"))
     push = world.push(judged={"a.md": "NO-GO"})
-    assert "blocking is suspended until the figures recover: false-positive rate" in push.err
+    assert "blocking is suspended until the KPIs recover: false-positive rate" in push.err
     assert push.verdicts[0]["gate"]["mode"] == "advisory"
     assert [line["mode"] for line in push.of("mode")] == ["advisory"]
     world.work.commit("bad", b_md=bad("b"))

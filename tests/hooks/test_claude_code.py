@@ -240,7 +240,7 @@ def test_show_tells_the_user_too(store: MemoryStore, run: Run) -> None:
 def test_nothing_found_can_be_said(store: MemoryStore, run: Run, tmp_path: Path) -> None:
     configure(store, "retrieval: {hint_on_zero: true}\n")
     out, _ = run(payload(store, "Write a haiku about the sea"))
-    assert out == "<memory-nudge>No stored memory is about this prompt.</memory-nudge>\n"
+    assert out == "<memory-nudge>No stored memory matches this prompt.</memory-nudge>\n"
     configured = tmp_path / "bare" / ".judgekit" / "config.yaml"
     configured.parent.mkdir(parents=True)
     configured.write_text("retrieval: {hint_on_zero: true}\n")
@@ -343,7 +343,7 @@ def test_a_judge_that_fails_leaves_the_bm25_answer(
     monkeypatch.setattr(search, "judged_hook", broken)
     out, err = run(payload(store))
     assert "JWT token refresh flow" in out
-    assert err == ["judgekit: not judged (RuntimeError: model gone); what is shown is the BM25 answer"]
+    assert err == ["judgekit: not judged (RuntimeError: model gone); showing the BM25 result"]
 
 
 def test_a_fault_of_ours_is_one_line(store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,7 +353,7 @@ def test_a_fault_of_ours_is_one_line(store: MemoryStore, run: Run, monkeypatch: 
     monkeypatch.setattr(context, "find", broken)
     assert run(payload(store)) == (
         "",
-        ["judgekit: internal error, nothing added to the prompt: ZeroDivisionError: oh no"],
+        ["judgekit: internal error; nothing added to the prompt: ZeroDivisionError: oh no"],
     )
 
 
@@ -381,7 +381,7 @@ def test_explain_says_what_becomes_of_each_candidate(
     [
         ("short", "", "too short"),
         ("Kyrgyz throat singing", "", "no memory matches"),
-        ("of the and is to be", "", "none: nothing but stop words"),
+        ("of the and is to be", "", "none: only stop words"),
         (QUESTION, "retrieval: {enabled: false}\n", "retrieval.enabled is false"),
         (QUESTION, "retrieval: {max_inject: x}\n", "note: "),
     ],
@@ -427,7 +427,7 @@ def test_an_interruption_costs_no_prompt(
     monkeypatch.setattr(claude_code, "_read_input", interrupted)
     monkeypatch.setattr(sys, "argv", ["judgekit", "hook"])
     assert claude_code.main() == 0
-    assert capfd.readouterr().err == "judgekit: interrupted, nothing added to the prompt\n"
+    assert capfd.readouterr().err == "judgekit: interrupted; nothing added to the prompt\n"
 
 
 def test_a_large_store_is_read_bit_by_bit(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -436,7 +436,7 @@ def test_a_large_store_is_read_bit_by_bit(tmp_path: Path, run: Run, monkeypatch:
     monkeypatch.setattr(context, "PATIENCE", 0.0)
     out, err = run(payload(store))
     assert len(err) == 1
-    assert "files not read yet; the next query goes on" in err[0]
+    assert "files not read yet; the next query continues" in err[0]
     for _ in range(20):
         out, err = run(payload(store))
         if not err:

@@ -158,7 +158,7 @@ def test_it_goes_on_where_nothing_can_be_validated_and_nothing_says_off(project:
     ours(project, "retrieval: {max_inject: 1}\n")
     loaded, notes = settings.load(str(project))
     assert (loaded["enabled"], loaded["max_inject"]) == (True, 3)
-    assert "going on with the defaults" in notes[0]
+    assert "using the defaults" in notes[0]
     assert not Path(settings.path(str(project))).exists(), "what is missing may be there next time"
 
 

@@ -240,9 +240,9 @@ def test_the_portable_form_answers_where_judgekit_is_found(monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("echo hello", "it does not answer: it says nothing"),
+        ("echo hello", "it does not respond: it prints nothing"),
         ("echo wrong >&2; echo worse >&2; exit 2", "it ends with code 2: worse"),
-        ("exec sleep 30", "it does not answer within 2 s"),
+        ("exec sleep 30", "it does not respond within 2 s"),
     ],
 )
 def test_what_does_not_answer_is_said(tmp_path: Path, text: str, said: str) -> None:
@@ -253,7 +253,7 @@ def test_what_is_gone_or_cannot_be_started_is_said(tmp_path: Path) -> None:
     hook = command(sys.executable, *launch.OPTIONS, launch.code(str(tmp_path)))
     assert "No module named 'judgekit'" in str(install.problem(hook))
     hook = entries.fastest(str(tmp_path / "bin" / "python3"))
-    assert install.problem(hook) == f"its program {tmp_path}/bin/python3 is gone"
+    assert install.problem(hook) == f"its program {tmp_path}/bin/python3 no longer exists"
     hook = script(tmp_path, "exit 0")
     Path(hook["command"]).chmod(0o644)
     assert install.problem(hook) == "it cannot be started (Permission denied)"
@@ -275,14 +275,14 @@ def test_a_command_of_a_clone_is_not_run(scope: Scope, project: Path, tmp_path: 
     write(scope, project, hooks(script(tmp_path, f"touch '{tmp_path}/run'")))
     (status,) = install.findings(project)
     assert status.asked is (tmp_path / "run").exists() is (scope == "user")
-    assert status.problem == ("it does not answer: it says nothing" if scope == "user" else None)
+    assert status.problem == ("it does not respond: it prints nothing" if scope == "user" else None)
 
 
 def test_an_interpreter_of_a_clone_that_is_gone_is_said(project: Path) -> None:
     write("local", project, hooks(entries.fastest("/no/such/python3")))
     (status,) = install.findings(project)
-    assert status.problem == "its program /no/such/python3 is gone"
-    assert status.form == "the fastest form of another installation, /no/such/python3"
+    assert status.problem == "its program /no/such/python3 no longer exists"
+    assert status.form == "the fastest form, of another installation, /no/such/python3"
 
 
 def test_events_that_are_missing_are_named(project: Path) -> None:
@@ -322,7 +322,7 @@ def test_a_policy_is_said(
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text(json.dumps({switch: True}))
     (line,) = install.switched_off(project)
-    assert line == f"{tmp_path / name} (managed) sets {switch}: Claude Code runs no hook of yours"
+    assert line == f"{tmp_path / name} (managed) sets {switch}: Claude Code runs none of your hooks"
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "[" * 100_000, '{"disableAllHooks": "yes"}'])

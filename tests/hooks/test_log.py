@@ -98,7 +98,7 @@ def test_a_folder_that_cannot_be_written_costs_no_answer(store: MemoryStore, iso
 
 @pytest.mark.usefixtures("switched_on")
 def test_explain_reads_it(store: MemoryStore) -> None:
-    assert "this prompt is not in it" in explain.report(QUESTION, str(store.project))
+    assert "this prompt is not in the log" in explain.report(QUESTION, str(store.project))
     ask(store)
     ask(store, "something else entirely")
     with Path(log.file()).open("a", encoding="utf-8") as file:

@@ -115,8 +115,8 @@ def test_what_came_with_an_error_is_kept_for_a_while(project: Path, monkeypatch:
 
     with monkeypatch.context() as patch:
         patch.setattr(config, "load", refuse)
-        assert settings.load(str(project))[1] == ["for now; going on with the defaults"]
-    assert settings.load(str(project))[1] == ["for now; going on with the defaults"]
+        assert settings.load(str(project))[1] == ["for now; using the defaults"]
+    assert settings.load(str(project))[1] == ["for now; using the defaults"]
     long_ago = time.time() - settings.WRONG_SECONDS - 1
     os.utime(settings.path(str(project)), (long_ago, long_ago))
     assert value(project, "max_inject") == 1
@@ -275,7 +275,7 @@ def test_a_projects_broken_file_does_not_undo_what_the_user_said(project: Path, 
     loaded, notes = settings.load(str(project))
     assert (loaded["enabled"], loaded["max_inject"]) == (False, 1)
     assert len(notes) == 1
-    assert "going on without the project's settings" in notes[0]
+    assert "ignoring the project's settings" in notes[0]
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "retrieval/markdown.yaml", "memory-config.json"])

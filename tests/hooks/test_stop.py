@@ -247,7 +247,7 @@ def test_a_project_without_git_is_not_judged(stop: Stop, tmp_path: Path, rejecti
     (tmp_path / "bare").mkdir()
     decision, err = stop(cwd=str(tmp_path / "bare"))
     assert decision is None
-    assert "not judged, the agent stops: git" in err
+    assert "not judged, so the agent may stop: git" in err
     assert rejecting.requests == []
 
 

@@ -158,7 +158,7 @@ def test_a_stale_one_is_not_used_and_said(change: dict[str, Any], why: str) -> N
 def test_it_holds_for_its_tiers_one_mode_and_one_rubric() -> None:
     keep(known())
     two: PanelModels = {tier: endpoint for tier, endpoint in SEATS.items() if tier != "tiebreaker"}
-    assert "tiebreaker is not asked now" in str(calibration.find(KLS, "strict", two).calibration_warning)
+    assert "tiebreaker is no longer asked" in str(calibration.find(KLS, "strict", two).calibration_warning)
     assert calibration.find(KLS, "strict", {"quick": SEATS["quick"]}) == NOTHING
     assert calibration.find(KLS, "lenient", SEATS) == NOTHING
     assert calibration.find(loader.find_rubric("memory-relevance"), "strict", SEATS) == NOTHING
@@ -336,9 +336,9 @@ def test_a_calibration_from_before_there_were_samples_is_one_for_a_single_reply(
         ({"samples": 3}, judge_options(), "samples were 3 and are 1 now"),
         ({"criteria": "each"}, judge_options(each=True), None),
         ({"criteria": "each"}, judge_options(), "criteria were judged each and are judged together now"),
-        ({}, judge_options(redact=False), "secrets were left out of what is sent and are sent now"),
+        ({}, judge_options(redact=False), "secrets were removed before sending and are sent now"),
         ({"redact": False}, judge_options(redact=False), None),
-        ({"redact": False}, judge_options(), "secrets were sent and are left out of what is sent now"),
+        ({"redact": False}, judge_options(), "secrets were sent and are removed before sending now"),
     ],
 )
 def test_it_holds_for_the_manner_of_asking(

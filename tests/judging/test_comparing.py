@@ -106,7 +106,7 @@ def test_without_a_model_it_is_undetermined_and_says_so(
     files = tuple(file(name, name, sha256=name * 64, total=1) for name in "ab")
     comparison = service.compare(comparison_input(PROMPT, files))
     assert (comparison.verdict, comparison.rounds) == ("undetermined", [])
-    assert "nothing was judged: no model found" in str(comparison.degraded)
+    assert "not judged: no model found" in str(comparison.degraded)
 
 
 def test_who_wrote_them_is_said_for_all_or_for_each(

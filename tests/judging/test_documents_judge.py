@@ -208,7 +208,7 @@ def test_a_failure_is_never_shown_as_a_pass_or_a_fail(mode: ModeName) -> None:
 def test_without_a_provider_nothing_is_judged() -> None:
     verdict = judge(ScriptedGateway({}), endpoints={})
     assert (verdict.verdict, verdict.rounds) == ("undetermined", [])
-    assert verdict.degraded == "nothing was judged: no model was given"
+    assert verdict.degraded == "not judged: no model is configured"
 
 
 def test_one_model_in_two_tiers_is_one_voice() -> None:
@@ -259,7 +259,7 @@ def test_a_document_that_nobody_saw_whole_is_not_accepted() -> None:
     gateway = ScriptedGateway({"quick": [GOOD], "deep": [GOOD], "tiebreaker": [GOOD]})
     verdict = judge(gateway, mode="lenient", subject=text_document("x" * 5000, total=6_000_000))
     assert (verdict.verdict, verdict.truncated) == ("undetermined", True)
-    assert verdict.degraded == "no model saw the whole text, so its acceptance is not final"
+    assert verdict.degraded == "no model saw the whole text, so it cannot be accepted"
 
 
 def test_a_document_may_be_rejected_for_its_beginning() -> None:

@@ -390,11 +390,11 @@ def told_once(degraded: str | None) -> str | None:
 # A model that is silent (S) takes what is left of 0.2 seconds; who comes after it is not asked.
 DEADLINE = """
 mode    | quick | deep | verdict      | asked      | degraded
-strict  | S     | A    | undetermined | q          | quick: timeout (no answer in 0.* s); deep, tiebreaker: timeout (no time was left to ask it)
-strict  | A     | S    | undetermined | q d        | deep: timeout (no answer in 0.* s); tiebreaker: timeout (no time was left to ask it)
+strict  | S     | A    | undetermined | q          | quick: timeout (no answer in 0.* s); deep, tiebreaker: timeout (no time left to ask it)
+strict  | A     | S    | undetermined | q d        | deep: timeout (no answer in 0.* s); tiebreaker: timeout (no time left to ask it)
 strict  | R     | S    | reject       | q          | -
-lenient | S     | A    | undetermined | q          | quick: timeout (no answer in 0.* s); deep, tiebreaker: timeout (no time was left to ask it)
-lenient | R     | S    | undetermined | q d        | deep: timeout (no answer in 0.* s); tiebreaker: timeout (no time was left to ask it)
+lenient | S     | A    | undetermined | q          | quick: timeout (no answer in 0.* s); deep, tiebreaker: timeout (no time left to ask it)
+lenient | R     | S    | undetermined | q d        | deep: timeout (no answer in 0.* s); tiebreaker: timeout (no time left to ask it)
 lenient | A     | S    | accept       | q          | -
 """  # noqa: E501 - a table
 

@@ -192,8 +192,8 @@ def test_an_opinion_that_could_not_be_read_so_goes_up_and_that_is_said(kls: Load
     verdict, asked = judged(kls, calibration, UNTOLD)
     assert (verdict.verdict, asked, verdict.calibration) == ("accept", ["quick", "deep"], calibration.id)
     assert verdict.degraded == (
-        f"calibration {calibration.id} says nothing of quick: what it said was taken as it stood in the"
-        " reply, without the probabilities that were asked for"
+        f"calibration {calibration.id} does not cover quick: its scores were taken as it stood in the "
+        "reply, without the probabilities that were asked for"
     )
     both, _ = judged(kls, calibration, UNTOLD, calibration_warning="calibration not used: x.json")
     assert both.degraded == f"calibration not used: x.json; {verdict.degraded}"
@@ -273,7 +273,7 @@ def test_other_words_make_it_stale(kls: LoadedRubric, monkeypatch: pytest.Monkey
     assert misfit(calibration, kls, PLAIN) is None
     monkeypatch.setattr(prompt, "ANSWER", "Answer with one JSON object:")
     assert misfit(calibration, kls, PLAIN) == (
-        "what judgekit itself says to models, or how it reads their answers, has changed"
+        "judgekit's own prompts, or how it reads replies, have changed"
     )
     older = calibration.model_copy(update={"wording_sha256": None})
     assert misfit(older, kls, PLAIN) is None

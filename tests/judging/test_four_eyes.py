@@ -52,7 +52,7 @@ def test_where_there_is_no_other_the_verdict_says_so() -> None:
     assert asked == ["anthropic/model"] * 2
     assert (verdict.verdict, verdict.independent) == ("accept", False)
     told = verdict_text(verdict.record())
-    assert "not independent: judged by models of its author's own family (anthropic)" in told
+    assert "not independent: judged by models of the author's family (anthropic)" in told
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_the_deadline_comes_while_secrets_are_looked_for(
     assert time.monotonic() - start < ENOUGH
     assert (slow.verdict, slow.rounds, other.verdict) == ("undetermined", [], "accept")
     assert slow.degraded is not None
-    assert slow.degraded.startswith("nothing was judged: timeout (the deadline came")
+    assert slow.degraded.startswith("not judged: timeout (the deadline came")
     assert not any("Slow." in request.text for request in model.requests)
 
 

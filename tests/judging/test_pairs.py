@@ -173,7 +173,7 @@ def test_one_order_alone_is_no_opinion() -> None:
 def test_nobody_is_asked_without_a_model_or_about_the_same_text_twice() -> None:
     comparison = compare(Panel({}), {}, nobody="no model found")
     assert (comparison.verdict, comparison.rounds) == ("undetermined", [])
-    assert comparison.degraded == "nothing was judged: no model found"
+    assert comparison.degraded == "not judged: no model found"
     panel = Panel({})
     comparison = compare(panel, THREE, two_texts("A", "A"))
     assert (comparison.verdict, comparison.rounds, comparison.degraded, panel.requests) == (
@@ -224,7 +224,7 @@ def test_a_cut_text_goes_up_and_the_prompt_says_that_it_is_cut() -> None:
         )
         assert (comparison.verdict, comparison.truncated) == ("undetermined", True)
         assert comparison.degraded == (
-            "no model saw both texts whole, so neither is known to be better; cut: A for quick, A for deep"
+            "no model saw the whole of both texts, so the result is open; cut: A for quick, A for deep"
         )
 
 
@@ -474,7 +474,9 @@ def test_a_calibration_for_other_models_is_not_used_and_who_left_is_named(
     finality = finality_rules("c", (finality_rule("quick", "accept"),))
     panel = Panel({"x/a": "A", "y/b": "A"})
     comparison = compare(panel, {"quick": "x/a", "deep": "y/b"}, wrote=wrote, finality=finality)
-    assert comparison.degraded == f"calibration c not used: {left} wrote this, others judge it"
+    assert comparison.degraded == (
+        f"calibration c not used: {left} wrote this text, so other models judge it"
+    )
     assert comparison.calibration is None
 
 

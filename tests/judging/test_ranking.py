@@ -186,7 +186,7 @@ def test_copies_are_scored_once_and_tie(mode: ModeName) -> None:
 def test_without_a_model_nobody_is_asked() -> None:
     comparison = rank(Panel({}), {}, nobody="no model found")
     assert (comparison.verdict, comparison.rounds) == ("undetermined", [])
-    assert comparison.degraded == "nothing was judged: no model found"
+    assert comparison.degraded == "not judged: no model found"
 
 
 def test_a_rubric_that_needs_what_a_comparison_does_not_have_asks_no_model() -> None:

@@ -120,6 +120,6 @@ def test_opinions_and_findings_are_tagged_and_a_person_sees_which_scores_nobody_
     told = [finding("The link is broken."), finding("Too cheerful."), finding("A link.", "tone")]
     assert [each.dimension for each in judged("Fine.", *told).findings] == ["syntactic", "", "syntactic"]
     unexplained = judged("Nothing is wrong.", finding("The link is broken."))
-    assert "    nothing is said about pragmatic\n" in verdict_text(unexplained.record())
+    assert "    no reason given for pragmatic\n" in verdict_text(unexplained.record())
     for said in (verdict, judged("Fine.")):  # words that tell nothing are no reproach
         assert "nothing is said about" not in verdict_text(said.record())

@@ -126,7 +126,7 @@ def test_a_win_on_a_cut_text_goes_up_in_both_modes() -> None:
 def test_nothing_is_known_when_no_model_saw_both_texts_whole(said: str, mode: ModeName) -> None:
     found, _ = walked(said, mode, cut=TIERS)
     assert (found.verdict, found.truncated, found.tier) == ("undetermined", True, None)
-    assert found.degraded == "no model saw both texts whole, so neither is known to be better"
+    assert found.degraded == "no model saw the whole of both texts, so the result is open"
 
 
 def test_a_tie_is_one_as_soon_as_one_that_says_so_saw_both_texts_whole() -> None:

@@ -144,7 +144,7 @@ DAMAGE: list[tuple[object, str]] = [
     ({}, "no verdict line"),
     (PUSH | {"verdict": "MAYBE"}, "expected one of GO, NO-GO, UNDETERMINED, got 'MAYBE'"),
     (TASK | {"verdict": "GO"}, "expected one of accept"),
-    (PUSH | {"timestamp": "nope"}, f"{NO_TIME}'nope'; mend the line"),
+    (PUSH | {"timestamp": "nope"}, f"{NO_TIME}'nope'; correct the line"),
     (PUSH | {"timestamp": None}, f"{NO_TIME}None"),
     (PUSH | {"timestamp": 3}, f"{NO_TIME}3"),
     (

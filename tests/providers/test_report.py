@@ -144,8 +144,8 @@ def test_each_provider_says_what_makes_it_usable_or_what_is_lacking(
     assert found["azure"].why == "set AZURE_API_KEY with AZURE_API_BASE"
     assert found["ollama"].why == "answers at http://127.0.0.1:11434/v1"
     assert found["ollama"].models["deep"] == "qwen2.5:7b"
-    assert found["lm-studio"].why == "it has no model that can chat"
-    assert found["llama-server"].why == "nothing answers on port 8080"
+    assert found["lm-studio"].why == "it has no chat model"
+    assert found["llama-server"].why == "no server responds on port 8080"
     assert found["claude-code"].why == (
         "not allowed: add claude-code to providers.allow in your own configuration; no command claude on PATH"
     )
@@ -279,7 +279,8 @@ def test_a_program_of_ones_own_is_listed_and_tried_with_every_model_once_it_is_a
     assert app.run(["provider", "check", "my-program"]) == 2
     good, bad = capfd.readouterr().out.splitlines()
     assert re.fullmatch(
-        r"my-program         default: answered in \d+ ms as small-2026, \$0.000125 \(the provider says so\)",
+        r"my-program         default: answered in \d+ ms as small-2026, "
+        r"\$0.000125 \(as the provider reports\)",
         good,
     )
     assert bad == (

@@ -132,7 +132,7 @@ def test_of_a_large_store_an_old_index_is_worth_more_than_a_part(
     with monkeypatch.context() as patch:
         failing(patch, "BEGIN", FULL)
         found = opened(store)
-        assert found.notes()[0].endswith("the index cannot be brought up to date: as if")
+        assert found.notes()[0].endswith("the index cannot be updated: as if")
         assert len(live(found)) == 21
     assert len(live(opened(store))) == 22
 
@@ -148,7 +148,9 @@ def test_in_memory_the_newest_of_many_files_are_searched(
     blocked.parent.mkdir(parents=True)
     blocked.write_text("a file where a folder should be")
     found = opened(store)
-    assert found.notes() == [f"{found.root}: only the newest 5 files searched: no index can be kept"]
+    assert found.notes() == [
+        f"{found.root}: only the newest 5 files are searched, because no index can be stored"
+    ]
     assert "decisions/jwt.json" in live(found)
 
 
@@ -377,7 +379,7 @@ def test_reading_goes_on_where_it_was_cut_off(store: MemoryStore, monkeypatch: p
     first = opened(store, patience=0)
     assert first.pending == 25
     assert "decisions/jwt.json" in read
-    assert first.notes()[0].endswith("25 files not read yet; the next query goes on")
+    assert first.notes()[0].endswith("25 files not read yet; the next query continues")
     first.close()
     told: list[tuple[int, int]] = []
     second = opened(store, progress=lambda done, total: told.append((done, total)))

@@ -196,7 +196,7 @@ def test_of_too_many_files_the_rest_is_left_out_and_said(
     found = listed(jwt_store(tmp_path, 6).root)
     assert len(found.files) == 3
     assert [problem.partition(": ")[2] for problem in found.problems] == [
-        "more than 3 files; the rest is left out"
+        "more than 3 files; the rest is ignored"
     ]
 
 

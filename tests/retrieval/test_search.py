@@ -201,7 +201,7 @@ def test_several_stores_are_merged_by_confidence(store: MemoryStore) -> None:
     assert ranked.candidates[0].confidence > ranked.candidates[1].confidence
 
 
-LEADS_OUT = "leads out of the project; not searched, since only your own configuration may name such a root"
+LEADS_OUT = "outside the project, so it is not searched; only your own configuration may name such a root"
 
 
 @pytest.mark.parametrize("root", [ROOT, "../clone-2/.claude/memory", "docs", "claude:auto"])

@@ -195,7 +195,7 @@ def test_a_line_that_lies_is_reported_and_not_followed(store: MemoryStore, path:
     found, notes = hints(store.write_index())
     assert found == {JWT: "JWT token refresh flow|auth,jwt"}
     (note,) = notes
-    assert note.endswith("no record of this store; left out")
+    assert note.endswith("not a record of this store; ignored")
 
 
 @pytest.mark.parametrize("content", [b"\x00", b"\xff\xfe"])
@@ -215,7 +215,7 @@ def test_an_index_that_is_a_link_out_is_not_read(store: MemoryStore, tmp_path: P
     (store.root / "index.md").symlink_to(tmp_path / "index.md")
     found, notes = hints(store)
     assert found == {}
-    assert notes == ["index.md: leads out of its store; going by the records alone"]
+    assert notes == ["index.md: outside its store; using only the records"]
 
 
 def test_many_lies_are_one_line(store: MemoryStore) -> None:

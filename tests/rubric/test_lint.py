@@ -46,7 +46,7 @@ def test_nothing_is_wrong_with_bundled_rubrics_nor_to_be_said_of_the_newer(
     [
         (TEN, []),
         ([], ["ours@1.0.0.cases.jsonl: no labelled cases"]),
-        ([GOOD[0], BAD[0]], ["2 cases: a share of agreement says little below 10"]),
+        ([GOOD[0], BAD[0]], ["2 cases: agreement is not meaningful below 10"]),
         (
             [scored("good-3"), *TEN],
             ["ours@1.0.0.cases.jsonl:5: id: line 1 has the id 'good-3' already; give"],
@@ -58,8 +58,14 @@ def test_nothing_is_wrong_with_bundled_rubrics_nor_to_be_said_of_the_newer(
         (
             [scored("odd", "improve"), *(scored(f"good-{number}") for number in range(11))],
             [
-                "11 of 12 should be accepted in strict: a judge that always says the same would look good",
-                "12 of 12 should be accepted in lenient: a judge that always says the same would look good",
+                (
+                    "11 of 12 should be accepted in strict: a judge that always gives the same verdict would "
+                    "look good"
+                ),
+                (
+                    "12 of 12 should be accepted in lenient: a judge that always gives the same verdict "
+                    "would look good"
+                ),
             ],
         ),
         ([*GOOD, *BAD], ["no case shows what they differ in"]),
@@ -87,7 +93,11 @@ TERMS = "    terms: [structure, format, order, section, heading, reference, link
     ("before", "after", "remark"),
     [
         ("    accept: {each: 3, mean: 3.5}", "    accept: {each: 3}", "decide alike"),
-        ("    accept: {each: 3}\n", "    accept: {each: 5}\n", "lenient should accept whatever strict does"),
+        (
+            "    accept: {each: 3}\n",
+            "    accept: {each: 5}\n",
+            "lenient should accept whatever strict accepts",
+        ),
         ("order, section, heading", "order, domain, heading", "other dimensions have domain too"),
         (TERMS, "", "no terms"),
     ],

@@ -65,7 +65,7 @@ def read_bytes(root: str, relative: str, limit: int) -> tuple[bytes, bool]:
     """
     path = contained(root, relative)
     if path is None:
-        raise Unreadable("leads out of its store")
+        raise Unreadable("outside its store")
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise Unreadable("not a regular file")

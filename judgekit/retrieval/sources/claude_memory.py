@@ -86,7 +86,7 @@ def read_hints(root: str, files: Mapping[str, object]) -> tuple[dict[str, str], 
     try:
         text = read_text(root, INDEX, _INDEX_LIMIT)
     except Unreadable as error:
-        return {}, [f"{INDEX}: {error}; going by the records alone"]
+        return {}, [f"{INDEX}: {error}; using only the records"]
     hints, strays = {}, []
     for line in lines_of(text):
         head, arrow, rest = line.strip().rpartition(" -> ")
@@ -102,7 +102,7 @@ def read_hints(root: str, files: Mapping[str, object]) -> tuple[dict[str, str], 
     if not strays:
         return hints, []
     more = f" and {len(strays) - 1} more" if len(strays) > 1 else ""
-    return hints, [f"{INDEX}: {strays[0][:120]!r}{more}: no record of this store; left out"]
+    return hints, [f"{INDEX}: {strays[0][:120]!r}{more}: not a record of this store; ignored"]
 
 
 def _in_store(path: str) -> str:
@@ -124,7 +124,7 @@ def read(root: str, relative: str, profile: Profile, hint: str | None) -> Entry 
     folder, name = relative.rpartition("/")[0], stem(relative)
     category = next((each for each in profile.categories.values() if each.folder == folder), None)
     if category is None:  # asked for by whoever sees other profiles
-        raise Unreadable("in no folder of the store")
+        raise Unreadable("not in a folder of the store")
     hinted, _, listed = (hint or "|").rpartition("|")
     tags = [tag for tag in listed.split(",") if tag]
     raw, more = read_bytes(root, relative, MAX_RECORD)
