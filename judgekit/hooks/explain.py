@@ -100,9 +100,7 @@ def _outcome(candidate: Candidate, shown: ShownMemories, configured: Settings) -
 
 def _evidence(candidate: Candidate) -> str:
     """Return the numbers behind a confidence; what they mean is in docs/hook.md."""
-    features: Any = candidate.features
-    values = [(name, getattr(features, name)) for name in type(features).__slots__]
-    numbers = [f"{name} {value:.2f}" for name, value in values if isinstance(value, (int, float))]
+    numbers = [f"{name} {value:.2f}" for name, value in sorted(vars(candidate.features).items())]
     return ", ".join([f"bm25 {candidate.bm25:.2f}", *numbers])
 
 
