@@ -92,7 +92,7 @@ def test_git_is_started_in_one_place() -> None:
 
 @pytest.mark.parametrize("word", ["diff", "status", "add", "hash-object", "checkout", "archive", "show"])
 def test_what_runs_filters_is_not_asked(work: GitRepo, word: str) -> None:
-    with pytest.raises(ValueError, match="not asked"):
+    with pytest.raises(ValueError, match="is not run"):
         Repository(work.folder).ask(word)
 
 

@@ -215,5 +215,5 @@ def _say_table(known: Calibration) -> None:
     row("wrong among the decided", lambda each: f"{each.errors / each.decided:.1%}" if each.decided else "-")
     for tier in known.models:
         row(f"calls of {tier}", lambda each, tier=tier: str(each.calls.get(tier, 0)))  # type: ignore[misc]
-    saved = "calls saved compared with asking quick and deep"
+    saved = "calls saved against quick and deep"
     row(saved, lambda each: f"{1 - sum(each.calls.values()) / least if least else 0.0:.1%}")

@@ -141,7 +141,7 @@ def _asked_otherwise(was: Asked, panel: PanelFingerprint, rubric: Rubric) -> Ite
     if was.jury != now.jury and any(TOGETHER in model for model in panel.models.values()):
         yield f"juries came to the {was.jury} and come to the {now.jury} now"
     if was.redact != now.redact:
-        before, after = ("left out of what is sent" if each.redact else "sent" for each in (was, now))
+        before, after = ("removed before sending" if each.redact else "sent" for each in (was, now))
         yield f"secrets were {before} and are {after} now"
 
 

@@ -75,8 +75,10 @@ def test_with_too_few_labels_nothing_is_written(
     few = write(tmp_path / "few.jsonl", [recorded(number) for number in range(20)])
     outcome = judgekit("calibrate", few, *KLS)
     assert outcome.code == 0
-    assert "too few labels, about 39 more" in outcome.out
-    assert "nothing is written" in outcome.err
+    assert "too few labels; about 39 more" in outcome.out
+    assert (
+        "these labels support no promise, so no file was written; the rubric's own rules apply" in outcome.err
+    )
     assert not (isolated / "judgekit" / "calibrations").exists()
 
 
@@ -280,7 +282,7 @@ def test_margins_of_several_subjects_are_learned_and_used(
     # Another number of texts, another mode and a document are something else; so are other models.
     two = compared(judgekit, "best", "good")
     assert two["calibration"] is None
-    assert "made for 3 texts, and there are 2" in two["degraded"]
+    assert "made for 3 texts, not for 2" in two["degraded"]
     assert compared(judgekit, "poor", "best", "good", mode="lenient")["calibration"] is None
     judged = judgekit(
         "judge", "best.md", "--rubric", "answer-quality", "--mode", "strict", "--format", "jsonl"
@@ -420,7 +422,7 @@ def test_what_its_counts_do_not_bear_out_cannot_be_accepted(
     out.write_text(out.read_text().replace('"labels": 100', '"labels": 0'))
     outcome = judgekit("calibrate", "accept", str(out))
     assert outcome.code == 78
-    assert f"{out}: gates.0.labels: 0 wrong of 0 is no evidence for at most 0.05" in outcome.err
+    assert f"{out}: gates.0.labels: 0 wrong of 0 does not support a rate of at most 0.05" in outcome.err
     assert kept.read_text() == before
 
 

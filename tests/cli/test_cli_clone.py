@@ -177,7 +177,7 @@ def test_a_clones_file_that_is_none_of_its_own_is_refused_in_a_line(
         if not command.startswith("gate"):  # which reads the rules of the remote, if any
             assert (done.code, done.err.count("\n")) == (78, 1), done.err
             assert done.err.startswith(f"judgekit: {path}: ")
-            assert "a link" in done.err or "no regular file" in done.err
+            assert "a link" in done.err or "not a regular file" in done.err
     path.rmdir()
 
 

@@ -78,7 +78,7 @@ def test_a_person_reads_the_winner_the_reason_and_who_decided(
         (["good.md", *PROMPT], 64, "expected 2 to 26 texts, got 1"),
         (["good.md", "bad.md"], 64, "--prompt"),
         (["good.md", "bad.md", "--prompt", " "], 64, "--prompt is empty"),
-        (["-", "-", *PROMPT], 64, "standard input was given twice"),
+        (["-", "-", *PROMPT], 64, "standard input (-) is given twice; give it once"),
         (["good.md", "gone.md", *PROMPT], 65, "gone.md: cannot be read"),
         (["good.md", ".claude", *PROMPT], 65, "judgekit: .claude: a folder; compare takes files\n"),
         (["good.md", "bad.md", *PROMPT, "--rubric", "nope"], 64, "no rubric 'nope'"),
@@ -136,8 +136,12 @@ def test_the_example_of_the_guide(
 @pytest.mark.parametrize(
     ("families", "wrote", "told"),
     [
-        (["openai", "anthropic"], ["openai", "anthropic"], "judged it, which wrote A; models favour what"),
-        (["openai"], ["openai", "openai"], "only models of openai judged it, which wrote A and B"),
+        (
+            ["openai", "anthropic"],
+            ["openai", "anthropic"],
+            "which wrote A; models favour texts of their own family",
+        ),
+        (["openai"], ["openai", "openai"], "judged only by models of openai, which wrote A and B"),
         (["anthropic", "none"], ["anthropic", None], ""),
         ([], [None, None], ""),
     ],

@@ -69,5 +69,5 @@ def test_where_none_can_be_started(judgekit: Run, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(client, "start", lambda _=None: None)
     outcome = judgekit("engine", "start")
     assert (outcome.code, outcome.out) == (70, "")
-    assert "no engine could be started" in outcome.err
+    assert "the engine could not start" in outcome.err
     assert len(outcome.err.splitlines()) == 1

@@ -94,7 +94,7 @@ def test_strays_are_said_once(judgekit: Callable[..., Outcome], tmp_path: Path) 
     done = judgekit("eval", "retrieval", str(tmp_path), "--json")
     assert done.code == 0
     assert done.err.count("\n") == 1
-    assert "qrels.tsv: 1 judgements of queries or documents that are not there" in done.err
+    assert "qrels.tsv: 1 judgements name unknown queries or documents" in done.err
     assert done.json["strays"] == 1
 
 

@@ -237,7 +237,7 @@ def test_without_its_folder_no_model_is_asked(
         "eval", "judge", unanswered, "--rubric", "kls", "--html", str(tmp_path / "gone" / "p.html")
     )
     assert (done.code, done.out, done.err.count("\n")) == (65, "", 1)
-    assert "there is not a folder" in done.err
+    assert "there is no folder" in done.err
 
 
 def test_a_page_that_cannot_be_written_is_named(

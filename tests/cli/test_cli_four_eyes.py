@@ -127,7 +127,7 @@ def test_whatever_filled_the_tiers_first_another_family_is_asked_and_named(
     found = [json.loads(line) for line in done.out.splitlines()]
     assert [(each["verdict"], each["independent"]) for each in found] == [("accept", True), ("reject", True)]
     assert [each["substitutes"] for each in found] == [["openai"], ["openai"]]
-    assert done.err.count("openai: asked in place of models of the author's own family") == 1
+    assert done.err.count("openai: used in place of models of the author's family") == 1
     assert "providers.allow" in done.err
     assert {request.body["model"] for request in openai.requests} <= {"gpt-6-luna", "gpt-6-sol"}
     plain = judgekit("judge", "good.md", "--show-prompt", "--author-family", "anthropic")
@@ -167,7 +167,7 @@ def test_a_command_takes_a_tier_only_where_the_user_allows_it(
     assert family(asked["quick"]) == "anthropic"
     by_user(isolated, "providers: {allow: [anthropic, codex]}\n")
     done = judgekit("judge", "good.md", "--author-family", "anthropic", "--show-prompt").out
-    assert "in place of the author's own family" in done
+    assert "in place of the author's family" in done
     assert family(models(done)["quick"]) == "openai"
 
 
@@ -334,7 +334,7 @@ def test_require_leaves_an_acceptance_by_the_authors_own_family_undetermined(
         assert (verdict["verdict"], done.code, judged.verdict) == (word, code, word)
         if word == "undetermined":
             assert (verdict["scores"], verdict["judge_tier"], verdict["consensus"]) == (None, None, "none")
-            assert "judge.independence: require" in done.err
+            assert "judge.independence is require" in done.err
             assert all(each["opinion"]["outcome"] == "accept" for each in verdict["rounds"])
 
 
@@ -373,7 +373,7 @@ def test_require_takes_no_win_that_only_the_winners_family_gives(
         done = judgekit(*call)
     found = json.loads(done.out)
     assert found["verdict"] == word
-    assert ("judge.independence: require" in done.err) == (word == "undetermined")
+    assert ("judge.independence is require" in done.err) == (word == "undetermined")
 
 
 def test_require_holds_for_texts_that_are_ranked(

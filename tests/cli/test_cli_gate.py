@@ -142,8 +142,8 @@ def test_wrong_rules_are_undetermined_and_noted(
     ("words", "code", "told"),
     [
         ((), 64, "give --base REF, or --pre-push REMOTE URL"),
-        (("--base", "base", "--block", "--advise"), 64, "exclude each other"),
-        (("--base", "nowhere"), 65, "nowhere: no commit of this repository"),
+        (("--base", "base", "--block", "--advise"), 64, "--advise and --block cannot be combined"),
+        (("--base", "nowhere"), 65, "nowhere: not a commit of this repository"),
         (("--base", ""), 64, "give --base REF"),
     ],
 )
@@ -173,7 +173,7 @@ def test_a_git_that_fails_holds_up_nothing(
 ) -> None:
     monkeypatch.setattr("judgekit.git.Repository._run", _too_late)
     done = judgekit("gate", "--base", "base", "--block")
-    assert (done.code, "UNDETERMINED, not judged: git rev-parse: no answer" in done.err) == (0, True)
+    assert (done.code, "UNDETERMINED, not judged: git rev-parse: no response" in done.err) == (0, True)
 
 
 def _too_late(_: Repository, words: tuple[str, ...], *__: object) -> None:
@@ -208,7 +208,7 @@ def test_nothing_is_printed_twice(
 ) -> None:
     """Neither why nothing was judged, with each file and below, nor the head of a verdict."""
     done = judgekit("gate", "--base", "base")
-    assert (done.code, (done.out + done.err).count("nothing was judged")) == (0, 1)
+    assert (done.code, (done.out + done.err).count("not judged")) == (0, 1)
     with Loopback(by_content) as server:
         use(server)
         done = judgekit("gate", "--base", "base")

@@ -82,7 +82,7 @@ def test_without_a_store_it_says_so(judgekit: Run, tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     done = judgekit("index", "status")
     assert (done.code, done.out) == (0, "")
-    assert "no store to look at" in done.err
+    assert "no store found; name one with --root" in done.err
 
 
 class Terminal(io.StringIO):

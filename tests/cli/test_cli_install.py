@@ -138,7 +138,7 @@ def test_read_only_settings_stay(judgekit: Callable[..., Outcome], project: Path
     user_file.chmod(0o444)
     done = judgekit("install", "claude-code")
     assert (done.code, done.out) == (65, "")
-    assert "is read-only; make it writable" in done.err
+    assert "read-only; make it writable" in done.err
     assert user_file.read_bytes() == SETTINGS
 
 
@@ -180,7 +180,7 @@ def test_doctor_finds_two_answers(
     judgekit("install", "claude-code")
     judgekit("install", "claude-code", "--scope", "project")
     done = judgekit("doctor")
-    assert "each prompt gets 2 answers" in done.out
+    assert "each prompt is answered 2 times" in done.out
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     if not shutil.which("judgekit"):
         assert hook_lines(judgekit("doctor"))["prompt hook, project"] == "note"
@@ -194,7 +194,7 @@ def test_doctor_finds_an_interpreter_that_is_gone(
     done = judgekit("doctor")
     assert done.code == 78
     assert (
-        "its program /no/such/python3 no longer exists; judgekit install claude-code --scope user"
+        "its program /no/such/python3 no longer exists; run judgekit install claude-code --scope user again"
     ) in done.out
     judgekit("install", "claude-code")
     assert judgekit("doctor").code == 0

@@ -95,12 +95,12 @@ def test_pre_commit_in_and_out(judgekit: Callable[..., Outcome], hook: Path) -> 
 
 
 def test_what_doctor_says(judgekit: Callable[..., Outcome], hook: Path) -> None:
-    assert f"git hook: no {hook}; judgekit install git" in judgekit("doctor").out
+    assert f"git hook: no {hook}; install it with judgekit install git" in judgekit("doctor").out
     judgekit("install", "git")
     assert f"ok     git hook: git runs {hook}" in judgekit("doctor").out
     hook.chmod(0o644)
     done = judgekit("doctor")
-    assert f"wrong  git hook: {hook} lacks its run bit" in done.out
+    assert f"wrong  git hook: {hook} is not executable" in done.out
     assert done.code == 78
 
 

@@ -136,7 +136,7 @@ def test_the_rest_is_judged_when_one_file_cannot_be(judgekit: Judgekit, project:
         done = judgekit("judge", "big.txt", "--format", "json")
         assert (done.code, done.json[0]["truncated"]) == (2, True)
         assert done.err.startswith(
-            "judgekit: big.txt: models see 400,000 of its 5,000,000 characters, so it can be"
+            "judgekit: big.txt: models see only 400,000 of 5,000,000 characters, so it can be"
         )
         (project / "big.txt").unlink()
         assert judgekit("judge", ".").code == 0

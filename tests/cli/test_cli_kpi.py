@@ -155,7 +155,10 @@ def test_a_linked_configuration_is_not_promoted(
     (repository / link).parent.mkdir(exist_ok=True)
     (repository / link).symlink_to(outside if link == ".judgekit" else outside / "config.yaml")
     done = judgekit("promote", "--force")
-    assert (done.code, "a link, which the gate does not follow" in done.err) == (78, True)
+    assert (done.code, "a link, and the gate follows no links; replace it with the file" in done.err) == (
+        78,
+        True,
+    )
     assert (outside / "config.yaml").read_text() == "gate: {mode: advisory}\n"
     assert list(ledger.records()) == []
 

@@ -79,7 +79,7 @@ def test_older_lines_are_brought_in_once(judgekit: Run, project: Path) -> None:
     assert done.err == f"judgekit: {source}:2: not JSON; this line is skipped\n"
     again = judgekit("ledger", "import", str(source))
     assert again.out.startswith("0 lines added")
-    assert again.out.endswith("1 were there already\n")
+    assert again.out.endswith("1 were already there\n")
     assert json.loads(judgekit("ledger", "export").out)["imported"] == {}
 
 
@@ -98,7 +98,7 @@ def test_what_is_no_ledger_is_told_shortly(judgekit: Run, project: Path) -> None
         assert "gone.jsonl: no such file or folder" in done.err
     for words in ("kpi --since", "triage --since", "ledger purge --before"):
         done = judgekit(*words.split(), "tomorrow")
-        assert (done.code, "is no point in time" in done.err) == (64, True)
+        assert (done.code, "is not a time" in done.err) == (64, True)
 
 
 def test_purging_asks_first(judgekit: Run, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +190,7 @@ def test_an_override_counts_at_a_terminal_or_where_the_user_says_so(
     assert ledger.override_for(task) is None
     monkeypatch.setattr(person, "at_terminal", lambda: True)
     done = judgekit("override", task, "reject", "--why", "no")
-    assert (done.code, "yet; it holds for the next one" in done.err) == (0, True)
+    assert (done.code, "yet; the override applies to the next one" in done.err) == (0, True)
     assert ledger.override_for(task) is not None
 
 

@@ -99,7 +99,7 @@ def test_who_says_what_a_reply_costs_may_have_a_limit_and_one_that_does_not_afte
             monkeypatch.setenv("JUDGEKIT_MODEL", "team")
             done = judgekit("judge", "good.md", "--max-cost", "1", "--format", "jsonl", "--no-cache")
             assert (json.loads(done.out)["verdict"], len(server.requests)) == (word, calls)
-            assert ("nobody says what a call cost" in done.err) == (word == "undetermined")
+            assert ("the cost of a call is unknown, so the limit of" in done.err) == (word == "undetermined")
 
 
 def test_a_substitute_without_a_price_is_not_asked_where_there_is_a_limit(

@@ -42,7 +42,7 @@ def test_rubrics_are_listed_shown_and_found(judgekit: Run, project: Path) -> Non
 def test_a_rubric_file_is_checked(judgekit: Run, project: Path) -> None:
     sound = loader.find_rubric("kls").path
     done = judgekit("rubric", "check", str(sound))
-    assert (done.code, "is sound, 6 labelled cases" in done.out) == (0, True)
+    assert (done.code, "is valid, 6 labelled cases" in done.out) == (0, True)
     wrong = project / "mine.yaml"
     wrong.write_text(sound.read_text().replace("task: score", "task: score\ntask: select"))
     done = judgekit("rubric", "check", str(wrong))
@@ -196,7 +196,7 @@ def test_a_fault_of_ours_is_one_line_and_code_70(
     monkeypatch.setattr("judgekit.judging.search.search", broken)
     done = judgekit("search", "x")
     assert done.code == 70
-    assert done.err.startswith("judgekit: a fault of judgekit itself (")
+    assert done.err.startswith("judgekit: internal error (")
     assert done.err.count("\n") == 1
     assert judgekit("--version").out == f"judgekit {package.__version__}\n"
 
@@ -232,4 +232,4 @@ def test_the_demo_judges_with_what_is_set_up_and_goes_on_without_any_model(
         monkeypatch.delenv(name)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     done = judgekit("demo")
-    assert (done.code, "No model judged anything here." in done.out) == (0, True)
+    assert (done.code, "No model judged anything. Set a provider's key, or run" in done.out) == (0, True)

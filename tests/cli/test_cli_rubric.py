@@ -125,7 +125,7 @@ def test_a_case_goes_to_models_with_its_task_and_its_sources(judgekit: Run, proj
 def test_without_a_model_nothing_is_tried(judgekit: Run, ours: Path) -> None:
     done = judgekit("rubric", "check", "ours", "--run")
     assert done.code == 64
-    assert "nobody to ask" in done.err
+    assert "no model to ask" in done.err
 
 
 def test_cases_of_comparisons_are_tried_in_both_orders(judgekit: Run, project: Path, use: Use) -> None:
@@ -150,7 +150,7 @@ def test_cases_of_comparisons_are_tried_in_both_orders(judgekit: Run, project: P
 def test_a_rubric_that_compares_can_be_begun(judgekit: Run, project: Path) -> None:
     assert judgekit("rubric", "new", "replies", "--task", "compare").code == 0
     done = judgekit("rubric", "check", "replies")
-    assert (done.code, "replies@1.0.0 is sound, 3 labelled cases" in done.out) == (0, True)
+    assert (done.code, "replies@1.0.0 is valid, 3 labelled cases" in done.out) == (0, True)
 
 
 def test_json_is_about_what_was_tried(judgekit: Run, ours: Path) -> None:
@@ -234,7 +234,7 @@ def test_a_changed_copy_of_a_published_rubric_is_no_published_one(judgekit: Run,
     copy.write_text(loader.find_rubric("kls").path.read_text() + "\n# ours\n")
     done = judgekit("rubric", "list")
     assert done.code == 78
-    assert "kls@1.0.0 is published with other content" in done.err
+    assert "kls@1.0.0 is published with different content" in done.err
 
 
 def test_the_first_path_of_a_task_is_checked_against_the_others(
@@ -256,4 +256,4 @@ def test_without_sources_nothing_is_sent(judgekit: Run, project: Path, use: Use)
         use(server)
         done = judgekit("judge", "good.md", "--rubric", "groundedness")
     assert (done.code, server.requests) == (2, [])
-    assert "groundedness@1.0.0 needs sources; give them after the text" in done.err
+    assert "groundedness@1.0.0 needs sources; give their paths after the text" in done.err

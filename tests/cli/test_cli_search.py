@@ -196,7 +196,7 @@ def test_a_store_that_leads_out_is_left_out_and_said(
     store.symlink_to(elsewhere)
     done = judgekit("search", QUERY)
     assert (done.code, done.out, done.err.count("\n")) == (0, "nothing found\n", 1)
-    assert done.err.startswith("judgekit: .claude/memory: leads out of the project")
+    assert done.err.startswith("judgekit: .claude/memory: outside the project")
 
 
 @pytest.mark.parametrize("root", ["missing", "good.md", "", "~nobody-of-this-name/x", "\ud800"])

@@ -159,7 +159,7 @@ def test_an_override_without_a_terminal_counts_only_where_the_user_says_so(
 def test_what_is_noted_and_what_is_not(judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done = judgekit(*TASK, *FILES)  # no model
     assert (done.code, only(done)["verdict"]) == (2, "undetermined")
-    assert "nothing was judged" in done.err
+    assert "not judged" in done.err
     with Loopback(by_tier(quick=BAD)) as server:
         each_tier(monkeypatch, server)
         assert judgekit(*TASK, "good.md", "missing.md").code == 65

@@ -91,11 +91,11 @@ def test_what_is_wrong_is_one_line(alone: Run, options: tuple[str, ...], code: i
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--judge",), "give one of them"),
-        (("--root", ".."), "outside of the project"),
-        (("--root", "linked"), "outside of the project"),
-        (("--root", ".claude/memory", "--root", "/"), "outside of the project"),
-        (("--root=~",), "outside of the project"),
+        (("--judge",), "--judge and --no-judge cannot be combined"),
+        (("--root", ".."), "outside the project"),
+        (("--root", "linked"), "outside the project"),
+        (("--root", ".claude/memory", "--root", "/"), "outside the project"),
+        (("--root=~",), "outside the project"),
     ],
 )
 def test_what_an_agent_may_run_unasked_stays_so_whatever_follows(

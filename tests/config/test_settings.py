@@ -107,7 +107,7 @@ def test_a_clone_cannot_make_the_hook_ask_a_model(project: Path, section: str, k
     ("text", "message"),
     [
         ("ledger: {text: true}\n", "decide what the ledger keeps"),
-        ("gate: {paths: [a], override_without_terminal: true}\n", "honour overrides"),
+        ("gate: {paths: [a], override_without_terminal: true}\n", "accept overrides"),
         ("providers: {}\n", "choose providers"),
         ("retrieval: {log: true}\n", "log prompts"),
         ("judge: {redact: false}\n", "decide whether secrets are sent"),
@@ -140,10 +140,10 @@ def test_a_project_cannot_read_outside_of_itself_by_a_link(
     (project / "docs").symlink_to(tmp_path_factory.mktemp("elsewhere"))
     for root in ("../other", "/etc", "~/notes", "claude:auto", "a\\0b", "docs"):
         by_project(project, f'retrieval:\n  pool: 3\n  roots: [notes, "{root}"]\n')
-        with pytest.raises(ConfigError, match=r"config\.yaml:3: retrieval\.roots: leads out of the project"):
+        with pytest.raises(ConfigError, match=r"config\.yaml:3: retrieval\.roots: outside the project"):
             settings.load(project)
     by_project(project, "judge: {rubric: ../theirs.yaml}\n")
-    with pytest.raises(ConfigError, match=r"judge\.rubric: leads out of the project"):
+    with pytest.raises(ConfigError, match=r"judge\.rubric: outside the project"):
         settings.load(project)
     by_project(project, "judge: {rubric: notes/ours.yaml}\n")
     assert settings.load(project).judge.rubric == str(project.resolve() / "notes" / "ours.yaml")

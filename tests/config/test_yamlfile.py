@@ -70,7 +70,7 @@ def test_yaml_is_read_as_version_1_2(tmp_path: Path) -> None:
         ("kind: x\nkind: y\n", 2, "", 'duplicate key "kind"'),
         ("inner: {limit: 1}\n", 1, "", "not a kind file"),
         ("- 1\n", 1, "", "expected a mapping (lines"),
-        ("kind: [1\n", 2, "", "mend the YAML"),
+        ("kind: [1\n", 2, "", "correct the YAML"),
         ("kind: x\ninner: [1\n", 3, "", "the file ends here; correct the YAML"),
         ("kind: x\ninner:\n\tlimit: 1\n", 3, "", "a tab; indent with spaces"),
         (b"kind: \xff\n", None, "", "not UTF-8 (byte 6)"),
@@ -322,9 +322,9 @@ def test_an_anchor_that_is_used_again_warns_nobody(tmp_path: Path) -> None:
     [
         ("[" * 100_000, None, "nested too deeply to read; correct the JSON"),
         ('{"kind": "x",\n "kind": "y"}', None, 'duplicate key "kind"; correct the JSON'),
-        ('{"kind": "x",\n inner: 1}', 2, "mend the JSON"),
+        ('{"kind": "x",\n inner: 1}', 2, "correct the JSON"),
         ("[]", 1, "expected a mapping"),
-        ('{"kind": ' + "9" * 5_000 + "}", None, "mend the JSON"),
+        ('{"kind": ' + "9" * 5_000 + "}", None, "correct the JSON"),
     ],
 )
 def test_json_is_read_as_json(tmp_path: Path, text: str, line: int | None, problem: str) -> None:

@@ -53,19 +53,19 @@ def test_an_error_is_raised_as_in_this_process(kind: str, raised: type[Exception
 
 @pytest.mark.parametrize("told", [{}, [], {"error": "x"}, None])
 def test_an_error_that_says_nothing_is_one_all_the_same(told: object) -> None:
-    with pytest.raises(EngineFault, match="says nothing"):
+    with pytest.raises(EngineFault, match="without a message"):
         answers.value(answer(told, status=500))
 
 
 def test_what_is_no_json_is_a_loss() -> None:
-    with pytest.raises(EngineLost, match="no JSON"):
+    with pytest.raises(EngineLost, match="not JSON"):
         answers.value(Response(200, iter([b"<html>"])))
 
 
 def test_events_come_to_an_end_or_are_lost() -> None:
     begin, end = {"event": "begin", "count": 1}, {"event": "end"}
     assert list(answers.events(answer(begin, end))) == [begin, end]
-    with pytest.raises(EngineLost, match="middle"):
+    with pytest.raises(EngineLost, match="ended too early"):
         list(answers.events(answer(begin)))
     error = {"event": "error", "error": {"kind": "usage", "message": "no rubric"}}
     with pytest.raises(UsageError, match="no rubric"):
@@ -84,7 +84,7 @@ def raises(error: Exception) -> Callable[..., Any]:
     [
         (NoEngine("none"), "none; continuing in this process"),
         (
-            NotStarted("no engine could be started (x)"),
+            NotStarted("the engine could not start (x)"),
             "the engine could not start (x); continuing in this process",
         ),
         (EngineBusy("full", 1.0), "full; continuing in this process"),
@@ -153,13 +153,13 @@ def test_what_no_engine_does_is_done_here_in_order() -> None:
     )
     assert done == [-number for number in range(50)]
     assert [line.rpartition(";")[2].rpartition(":")[2].strip() for line in said] == [
-        "another one is asked for what it left",
-        "going on in this process",
+        "another engine takes over",
+        "continuing in this process",
     ]
 
 
 def test_without_any_engine_all_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "connect_or_start", raises(NotStarted("no engine could be started (x)")))
+    monkeypatch.setattr(client, "connect_or_start", raises(NotStarted("the engine could not start (x)")))
     said: list[str] = []
     done: list[int] = []
     answers.many("judge", range(3), lambda _: b"", here, done.append, at_once=3, warn=said.append)

@@ -103,7 +103,7 @@ def test_one_that_was_succeeded_leaves_sooner_never_later(engine: Engine, clock:
 
 def test_told_to_it_leaves_at_once(engine: Engine) -> None:
     engine._stop(0)
-    assert leaves(engine) == "told to"
+    assert leaves(engine) == "asked to stop"
 
 
 @pytest.mark.parametrize(

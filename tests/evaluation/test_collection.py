@@ -44,7 +44,7 @@ def test_any_lines_that_programs_write_are_read(folder: Path) -> None:
         ("corpus.jsonl", '{"id": 7, "text": "x"}\n', ":1", "id: expected a text, got a number"),
         ("corpus.jsonl", '{"id": "", "text": "x"}\n', ":1", "id: "),
         ("corpus.jsonl", '{"id": "a\\tb", "text": "x"}\n', ":1", "id: "),
-        ("corpus.jsonl", '{"id": "a", "text": "x"}\n' * 2, ":2", "id: 'a' stands there twice"),
+        ("corpus.jsonl", '{"id": "a", "text": "x"}\n' * 2, ":2", "id: 'a' is there twice"),
         ("corpus.jsonl", '\n\n{"id": "a", "text"\n', ":3", "not valid JSON (EOF while parsing"),
         ("corpus.jsonl", '{"id": "a", "text": "\\ud8"}\n', ":1", ": not valid JSON ("),
         ("corpus.jsonl", '["a"]\n', ":1", "expected an object"),
@@ -58,7 +58,7 @@ def test_any_lines_that_programs_write_are_read(folder: Path) -> None:
         ("qrels.tsv", f"{HEADER}a\tb\t{'9' * 400}\n", ":2", "score: expected a whole number of at most 9"),
         ("qrels.tsv", f"{HEADER}a\tb\t{'9' * 5000}\n", ":2", "999…"),
         ("qrels.tsv", f"{HEADER}a\tb\t٣\n", ":2", "score: expected a whole number"),
-        ("qrels.tsv", f"{HEADER}a\tb\t1\na\tb\t2\n", ":3", "a b: judged twice"),
+        ("qrels.tsv", f"{HEADER}a\tb\t1\na\tb\t2\n", ":3", "a b: is there twice"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(
@@ -118,7 +118,7 @@ def test_a_run_keeps_the_order_that_was_measured(tmp_path: Path) -> None:
 
 def test_what_cannot_be_written_is_said_and_nothing_is_lost(tmp_path: Path) -> None:
     for name in ("a b", "a\u2003b", " a", ""):
-        with pytest.raises(InputError, match="no place for ids with spaces"):
+        with pytest.raises(InputError, match="a TREC run cannot hold ids with spaces; rename it"):
             check(tmp_path / "run", ["fine", name])
     with pytest.raises(UsageError, match=r"cannot be written \(.+\); name another file for --run"):
         check(tmp_path / "missing" / "run", [])

@@ -156,7 +156,7 @@ def test_probabilities_are_compared_with_what_was_to_be_kept(tmp_path: Path) -> 
         ),
         ([{"id": "a", "label": "accept", "judges": {"x": {}}}], "expected one of reply"),
         ([{"id": "a", "label": "accept", "verdict": 1}], "cases.jsonl:1: verdict"),
-        ([case("a", "accept", None)] * 2, "stands there twice"),
+        ([case("a", "accept", None)] * 2, "is there twice"),
     ],
 )
 def test_what_is_wrong_is_named(tmp_path: Path, lines: list[dict[str, Any]], problem: str) -> None:

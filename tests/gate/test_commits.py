@@ -235,5 +235,5 @@ def test_since_compares_with_the_base(work: GitRepo) -> None:
     work.commit("one", a_md="x\n")
     repository = Repository(work.folder)
     assert paths(commits.since(repository, "origin/main", "HEAD", lambda change: True)) == ["a.md"]
-    with pytest.raises(InputError, match=r"^nowhere: no commit of this repository"):
+    with pytest.raises(InputError, match=r"^nowhere: not a commit of this repository"):
         commits.since(repository, "nowhere", "HEAD", lambda change: True)

@@ -203,7 +203,7 @@ def test_a_gh_that_prints_without_end_is_left(project: Path, gh: FakeGh) -> None
 
 
 def test_time_is_for_all_calls_together(project: Path, gh: FakeGh) -> None:
-    with pytest.raises(GhError, match="no time is left"):
+    with pytest.raises(GhError, match="no time left for gh"):
         list(github.ensure([content("a")], AS_SET, IssueTarget(project), seconds=0))
     assert gh.calls == []
 
@@ -217,7 +217,7 @@ def test_what_is_no_list_of_issues_finds_none(
     try:
         assert asked.find("judgekit-task-1") is None
     except GhError as error:
-        assert "no JSON came" in str(error)  # noqa: PT017 - either is right
+        assert "gh issue list: no JSON in the output; update gh" in str(error)  # noqa: PT017 - either is right
 
 
 def test_nothing_is_sent_unless_the_user_says_so(project: Path, gh: FakeGh) -> None:

@@ -29,7 +29,7 @@ def ask(world: World, told: bytes, **environ: str) -> subprocess.CompletedProces
 def test_what_is_no_line_of_gits_is_said_and_noted(world: World) -> None:
     done = ask(world, b"garbage\n")
     assert done.returncode == 0
-    assert b"UNDETERMINED, nothing was judged: stdin:1: expected <local ref>" in done.stderr
+    assert b"UNDETERMINED, not judged: stdin:1: expected <local ref>" in done.stderr
     (line,) = world.ledger()
     assert line["schema"].startswith("judgekit/fault@")
 

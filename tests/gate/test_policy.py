@@ -134,7 +134,7 @@ def test_rules_that_are_links_are_not_left_out_in_silence(work: GitRepo, tmp_pat
     path.parent.mkdir(exist_ok=True)
     path.symlink_to(tmp_path)
     commit = work.commit("a link")
-    told = rf"^{commit[:12]}:{re.escape(name)}: no regular file; "
+    told = rf"^{commit[:12]}:{re.escape(name)}: not a regular file, and the gate"
     with pytest.raises(ConfigError, match=told), policy.rules(Repository(work.folder), commit):
         raise AssertionError
 
@@ -174,9 +174,7 @@ def partial(work: GitRepo, tmp_path: Path) -> GitRepo:
 
 def test_rules_that_a_partial_clone_lacks_are_named_with_a_remedy(partial: GitRepo) -> None:
     commit = partial("rev-parse", "HEAD")
-    told = (
-        rf"^{commit[:12]}:\.judgekit/config\.yaml: .* not in this clone \(git show {commit[:12]}:\.judgekit/c"
-    )
+    told = rf"^{commit[:12]}:\.judgekit/config\.yaml: .* not in this clone \(fetch it with: git show {commit[:12]}:\.judgekit/c"
     with pytest.raises(ConfigError, match=told), policy.rules(Repository(partial.folder), commit):
         raise AssertionError
     partial("show", f"{commit[:12]}:{RULES}")

@@ -145,7 +145,7 @@ def test_another_projects_memory_is_not_injected(clone: Path, run: Run) -> None:
     out, err = run({"prompt": QUESTION, "cwd": str(clone)})
     assert out == ""
     assert len(err) == 1
-    assert err[0].startswith("judgekit: .claude/memory: leads out of the project; not searched")
+    assert err[0].startswith("judgekit: .claude/memory: outside the project, so it is not searched")
 
 
 def test_another_projects_memory_is_injected_when_the_user_names_it(
@@ -175,7 +175,7 @@ def test_a_projects_root_that_became_a_link_is_not_followed(
     out, err = run({"prompt": QUESTION, "cwd": str(clone)})
     assert out == ""
     assert len(err) == 1
-    assert "notes: leads out of the project" in err[0]
+    assert "notes: outside the project" in err[0]
 
 
 def test_it_can_be_switched_off(store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,7 +149,7 @@ def test_it_is_off_where_nothing_can_be_validated(
     loaded, notes = settings.load(str(project))
     assert loaded["enabled"] is False
     assert len(notes) == 1
-    assert "not read" in notes[0]
+    assert "cannot be read" in notes[0]
     assert "switched off" in notes[0]
 
 

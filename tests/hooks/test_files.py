@@ -91,7 +91,7 @@ def test_a_link_to_nothing_is_followed_both_ways(tmp_path: Path) -> None:
 def test_a_strangers_edit_is_not_overwritten(file: Path) -> None:
     changes: list[tuple[bytes | None, bytes | None]] = [(b"older", b"new"), (None, b"new"), (b"older", None)]
     for before, after in changes:
-        with pytest.raises(InputError, match="another program changed it"):
+        with pytest.raises(InputError, match="another program just changed it"):
             files.replace(file, before, after)
         assert file.read_bytes() == b"old"
     assert only(file.parent) == ["settings.json"]
@@ -109,7 +109,7 @@ def test_an_edit_while_ours_is_written_is_seen(file: Path, monkeypatch: pytest.M
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", meddle)
-    with pytest.raises(InputError, match="another program changed it"):
+    with pytest.raises(InputError, match="another program just changed it"):
         files.replace(file, b"old", b"new")
     assert file.read_bytes() == b"theirs"
     assert only(file.parent) == ["settings.json"]
@@ -126,7 +126,7 @@ def test_a_file_that_appears_at_the_last_moment_stays(
         link(source, destination)
 
     monkeypatch.setattr(os, "link", meddle)
-    with pytest.raises(InputError, match="another program changed it"):
+    with pytest.raises(InputError, match="another program just changed it"):
         files.replace(path, None, b"new")
     assert path.read_bytes() == b"theirs"
     assert only(tmp_path) == ["settings.json"]
@@ -145,9 +145,9 @@ def test_a_file_made_read_only_is_not_replaced(tmp_path: Path, file: Path) -> No
     link = tmp_path / "link.json"
     link.symlink_to(file)
     file.chmod(0o444)
-    with pytest.raises(InputError, match="is read-only; make it writable"):
+    with pytest.raises(InputError, match="read-only; make it writable"):
         files.replace(file, b"old", b"new")
-    with pytest.raises(InputError, match=f"it leads to {file}"):
+    with pytest.raises(InputError, match=f"a link to {file}"):
         files.replace(link, b"old", b"new")
     assert file.read_bytes() == b"old"
 

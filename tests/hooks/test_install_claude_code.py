@@ -339,7 +339,7 @@ def test_how_often_a_prompt_is_answered(project: Path) -> None:
     assert list(install.doubled(project)) == [], "equal commands are one answer"
     write("project", project, hooks(entries.portable()))
     (line,) = install.doubled(project)
-    assert "2 answers: the hook is in the user settings and in the project settings" in line
+    assert "answered 2 times: the hook is in the user settings and in the project settings" in line
     write("project", project, {"enabledPlugins": {"judgekit@shop": True, "x@y": True}})
     (line,) = install.doubled(project)
     assert "in the user settings and in the plugin" in line
@@ -394,7 +394,7 @@ def test_a_shared_hook_that_finds_nothing_here_is_said(
         ("{tmp}/venv", "user", "a temporary folder"),
         ("{tmp}/venv", "local", "a temporary folder"),
         ("{home}/.cache/uv/environments-v2/x", "user", "a cache"),
-        ("{project}/.venv", "user", "depends on this one's .venv"),
+        ("{project}/.venv", "user", "now depends on .venv of this project"),
         ("{project}/.venv", "local", None),
         ("{home}/.judgekit-venv", "user", None),
     ],

@@ -106,7 +106,7 @@ def test_two_foreign_hooks_are_for_a_person_to_sort_out(repository: GitRepo, hoo
     install(repository.folder)
     (hooks / HOOK).write_bytes(b"#!/bin/sh\nanother program was here\n")
     before = state(hooks)
-    with pytest.raises(UsageError, match="another program's"):
+    with pytest.raises(UsageError, match="belongs to another program"):
         install(repository.folder)
     assert not uninstall(repository.folder).changes
     assert state(hooks) == before
@@ -134,7 +134,9 @@ def test_a_hook_that_pre_commit_calls_is_renewed_and_removed_where_it_is(
 
 def test_what_is_in_the_way_is_said(repository: GitRepo, hooks: Path) -> None:
     (hooks / HOOK).mkdir()
-    with pytest.raises(InputError, match="see that it is a file"):
+    with pytest.raises(
+        InputError, match="check that it is a file, and that you can read and write it and its folder"
+    ):
         install(repository.folder)
     (hooks / HOOK).rmdir()
     hooks.rmdir()

@@ -50,7 +50,7 @@ def test_our_hook_and_one_that_was_there(repository: GitRepo, hooks: Path) -> No
     write(hooks / HOOK, FOREIGN)
     install(repository)
     assert [state for state, _ in said(repository)] == ["ok", "ok"]
-    assert f"{KEPT}, which was there before, runs first" in said(repository)[1][1]
+    assert f"{KEPT}, the earlier hook, runs first and can stop a push" in said(repository)[1][1]
     (hooks / KEPT).chmod(0o644)
     assert said(repository)[1][0] == "note"
 
@@ -59,7 +59,7 @@ def test_our_hook_that_is_lame_edited_or_from_another_version(repository: GitRep
     text = git_hook.text()
     write(hooks / HOOK, text, 0o644)
     state, told = only(repository)
-    assert (state, "run bit" in told) == ("wrong", True)
+    assert (state, "is not executable" in told) == ("wrong", True)
     write(hooks / HOOK, text + b"# mine\n")
     state, told = only(repository)
     assert (state, "edited by hand" in told) == ("note", True)
@@ -82,7 +82,7 @@ def test_an_interpreter_that_is_gone(
         write(binaries / "judgekit", FOREIGN)
     monkeypatch.setenv("PATH", f"{binaries}{os.pathsep}/usr/bin{os.pathsep}/bin")
     state, text = said(repository)[1]
-    assert (state, "/gone/python is gone" in text) == ("note" if on_path else "wrong", True)
+    assert (state, "/gone/python no longer exists" in text) == ("note" if on_path else "wrong", True)
 
 
 def test_an_interpreter_without_judgekit(repository: GitRepo, tmp_path: Path) -> None:
@@ -90,23 +90,23 @@ def test_an_interpreter_without_judgekit(repository: GitRepo, tmp_path: Path) ->
     write(python, "#!/bin/sh\nexit 1\n")
     install(repository, str(python))
     state, text = said(repository)[1]
-    assert (state, "has no judgekit" in text) == ("wrong", True)
+    assert (state, "no longer has judgekit: pushes are not judged" in text) == ("wrong", True)
 
 
 def test_another_programs_hook(repository: GitRepo, hooks: Path) -> None:
     write(hooks / HOOK, FOREIGN)
     state, text = only(repository)
-    assert (state, "another program's" in text) == ("note", True)
+    assert (state, "belongs to another program" in text) == ("note", True)
     write(hooks / HOOK, "#!/bin/sh\njudgekit gate --pre-push $1 $2\n")
     assert only(repository)[0] == "ok"
     write(hooks / HOOK, FOREIGN, 0o644)
-    assert "run bit" in said(repository)[1][1]
+    assert "is not executable" in said(repository)[1][1]
 
 
 def test_another_programs_hook_over_ours(repository: GitRepo, hooks: Path) -> None:
     write(hooks / KEPT, FOREIGN)
     write(hooks / HOOK, FOREIGN)
-    assert "is not run" in said(repository)[1][1]
+    assert "does not run" in said(repository)[1][1]
 
 
 def test_pre_commits_hook(repository: GitRepo, hooks: Path) -> None:
@@ -129,7 +129,10 @@ def test_a_folder_named_by_core_hookspath(repository: GitRepo) -> None:
     states = said(repository)
     assert [state for state, _ in states] == ["ok", "ok", "note"]
     assert "core.hooksPath" in states[0][1]
-    assert "leave the hook out of commits" in states[2][1]
+    assert (
+        "do not commit the hook, because it names paths of this machine; or install pre-commit"
+        in states[2][1]
+    )
     repository.write(".gitignore", "tools\n")
     assert [state for state, _ in said(repository)] == ["ok", "ok"]
 
@@ -139,7 +142,7 @@ def test_other_places_of_hooks(repository: GitRepo, tmp_path: Path) -> None:
     assert "lefthook install replaces hooks" in said(repository)[-1][1]
     (repository.folder / "lefthook.yml").unlink()
     repository("config", "core.hooksPath", str(tmp_path))
-    assert "serves all repositories" in said(repository)[-1][1]
+    assert "all repositories with this core.hooksPath use" in said(repository)[-1][1]
     repository("config", "--unset", "core.hooksPath")
     repository("config", "hook.gate.event", "pre-push")
     repository("config", "hook.gate.command", "judgekit gate --pre-push")

@@ -168,7 +168,7 @@ def test_without_dependencies_the_defaults_hold(store: MemoryStore, tmp_path: Pa
     done = start([bare(tmp_path / "venv"), *command[1:]], payload(store))
     assert done.returncode == 0
     assert ANSWER in done.stdout
-    assert done.stderr.startswith(b"judgekit: the configuration is not read (No module named ")
+    assert done.stderr.startswith(b"judgekit: the configuration cannot be read (No module named ")
 
 
 def test_an_edit_is_answered(store: MemoryStore) -> None:

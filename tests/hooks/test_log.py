@@ -42,7 +42,10 @@ def lines() -> list[dict[str, object]]:
 
 def test_only_the_user_can_switch_it_on(store: MemoryStore) -> None:
     ask(store)
-    assert "log: off (retrieval.log: true" in explain.report(QUESTION, str(store.project))
+    assert (
+        "log: off (set retrieval.log: true in your own configuration to log each injection"
+        in explain.report(QUESTION, str(store.project))
+    )
     path = store.project / ".judgekit" / "config.yaml"
     path.parent.mkdir()
     path.write_text("retrieval: {log: true}\n")

@@ -187,7 +187,7 @@ def test_undetermined_is_judged_again_the_next_time(
         point(server)
         decision, err = stop()
     assert decision is None
-    assert "undetermined, the agent stops" in err
+    assert "undetermined, so the agent may stop" in err
     with Loopback(says(REJECTED)) as server:
         point(server)
         assert stop()[0]
@@ -199,7 +199,7 @@ def test_no_model_lets_it_stop(stop: Stop, work: GitRepo) -> None:
     decision, err = stop()
     assert decision is None
     assert err.count("\n") == 1
-    assert "nothing was judged" in err
+    assert "not judged" in err
     assert lines(work) == []
 
 

@@ -143,7 +143,7 @@ def test_a_judge_uses_one_that_fits_and_names_it() -> None:
         ({"prompt_sha256": "1" * 64}, "the prompt has changed"),
         ({"models": {**MODELS, "deep": "older"}}, "deep was older and is deep-model now"),
         ({"models": {"quick": MODELS["quick"], "deep": MODELS["deep"]}}, "tiebreaker was nobody"),
-        ({"rubric": {"id": "kls", "version": "1.0.0", "sha256": "2" * 64}}, "made for another kls"),
+        ({"rubric": {"id": "kls", "version": "1.0.0", "sha256": "2" * 64}}, "made for a different kls"),
     ],
 )
 def test_a_stale_one_is_not_used_and_said(change: dict[str, Any], why: str) -> None:

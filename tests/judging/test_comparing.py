@@ -82,7 +82,7 @@ def test_an_empty_text_is_no_text() -> None:
 @pytest.mark.parametrize(
     ("rubric", "count", "problem"),
     [
-        ("answer-preference", 3, "which of two is better, and there are 3"),
+        ("answer-preference", 3, "compares two texts, but there are 3"),
         ("memory-relevance", 2, "is for the task 'select'"),
         ("no-such", 2, "no rubric 'no-such'"),
     ],

@@ -58,7 +58,7 @@ def test_a_pipe_that_nobody_writes_to_is_refused(tmp_path: Path) -> None:
         if way != path:
             way.symlink_to(path)
         with pytest.raises(
-            InputError, match="not a file \\(a pipe or a device\\); give what it holds as standard"
+            InputError, match="not a file \\(a pipe or a device\\); pass its content on standard"
         ):
             documents.read_file(str(way), NOTHING)
     with pytest.raises(InputError, match="not a file"):
@@ -129,7 +129,7 @@ def test_a_repository_gives_what_git_does_not_ignore(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_text_says_so(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="the folder holds no text file"):
+    with pytest.raises(InputError, match="the folder has no text file, apart from files that git ignores"):
         documents.read_file(next(documents.expand([str(tmp_path)])), NOTHING)
 
 
@@ -140,7 +140,7 @@ def test_what_git_ignores_is_not_judged_even_where_that_is_everything(tmp_path: 
     (tmp_path / "private" / "secret.txt").write_text("secret")
     assert names(tmp_path) == [".gitignore"]
     (path,) = documents.expand([str(tmp_path / "private")])
-    with pytest.raises(InputError, match="no text file that git does not ignore"):
+    with pytest.raises(InputError, match="the folder has no text file, apart from files that git ignores"):
         documents.read_file(path, NOTHING)
 
 

@@ -277,7 +277,7 @@ def test_a_calibration_says_nothing_of_requests_with_a_conversation_before_them(
     usable_calibration = search.measured_for(query("q", ("t",)), learned)
     assert usable_calibration.finality is None
     assert str(usable_calibration.calibration_warning).startswith(
-        "calibration c not used: labelled requests have no conversation"
+        "calibration c not used: its labelled requests had no earlier conversation"
     )
     damaged = UsableCalibration(finality_rules("c"), "calibration not used: x.json: cannot be read")
     assert str(search.measured_for(query("q", ("t",)), damaged).calibration_warning).endswith(

@@ -141,7 +141,7 @@ DAMAGE: list[tuple[object, str]] = [
     ('{"commit": "x", ', "not JSON"),
     ("[" * 100_000, "not JSON"),
     ("[]", "not an object"),
-    ({}, "no verdict line"),
+    ({}, "not a verdict: neither files_evaluated nor task_id"),
     (PUSH | {"verdict": "MAYBE"}, "expected one of GO, NO-GO, UNDETERMINED, got 'MAYBE'"),
     (TASK | {"verdict": "GO"}, "expected one of accept"),
     (PUSH | {"timestamp": "nope"}, f"{NO_TIME}'nope'; correct the line"),
@@ -151,7 +151,7 @@ DAMAGE: list[tuple[object, str]] = [
         TASK | {"human_override": {"decision": "accept", "at": "x" * 99}},
         "human_override.at: expected a time as 2026-02-01T08:00:00Z, got 'xxx",
     ),
-    ({"schema": "judgekit/later@1"}, "of a kind that this version does not know"),
+    ({"schema": "judgekit/later@1"}, "of a kind unknown to this version"),
     # Lines that could be read, but not written, or not read again.
     (PUSH | {"timestamp": "0001-01-01T00:00:00+14:00"}, NO_PLACE),
     (PUSH | {"timestamp": "9999-12-31T23:59:59-14:00"}, NO_PLACE),

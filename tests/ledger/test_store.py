@@ -128,7 +128,7 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pyt
         (tmp_path / "state").symlink_to(target)
         with pytest.raises(LedgerError) as error:
             add(tmp_path / "state" / "x", b"1\n")
-        assert f"({tmp_path / 'state'} is a broken link); make that" in str(error.value)
+        assert f"({tmp_path / 'state'} is a broken link); create the folder" in str(error.value)
         assert "free space" not in str(error.value)
     monkeypatch.setattr(store, "SECONDS", 0.05)
     with held(tmp_path / store.LOCK, seconds=1), pytest.raises(LedgerError, match="held by another process"):
@@ -271,7 +271,7 @@ def test_what_cannot_be_read_is_reported_and_the_rest_is_read(
     monkeypatch.setattr(Path, "open", refuse)
     ids, said = read(ledger)
     assert ids == ["new"]
-    odd = "not a regular file (a folder, a broken link or a device); what is in it is skipped"
+    odd = "not a regular file (a folder, a broken link or a device); skipped"
     assert sorted(map(str, said)) == [
         *(f"{ledger.folder / f'2026-01-0{day}.jsonl'}: {odd}" for day in (1, 2, 3)),
         f"{refused}: cannot be read (Permission denied); skipped",
@@ -417,7 +417,7 @@ def test_points_in_time() -> None:
         assert store.point(text, NOW) == NOW - timedelta(days=days)
     assert store.point("2026-03-20T13:00:00+01:00") == NOW
     for text in ("", "14", "d", "14 days", "-1d", "999999w", "2026-02-30", "yesterday"):
-        with pytest.raises(UsageError, match="is no point in time"):
+        with pytest.raises(UsageError, match="is not a time"):
             store.point(text, NOW)
 
 

@@ -87,7 +87,7 @@ def test_the_parts_stand_in_numeric_order() -> None:
 def test_a_name_that_is_not_here_says_what_there_is_and_what_to_do() -> None:
     with pytest.raises(UsageError, match=r"no local model 'qwen'; .*qwen2\.5-coder-1\.5b, smollm2-135m"):
         local.resolve("qwen")
-    with pytest.raises(UsageError, match=r"fetch it \(1,117 MB\).*judgekit provider check local --fetch"):
+    with pytest.raises(UsageError, match=r"download it \(1,117 MB\).*judgekit provider check local --fetch"):
         local.resolve("qwen2.5-coder-1.5b")
 
 
@@ -100,7 +100,7 @@ def test_a_fetched_name_resolves_where_its_size_is_right(
         return folder / "tiny.gguf"
 
     fetched(local.folder(), index.model.size - 1)
-    with pytest.raises(UsageError, match="not here yet"):
+    with pytest.raises(UsageError, match="is not downloaded"):
         local.resolve("tiny")
     assert fetched(local.folder(), index.model.size) == local.resolve("tiny")
     monkeypatch.setenv("JUDGEKIT_MODELS", str(tmp_path))  # comes first
@@ -299,7 +299,7 @@ def failure(there: Endpoint) -> GatewayError:
 
 def test_what_cannot_be_started_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for model, message in (
-        ("smollm2-135m", "not here yet; fetch it (98 MB)"),
+        ("smollm2-135m", "is not downloaded; download it (98 MB)"),
         ("unheard-of", "no local model 'unheard-of'"),
         ("missing.gguf", "cannot be read"),
     ):

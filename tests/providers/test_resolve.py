@@ -103,7 +103,7 @@ NOT_CHOSEN: list[tuple[PanelRequest, Mapping[str, str], str]] = [
     (PanelRequest({"quick": "claude-code/x"}, allow=["claude-code"]), {"PATH": "/bin"}, "no command claude"),
     (PanelRequest({"quick": "claude-code/x"}, listed_only=frozenset({"quick"})), {"PATH": "/bin"}, NOBODY),
     # A jury is found whole or not at all.
-    (PanelRequest({"quick": [LUNA, HAIKU]}), OPENAI, "claude-haiku-5-5 was asked for (quick)"),
+    (PanelRequest({"quick": [LUNA, HAIKU]}), OPENAI, "claude-haiku-5-5 is configured (quick)"),
     (
         PanelRequest(),
         {"JUDGEKIT_API_BASE": "notaurl", "JUDGEKIT_MODEL": "m"},

@@ -205,7 +205,7 @@ def test_an_index_that_is_no_text_is_reported_and_the_records_stand(
     (store.root / "index.md").write_bytes(content)
     found, notes = hints(store)
     assert found == {}
-    assert notes[0].endswith("going by the records alone")
+    assert notes[0].endswith("using only the records")
     assert entry(store).title == "JWT token refresh flow"
 
 

@@ -48,7 +48,7 @@ def test_a_list_in_another_order(own: Callable[..., Path]) -> None:
 
 def test_what_is_new_and_what_is_gone(own: Callable[..., Path]) -> None:
     _, said = lines(own, **{", mean: 3.5": ""})
-    assert said == "modes.strict.accept.mean: gone, was 3.5"
+    assert said == "modes.strict.accept.mean: removed, was 3.5"
     _, said = lines(own, **{"modes:\n": "  tone: {question: 'Is it kind?'}\nmodes:\n"})
     assert said == "dimensions.tone: new, (question 'Is it kind?')"
 

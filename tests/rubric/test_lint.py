@@ -53,7 +53,7 @@ def test_nothing_is_wrong_with_bundled_rubrics_nor_to_be_said_of_the_newer(
         ),
         (
             [scored("odd", "reject", "accept"), *TEN],
-            ["cases.jsonl:1: label: odd: no scores give reject in strict and accept in lenient; mend"],
+            ["cases.jsonl:1: label: odd: no scores give reject in strict and accept in lenient; change"],
         ),
         (
             [scored("odd", "improve"), *(scored(f"good-{number}") for number in range(11))],
@@ -68,7 +68,7 @@ def test_nothing_is_wrong_with_bundled_rubrics_nor_to_be_said_of_the_newer(
                 ),
             ],
         ),
-        ([*GOOD, *BAD], ["no case shows what they differ in"]),
+        ([*GOOD, *BAD], ["strict and lenient agree on every case; add a case where they differ"]),
     ],
 )
 def test_what_is_said_of_cases(
@@ -92,7 +92,11 @@ TERMS = "    terms: [structure, format, order, section, heading, reference, link
 @pytest.mark.parametrize(
     ("before", "after", "remark"),
     [
-        ("    accept: {each: 3, mean: 3.5}", "    accept: {each: 3}", "decide alike"),
+        (
+            "    accept: {each: 3, mean: 3.5}",
+            "    accept: {each: 3}",
+            "strict and lenient decide the same; make them differ",
+        ),
         (
             "    accept: {each: 3}\n",
             "    accept: {each: 5}\n",
@@ -113,14 +117,14 @@ def test_modes_that_do_not_go_together_are_said(own: Callable[..., Path], tmp_pa
         text = text.replace(f"confirm: {before}", f"confirm: {after}")
     path.write_text(text, encoding="utf-8")
     (only,) = said(path)
-    assert "the wrong way round?" in only
+    assert "strict confirms rejections and lenient confirms acceptances; is that reversed?" in only
     lines = loader.find_rubric("memory-relevance").path.read_text(encoding="utf-8").splitlines()
     lenient = next(line for line in lines if line.startswith("    lenient: Is this"))
     strict = lenient.replace("lenient", "strict")
     text = "\n".join(strict if "    strict: Is" in line else line for line in lines)
     path = tmp_path / "mine.yaml"
     path.write_text(text.replace("rubric: memory-relevance", "rubric: mine"), encoding="utf-8")
-    assert any("strict and lenient ask and keep the same" in line for line in said(path))
+    assert any("strict and lenient are the same; make them differ" in line for line in said(path))
 
 
 def test_every_pair_of_outcomes_that_scores_can_give() -> None:
@@ -156,6 +160,6 @@ def test_what_is_said_of_pairs(tmp_path: Path) -> None:
     assert "in lenient" in second
     assert len(compared(tmp_path, "TTTTTTTTTT")) == 2
     wrong, _ = compared(tmp_path, "AT", b="a")
-    assert "1: label: 0: a and b are the same text, and that is always a tie" in wrong
+    assert "1: label: 0: a and b are the same text, which is always a tie" in wrong
     (only,) = compared(tmp_path, "AABBABABTT", "lenient: {confirm: reject}", "lenient: {confirm: accept}")
     assert "strict and lenient confirm the same" in only

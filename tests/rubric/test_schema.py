@@ -77,7 +77,9 @@ CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "a number above 0": lambda data: data["tiers"]["quick"].update(timeout=0),
     "margins.quick": lambda data: data.update(margins={"quick": -1}),
     "margins": lambda data: data.update(margins={"first": 1}),
-    "needs names sources; say in given": lambda data: data.update(given={"needs": ["sources"]}),
+    "needs lists sources; give their heading in given.sources": lambda data: data.update(
+        given={"needs": ["sources"]}
+    ),
     "prompt.examples.0: needs a score on the scale for each": lambda data: data["prompt"].update(
         examples=[{"text": "x", "scores": {"semantic": 1, "pragmatic": 2, "syntactic": 6}}]
     ),
@@ -184,7 +186,7 @@ def test_a_published_version_may_be_copied_and_not_changed(tmp_path: Path) -> No
     project = project_with(tmp_path, text, "kls@1.0.0.yaml")
     assert loader.find_rubric("kls", project).origin == "project"
     project_with(tmp_path, text.replace("each: 3", "each: 4"), "kls@1.0.0.yaml")
-    with pytest.raises(ConfigError, match=r"kls@1\.0\.0 is published with other content; give"):
+    with pytest.raises(ConfigError, match=r"kls@1\.0\.0 is published with different content; give"):
         loader.find_rubric("kls", project)
 
 
