@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgekit.cli.output import Format, coloured, emit, partiality, say, tell_sent, verdict_text, warn
+from judgekit.cli.output import (
+    Format,
+    NoEngine,
+    coloured,
+    emit,
+    partiality,
+    say,
+    tell_sent,
+    verdict_text,
+    warn,
+)
 from judgekit.errors import Exit, UsageError
 from judgekit.gate.report import STOPS, UNKNOWN
 from judgekit.text import escaped
@@ -37,9 +47,7 @@ def gate(
     blocked_code: Annotated[
         int, typer.Option(min=1, max=125, help="Exit code of a blocking NO-GO, in place of 1.")
     ] = 1,
-    no_engine: Annotated[
-        bool, typer.Option("--no-engine", help="Judge in this process, without the engine.")
-    ] = False,
+    no_engine: NoEngine = False,
 ) -> int:
     """Judge changed files before a push. Exit code: 0, or 1 when a blocking gate stops the push."""
     from judgekit.hooks import pre_push as hook

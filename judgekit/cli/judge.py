@@ -15,6 +15,7 @@ from judgekit.cli.output import (
     FAMILY,
     REPLIES,
     Format,
+    NoEngine,
     check_filled,
     emit,
     finite,
@@ -45,6 +46,11 @@ ModeOption = Annotated[
 ]
 NoCache = Annotated[bool, typer.Option("--no-cache", help="Do not use cached replies.")]
 ShowPrompt = Annotated[bool, typer.Option("--show-prompt", help="Print the prompts; send nothing.")]
+_AuthorFamily = Annotated[
+    str | None, typer.Option(metavar="FAMILY", help="Model family that wrote the text, such as anthropic.")
+]
+_SPENT = "Stop calling models for a document after spending this much (USD)."
+_MaxCost = Annotated[float | None, typer.Option(min=0, callback=finite, metavar="USD", help=_SPENT)]
 
 _SUMMED = ("verdict", "degraded", "task_id", "substitutes", "redacted")  # of a verdict: told at the end
 _NAMED = 3  # files, where reasons differ
@@ -68,22 +74,9 @@ def judge(
         typer.Option(min=0.1, max=3600, callback=finite, help="Time limit for each document, in seconds."),
     ] = None,
     no_cache: NoCache = False,
-    no_engine: Annotated[
-        bool, typer.Option("--no-engine", help="Judge in this process, without the engine.")
-    ] = False,
-    max_cost: Annotated[
-        float | None,
-        typer.Option(
-            min=0,
-            callback=finite,
-            metavar="USD",
-            help="Stop calling models for a document after spending this much (USD).",
-        ),
-    ] = None,
-    author_family: Annotated[
-        str | None,
-        typer.Option(metavar="FAMILY", help="Model family that wrote the text, such as anthropic."),
-    ] = None,
+    no_engine: NoEngine = False,
+    max_cost: _MaxCost = None,
+    author_family: _AuthorFamily = None,
     show_prompt: ShowPrompt = False,
 ) -> int:
     """Judge documents under a rubric. Exit code: 0 accepted, 1 rejected, 2 a human is needed."""

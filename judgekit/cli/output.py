@@ -120,6 +120,7 @@ def interrupted(command: str) -> str:
 
 # Options
 
+NoEngine = Annotated[bool, typer.Option("--no-engine", help="Judge in this process, without the engine.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

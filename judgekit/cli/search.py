@@ -11,7 +11,7 @@ import typer
 from judgekit import environment
 from judgekit.cli import plain
 from judgekit.cli.judge import ModeOption
-from judgekit.cli.output import AsJson, check_filled, emit, say, warn
+from judgekit.cli.output import AsJson, NoEngine, check_filled, emit, say, warn
 from judgekit.engine import client
 from judgekit.errors import UsageError
 from judgekit.hooks import session
@@ -25,9 +25,7 @@ def search(
     no_judge: Annotated[bool, typer.Option("--no-judge", help=plain.UNASKED)] = False,
     number: Annotated[int, typer.Option("-n", min=1, max=100, help="Maximum number of results.")] = 10,
     as_json: AsJson = False,
-    no_engine: Annotated[
-        bool, typer.Option("--no-engine", help="Judge in this process, without the engine.")
-    ] = False,
+    no_engine: NoEngine = False,
 ) -> int:
     """Search stored memories and documents, best first."""
     if no_judge and (wrong := plain.beyond_unasked(root or (), judge=judge)):

@@ -76,17 +76,13 @@ def _ask(
     from judgekit.retrieval import quickjson  # noqa: PLC0415 - the same
 
     def body() -> bytes:
-        # What stands in a candidate is read there.
-        sent = [
-            {name: getattr(candidate, name) for name in _SENT} | {"tags": list(candidate.tags)}
-            for candidate in asked
-        ]
+        sent = [{**{name: getattr(hit, name) for name in _SENT}, "tags": list(hit.tags)} for hit in asked]
         request = {
             **client.carried(configured.project),
             "prompt": prompt,
             "transcript_path": str(payload.get("transcript_path") or ""),
             "candidates": sent,
-            "alone": [asked.index(candidate) for candidate in alone],
+            "alone": list(map(asked.index, alone)),
         }
         return quickjson.written(request).encode()
 

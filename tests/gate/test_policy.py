@@ -174,7 +174,8 @@ def partial(work: GitRepo, tmp_path: Path) -> GitRepo:
 
 def test_rules_that_a_partial_clone_lacks_are_named_with_a_remedy(partial: GitRepo) -> None:
     commit = partial("rev-parse", "HEAD")
-    told = rf"^{commit[:12]}:\.judgekit/config\.yaml: .* not in this clone \(fetch it with: git show {commit[:12]}:\.judgekit/c"
+    remedy = rf"\(fetch it with: git show {commit[:12]}:\.judgekit/c"
+    told = rf"^{commit[:12]}:\.judgekit/config\.yaml: .* not in this clone {remedy}"
     with pytest.raises(ConfigError, match=told), policy.rules(Repository(partial.folder), commit):
         raise AssertionError
     partial("show", f"{commit[:12]}:{RULES}")
