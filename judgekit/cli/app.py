@@ -114,7 +114,8 @@ def run(arguments: list[str] | None = None) -> int:
         except FileNotFoundError:
             warn("the current folder no longer exists; change to another folder")
             return Exit.BAD_INPUT
-        unknown = {name for name in os.environ if name.startswith("JUDGEKIT_")} - {*environment.NAMES}
+        ours = {name for name in os.environ if name.startswith("JUDGEKIT_")} - {*environment.NAMES}
+        unknown = {name for name in ours if not name.startswith("JUDGEKIT_TEST_")}
         if command != "hook" and unknown:
             _tell_unknown_variables(sorted(unknown))
         try:
@@ -180,7 +181,7 @@ def _tell_unknown_variables(names: list[str]) -> None:
     texts = "".join(path.read_text(encoding="utf-8", errors="replace") for path in profiles if path.is_file())
     for name in names:
         # A provider's profile of the user's own may name any.
-        if name not in known and name not in texts and not name.startswith("JUDGEKIT_TEST_"):
+        if name not in known and name not in texts:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
             meant = f"; did you mean {near[0]}?" if near else ""
             warn(f"{name}: judgekit has no such variable, so it has no effect{meant}")

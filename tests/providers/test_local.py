@@ -201,7 +201,8 @@ def test_the_log_is_bounded(tmp_path: Path) -> None:
 @pytest.mark.real_model
 def test_it_answers_who_knows_the_key_and_ends_with_the_block(smollm2: Path) -> None:
     with serving(smollm2) as server:
-        assert urlsplit(server.base_url).hostname == "127.0.0.1"
+        url = server.base_url
+        assert urlsplit(url).hostname == "127.0.0.1"
         assert server.alive
         answer = post(server, server.api_key)
         assert answer["model"] == server.model == smollm2.stem
@@ -212,7 +213,7 @@ def test_it_answers_who_knows_the_key_and_ends_with_the_block(smollm2: Path) -> 
         table = Path(f"/proc/{server._process.pid}/cmdline")
         assert not table.exists() or server.api_key not in table.read_text()
     assert not server.alive
-    assert not listens(server.base_url)
+    assert not listens(url)
     assert stat.S_IMODE(local._log_path().stat().st_mode) == 0o600
 
 
@@ -226,7 +227,7 @@ def test_waiting_is_bounded_and_a_forgotten_server_is_ended(smollm2: Path) -> No
     asyncio.run(server.ready())  # loading went on
     url = server.base_url
     assert listens(url)
-    del server
+    del server, caught  # its traceback holds the server
     assert gone(url)
 
 
