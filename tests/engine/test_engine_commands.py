@@ -165,7 +165,7 @@ def test_the_author_is_heeded_alike_with_an_engine_and_without(
         monkeypatch.setenv("OPENAI_BASE_URL", other.base)
         for words in ([], ["--no-engine"]):
             assert run(["judge", "good.md", "--author-family", "anthropic", *words]) == 0
-            assert "openai: asked in place of" in capfd.readouterr().err
+            assert "openai: used in place of" in capfd.readouterr().err
         assert (len(model.requests), len(other.requests)) == (asked, 2)
 
 
@@ -376,7 +376,7 @@ def noted(ledger: Ledger) -> list[Any]:
 def test_an_unknown_base_is_said(project: Path, model: Loopback, capfd: pytest.CaptureFixture[str]) -> None:
     gated(project)
     assert run(["gate", "--base", "nowhere"]) == 65
-    assert capfd.readouterr().err.startswith("judgekit: nowhere: no commit")
+    assert capfd.readouterr().err.startswith("judgekit: nowhere: not a commit")
 
 
 HOOK = """
@@ -414,7 +414,7 @@ def test_the_hook_asks_the_engine(
     until(lambda: not engines(home))
     out, err = hooked(payload)
     assert "JWT token refresh flow" in out  # the BM25 answer
-    assert any("is being started; showing the BM25 result" in line for line in err)
+    assert any("is starting; showing the BM25 result" in line for line in err)
     assert model.requests == []
     assert client.wait_until_ready(60)
     out, err = hooked(payload)

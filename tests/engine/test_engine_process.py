@@ -272,7 +272,7 @@ def test_it_leaves_when_nobody_asks_or_can_find_it(
         Path(place.socket).unlink()
     assert is_gone(process, SECONDS)
     assert not Path(place.socket).exists()
-    assert f"leaving: {'idle' if idle else 'nobody can find it'}" in Path(place.log).read_text()
+    assert f"stopping: {'idle' if idle else 'its socket is gone'}" in Path(place.log).read_text()
 
 
 def test_two_versions_at_once_and_stopping_is_heard(place: EngineAddress, model: Loopback) -> None:

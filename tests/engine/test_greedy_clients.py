@@ -124,7 +124,7 @@ def test_downloads_that_nobody_reads_leave_room_for_other_people(
     assert ask(patient, bob).status_code == 200
     refused = ask(patient, patient.token)
     assert (refused.status_code, refused.json()["error"]["kind"]) == (503, "busy")
-    assert "yours" in refused.json()["error"]["message"]
+    assert "of your requests" in refused.json()["error"]["message"]
     assert int(refused.headers["retry-after"]) >= 1
 
 

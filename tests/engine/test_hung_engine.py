@@ -80,7 +80,7 @@ def test_commands_go_on_in_their_own_process(home: Path, tmp_path: Path) -> None
     assert json.loads(task.stdout)["verdict"] == "accept"
     assert json.loads(search.stdout)["query"] == "JWT token refresh"
     for process in (many, task, search):
-        assert process.stderr.count("going on in this process") == 1
+        assert process.stderr.count("continuing in this process") == 1
 
 
 def test_a_prompt_does_not_wait_for_it(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +98,7 @@ def test_a_prompt_does_not_wait_for_it(home: Path, tmp_path: Path, monkeypatch: 
     with stopped(home):
         text, notes = claude_code.answer(payload)
     assert "JWT token refresh flow" in text
-    assert [note for note in notes if "did not answer in time" in note]
+    assert [note for note in notes if "did not respond in time" in note]
 
 
 def test_what_is_too_large_for_an_engine_is_judged_here(home: Path, tmp_path: Path) -> None:
@@ -110,4 +110,4 @@ def test_what_is_too_large_for_an_engine_is_judged_here(home: Path, tmp_path: Pa
         tmp_path, "judge", ".", "--task-id", "t", "--mode", "lenient", "--format", "json", "--no-cache"
     )
     assert json.loads(task.stdout)[0]["verdict"] == "accept", task.stderr
-    assert "going on in this process" in task.stderr
+    assert "continuing in this process" in task.stderr

@@ -102,7 +102,7 @@ def test_a_server_that_cannot_serve_says_what_is_missing_before_it_listens(
             serve(Address("127.0.0.1", *given), None, lambda _: pytest.fail("it listens"))  # type: ignore[arg-type]  # rows
 
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    refuses(UsageError, "belong together", 0, certificate)
+    refuses(UsageError, "must be given together", 0, certificate)
     refuses(ConfigError, r"cert\.pem.*expected PEM", 0, certificate, key)
     certificate.write_text("no PEM")
     key.write_text("no PEM")

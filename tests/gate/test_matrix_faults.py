@@ -120,7 +120,7 @@ def test_no_model_at_all_and_a_recording_that_is_not_there(world: World) -> None
     done = world.run("--dry-run", "origin", "main", JUDGEKIT_REPLAY="")
     assert done.returncode == 0, done.stderr
     assert b"UNDETERMINED" in done.stderr
-    assert b"nothing was judged" in done.stderr
+    assert b"not judged" in done.stderr
     assert {word(each) for each in world.ledger()[before:]} <= {"UNDETERMINED"}
     push = world.push(JUDGEKIT_REPLAY=str(world.folder / "gone.jsonl"))
     assert "UNDETERMINED" in push.err
@@ -139,7 +139,7 @@ def test_a_ledger_that_cannot_be_written(world: World) -> None:
     world.work.commit("bad", a_md=bad("a"))
     push = world.push(code=1)
     assert "the ledger cannot be written" in push.err
-    assert "or go past the gate this once: JUDGEKIT_SKIP=1 git push (no override holds" in push.err
+    assert "or skip the gate once: JUDGEKIT_SKIP=1 git push (overrides need" in push.err
     assert "judgekit override" not in push.err
     assert "which is noted" not in push.err
     push = world.push(JUDGEKIT_SKIP="1")

@@ -152,7 +152,7 @@ def test_where_the_rules_require_it_nothing_goes_by_the_word_of_its_authors_fami
         own = {"JUDGEKIT_REPLAY": "", "JUDGEKIT_API_BASE": model.base, "JUDGEKIT_MODEL": "claude-own"}
         bare_world.environ.update(own)
         push = bare_world.push(judged={"a.md": "UNDETERMINED" if wrote else "GO"})
-        assert ("judge.independence: require" in push.err + push.out) == wrote
+        assert ("judge.independence is require" in push.err + push.out) == wrote
         bare_world.work.commit(f"bad{trailer}", b_md=bad("b"))
         bare_world.push(judged={"b.md": "NO-GO"}, code=1)
         with Loopback(by_content) as other:

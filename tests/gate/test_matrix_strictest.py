@@ -73,7 +73,7 @@ def test_a_tag_on_no_commit_is_said_not_to_be_judged(world: World) -> None:
     for name, what in (("tree", "main^{tree}"), ("blob", "main:a.md")):
         world.work("tag", name, world.work("rev-parse", what))
         done = world.push("origin", name)
-        assert f"UNDETERMINED: refs/tags/{name}: it leads to no commit" in done.err
+        assert f"UNDETERMINED: refs/tags/{name}: it points to no commit" in done.err
 
 
 def test_teams_may_let_nothing_pass_that_is_not_judged(world: World) -> None:

@@ -76,7 +76,7 @@ def test_user_and_project_are_two_answers_and_doctor_says_so(client: Client) -> 
     judgekit(client, "install", "claude-code")
     judgekit(client, "install", "claude-code", "--scope", "project")
     assert answers(client) == 2
-    assert "each prompt gets 2 answers" in judgekit(client, "doctor")
+    assert "each prompt is answered 2 times" in judgekit(client, "doctor")
 
 
 def test_the_client_takes_both_events_as_they_are(client: Client) -> None:

@@ -77,7 +77,7 @@ def test_the_deadline_comes_while_secrets_are_looked_for(
     assert time.monotonic() - start < ENOUGH
     assert (slow.verdict, slow.rounds, other.verdict) == ("undetermined", [], "accept")
     assert slow.degraded is not None
-    assert slow.degraded.startswith("not judged: timeout (the deadline came")
+    assert slow.degraded.startswith("not judged: timeout (the deadline passed")
     assert not any("Slow." in request.text for request in model.requests)
 
 
@@ -108,7 +108,7 @@ def test_the_deadline_of_a_comparison_comes_too(
     comparison = judgekit.compare(*texts, prompt="Which is better?", deadline=2)
     assert comparison.verdict == "undetermined"
     assert comparison.degraded is not None
-    assert "timeout (the deadline came" in comparison.degraded
+    assert "timeout (the deadline passed" in comparison.degraded
 
 
 def test_an_event_loop_goes_on_meanwhile(endless: Endless, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -250,7 +250,7 @@ def test_a_program_that_never_had_its_turn_was_not_run(tmp_path: Path) -> None:
     first, second = asyncio.run(run())
     assert isinstance(first, GatewayError)
     assert isinstance(second, GatewayError)
-    assert "gave no reply within 3 s" in first.message
+    assert "did not reply within 3 s" in first.message
     assert "no turn within 0.5 s" in second.message
     assert (tmp_path / "ran").read_text() == "x"
 

@@ -197,7 +197,7 @@ def stalled(index: Index, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading
 
 def test_a_stalled_index_is_given_up(stalled: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_fetch, "PART_SECONDS", 6.0)
-    with pytest.raises(FetchError, match=r"tiny-part2==1\.0: no answer in 6 s"):
+    with pytest.raises(FetchError, match=r"tiny-part2==1\.0: no response in 6 s"):
         fetch("tiny", lambda _: None)
     assert visible() == ["tiny.partial"]
 
