@@ -114,4 +114,4 @@ def test_a_server_that_cannot_serve_says_what_is_missing_before_it_listens(
         monkeypatch.setenv(name, value)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        refuses(ConfigError, f"127.0.0.1:{port} cannot be listened on", port)
+        refuses(ConfigError, f"cannot listen on 127.0.0.1:{port}", port)

@@ -143,7 +143,7 @@ def test_a_ledger_that_cannot_be_written(world: World) -> None:
     assert "judgekit override" not in push.err
     assert "which is noted" not in push.err
     push = world.push(JUDGEKIT_SKIP="1")
-    assert "this push is not judged (not noted: " in push.err
+    assert "this push is not judged (not recorded: " in push.err
     assert "recorded in the ledger" not in push.err
 
 

@@ -161,4 +161,4 @@ def test_where_the_rules_require_it_nothing_goes_by_the_word_of_its_authors_fami
             bare_world.environ.update(keys)
             push = bare_world.push(judged={"b.md": "GO"})
             assert bool(other.requests) == wrote
-            assert ("openai: asked in place of" in push.err + push.out) == wrote
+            assert ("openai: used in place of" in push.err + push.out) == wrote
