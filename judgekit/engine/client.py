@@ -411,7 +411,7 @@ def connect_or_start(seconds: float = START_SECONDS) -> Connection:
             break
         except NoEngine as error:
             if ended not in (None, TAKEN) or time.monotonic() > end:
-                raise NotStarted(f"no engine could be started ({error})") from None
+                raise NotStarted(f"the engine could not start ({error})") from None
         if ended == TAKEN:  # by one that is just beginning, or just leaving
             time.sleep(_TAKEN_POLL)
             starter = start(connection.place)

@@ -215,7 +215,7 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
             reasoning=reasoning,
             findings=placed([finding for reply in replies for finding in reply.findings], self.rubric),
             said=replies[0].word if len(replies) == 1 else None,
-            dimensions=tuple(_counted(reasoning, self.rubric)),
+            dimensions=dimensions_in(reasoning, self.rubric),
             expected=tuple(name for reply in replies for name in reply.expected),
         )
 

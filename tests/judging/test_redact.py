@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FORMS = sorted(secret_samples.forms(0))
+GIVEN = sorted(secret_samples.given(0))
 AROUND = ["{}", "use {} here", '"{}",', "key={}\nnext", "(`{}`)", "<a>{}</a>"]
 
 
@@ -37,6 +38,16 @@ def test_a_secret_that_is_known_by_its_form_is_left_out_whole(kind: str) -> None
             before, after = around.split("{}")
             assert redacted.text.startswith(before.removesuffix("key="))
             assert redacted.text.endswith(after)
+
+
+@pytest.mark.parametrize("way", GIVEN)
+def test_a_secret_that_is_given_by_name_or_place_is_left_out(way: str) -> None:
+    for text, secret in (secret_samples.given(seed)[way] for seed in range(5)):
+        redacted = redact(f"Before it.\n{text}\nAfter it.\n")
+        assert secret not in redacted.text
+        assert redacted.secrets == 1
+        assert redacted.text.startswith("Before it.\n")
+        assert redacted.text.endswith("\nAfter it.\n")
 
 
 def test_the_name_of_a_value_stays() -> None:
