@@ -27,7 +27,7 @@ from judgekit.rubric.schema import ScoreCase
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.config.names import ModeName
+    from judgekit.config import ModeName
     from judgekit.evaluation.runner import Tried
     from judgekit.rubric.loader import LoadedRubric
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from judgekit import environment
-from judgekit.config import arguments
+from judgekit.config import check, require
 from judgekit.errors import InputError, UsageError
 from judgekit.hooks import claude_code
 from judgekit.judging import documents, service
@@ -25,7 +25,7 @@ from judgekit.text import encodable, is_blank
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from judgekit.config.names import ModeName
+    from judgekit.config import ModeName
     from judgekit.judging.subject import Document
 
 __all__ = [
@@ -68,9 +68,11 @@ def judge(
     only where nobody else can. `deadline` is in seconds for each subject. Raises `InputError` for a file
     that cannot be judged, `ConfigError` and `UsageError`; never because a model failed.
     """
-    arguments.paths("judge", files)
-    arguments.texts("judge", task_id=task_id, description=description, acceptance=acceptance)
-    arguments.options("judge", rubric, mode, author_family, deadline, max_cost_usd)
+    require("judge", files=files)
+    for path in files:
+        require("judge", **{"a path": path})
+    check("judge", task_id=task_id, description=description, acceptance=acceptance, rubric=rubric, mode=mode)
+    check("judge", author_family=author_family, deadline=deadline, max_cost_usd=max_cost_usd)
     read = [documents.read_file(path, io.BytesIO()) for path in documents.expand(map(str, files))]
     task = Task(description, acceptance)
     subjects = (
@@ -91,8 +93,11 @@ def judge_texts(
     max_cost_usd: float | None = None,
 ) -> list[Verdict]:
     """Judge texts by name, as `judge` does with files; return one verdict for each, in order."""
-    arguments.mapping("judge_texts", texts)
-    arguments.options("judge_texts", rubric, mode, author_family, deadline, max_cost_usd)
+    require("judge_texts", texts=texts)
+    for name, text in texts.items():
+        require("judge_texts", **{"a name": name, f"the text of {name!r:.40}": text})
+    check("judge_texts", rubric=rubric, mode=mode, deadline=deadline, max_cost_usd=max_cost_usd)
+    check("judge_texts", author_family=author_family)
     blank = next((name for name, text in texts.items() if is_blank(text)), None)
     if blank is not None:
         raise InputError(f"{blank}: empty; nothing to judge")
@@ -117,12 +122,10 @@ def compare(
     in seconds for all of it. Raises `InputError` for an empty text, `ConfigError` and `UsageError`; never
     because a model failed.
     """
-    arguments.texts(
-        "compare", prompt=prompt, **{f"text {number}": each for number, each in enumerate(texts, 1)}
-    )
-    arguments.required("compare", prompt=prompt, **{f"text {n}": each for n, each in enumerate(texts, 1)})
-    arguments.options("compare", rubric, mode, None, deadline, max_cost_usd)
-    arguments.families("compare", author_family)
+    require("compare", prompt=prompt, **{f"text {number}": each for number, each in enumerate(texts, 1)})
+    check("compare", rubric=rubric, mode=mode, deadline=deadline, max_cost_usd=max_cost_usd)
+    for family in author_family if isinstance(author_family, list | tuple) else [author_family]:
+        check("compare", author_family=family)
     blank = next((letter for letter, text in zip(LETTERS, texts, strict=False) if is_blank(text)), None)
     if blank is not None:
         raise InputError(f"{blank}: empty; nothing to compare")
@@ -139,7 +142,7 @@ def hook(payload: Mapping[str, Any]) -> str:
 
     Raises `InputError` when the payload has no prompt.
     """
-    arguments.payload("hook", payload)
+    require("hook", payload=payload)
     try:
         text, _ = claude_code.answer(dict(payload))
     except claude_code.BadInputError as error:
@@ -149,7 +152,7 @@ def hook(payload: Mapping[str, Any]) -> str:
 
 def rubrics(project: str | Path | None = None) -> Iterable[LoadedRubric]:
     """Yield every rubric that can be found, the project's first, then the user's, then the bundled ones."""
-    arguments.folder("rubrics", project=project)
+    check("rubrics", project=project)
     return loader.rubrics(Path(project) if project else None)
 
 

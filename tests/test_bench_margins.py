@@ -19,7 +19,7 @@ from judgekit.rubric import loader
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from judgekit.config.names import ModeName, TierName
+    from judgekit.config import ModeName, TierName
     from judgekit.judging.subject import File
 
 SMALL, LARGE = Voter("small", "small"), Voter("large", "large")

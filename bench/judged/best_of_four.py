@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from bench.judged.margins import Ranked, credit, grid, learn, walk
 from bench.judged.recorded import endpoint, recording, reply, rubric_of, scored, stand_in
 from bench.judged.tables import SPLITS, Row, Table, averages, halves, lines
-from judgekit.config.names import TIERS, TierName
+from judgekit.config import TIERS, TierName
 from judgekit.judging.comparison import ComparisonInput
 from judgekit.judging.ranking import RankingJudge, Voter
 from judgekit.judging.verdict import LETTERS

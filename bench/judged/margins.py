@@ -17,7 +17,7 @@ from judgekit.judging.ranking import Ranks, asked
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from judgekit.config.names import ModeName, TierName
+    from judgekit.config import ModeName, TierName
     from judgekit.judging.ranking import Margins, Said
 
 By: TypeAlias = "Mapping[TierName, Said]"

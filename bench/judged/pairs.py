@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from judgekit.config.names import TierName
+    from judgekit.config import TierName
     from judgekit.judging.comparison import Comparison
     from judgekit.judging.escalation import FinalityRules
 

@@ -17,7 +17,7 @@ from judgekit.rubric.loader import load_rubric
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from judgekit.config.names import TierName
+    from judgekit.config import TierName
     from judgekit.rubric.loader import LoadedRubric
 
 UNREADABLE = "no answer"

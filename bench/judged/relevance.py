@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bench.judged.recorded import endpoint, recording, reply, rubric_of, scored, stand_in
 from bench.judged.tables import NEARLY, SPLITS, Row, Table, halves, lines
-from judgekit.config.names import TIERS, ModeName, Outcome, TierName
+from judgekit.config import TIERS, ModeName, Outcome, TierName
 from judgekit.evaluation.calibrate import choose_rules
 from judgekit.evaluation.samples import Sample, TierOpinion
 from judgekit.judging.calibration import Promise

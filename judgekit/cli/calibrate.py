@@ -17,7 +17,7 @@ from judgekit.errors import Exit, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from judgekit.config.names import ModeName, TierName
+    from judgekit.config import ModeName, TierName
     from judgekit.judging.calibration import CalibratedRule, Calibration, Measured
 
 _LEAST_RATE = 0.001  # below it one decimal of a percent may show nothing

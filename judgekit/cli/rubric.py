@@ -15,7 +15,7 @@ from judgekit.errors import ConfigError, Exit, UsageError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.config.names import ModeName
+    from judgekit.config import ModeName
     from judgekit.evaluation.runner import Tried
     from judgekit.rubric.loader import LoadedRubric
 

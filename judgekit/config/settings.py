@@ -22,9 +22,8 @@ from pydantic import (
 )
 
 from judgekit import environment
-from judgekit.config import files, yamlfile
-from judgekit.config.names import ModeName, Text, TierName
-from judgekit.config.yamlfile import Strict, problem
+from judgekit.config import ModeName, TierName, files, yamlfile
+from judgekit.config.yamlfile import Strict, Text, problem
 from judgekit.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import stat
 import time
 from copy import deepcopy
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from judgekit.config import files
 from judgekit.errors import ConfigError
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 
 Location = tuple[int | str, ...]
+Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$")]
+Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 
 MAX_BYTES = 1_000_000  # far above any real file; keeps a YAML bomb from being parsed
 MOST_KEPT = 256  # files whose content is kept

@@ -17,7 +17,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import AfterValidator, Field, StringConstraints
 from starlette.exceptions import HTTPException
 
-from judgekit.config.names import ModeName
+from judgekit.config import ModeName
 from judgekit.config.yamlfile import Strict, problem
 from judgekit.engine.admission import AdmissionMiddleware, error_body
 from judgekit.engine.judges import NotReady, in_thread

@@ -21,7 +21,7 @@ from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit.config.names import TIERS
+from judgekit.config import TIERS
 from judgekit.errors import InputError
 from judgekit.evaluation.samples import asked, ranked, samples, score_sources, walk, walk_ranked
 from judgekit.judging import fingerprint
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
-    from judgekit.config.names import ModeName, Outcome, TierName
+    from judgekit.config import ModeName, Outcome, TierName
     from judgekit.evaluation.cases import Case
     from judgekit.evaluation.samples import Sample
     from judgekit.judging.calibration import Promise

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from judgekit.config.names import ModeName
+    from judgekit.config import ModeName
     from judgekit.providers.base import Endpoint
 
 Variant: TypeAlias = Literal["original", "swapped", "rerun", "injected"]

@@ -20,7 +20,7 @@ from judgekit.judging.jury import ORDERS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from judgekit.config.names import ModeName
+    from judgekit.config import ModeName
     from judgekit.evaluation.cases import Case, Variant
     from judgekit.evaluation.stats import Pair
     from judgekit.rubric.loader import LoadedRubric

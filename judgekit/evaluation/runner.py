@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from judgekit.config.names import ModeName, TierName
+    from judgekit.config import ModeName, TierName
     from judgekit.evaluation.cases import Variant
     from judgekit.judging.jury import Opinion, PairWord
     from judgekit.judging.orchestrator import Judge, JudgeOptions

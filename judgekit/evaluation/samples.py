@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit.config.names import TIERS, Outcome, TierName
+from judgekit.config import TIERS, Outcome, TierName
 from judgekit.errors import InputError, InvalidReply
 from judgekit.judging import extract, jury, ranking
 from judgekit.judging.calibration import Measured
@@ -26,7 +26,7 @@ from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from judgekit.config.names import ModeName
+    from judgekit.config import ModeName
     from judgekit.evaluation.cases import Case, Recorded
     from judgekit.judging.escalation import EscalationRules
     from judgekit.judging.fingerprint import Readings

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.config import settings as configuration
 from judgekit.config import yamlfile
-from judgekit.config.names import Text
 from judgekit.config.patterns import Patterns
-from judgekit.config.yamlfile import Strict
+from judgekit.config.yamlfile import Strict, Text
 from judgekit.errors import InputError
 from judgekit.git import Repository
 from judgekit.judging import documents, service
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from judgekit.config.names import ModeName
+    from judgekit.config import ModeName
     from judgekit.judging.service import JudgeRequest
     from judgekit.judging.subject import Author, Document, File
     from judgekit.ledger import OverrideLine

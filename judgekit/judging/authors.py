@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from judgekit.config.names import TIERS
+from judgekit.config import TIERS
 from judgekit.providers.registry import UNKNOWN_FAMILY, family_by_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from judgekit.config.names import TierName
+    from judgekit.config import TierName
     from judgekit.providers.base import Endpoint
     from judgekit.providers.resolve import Others
 

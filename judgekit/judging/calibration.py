@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 from pydantic import AwareDatetime, Field
 
 from judgekit import environment
+from judgekit.config import TIERS, ModeName, Outcome, TierName, yamlfile
 from judgekit.config import files as lock
-from judgekit.config import yamlfile
-from judgekit.config.names import TIERS, ModeName, Outcome, TierName
 from judgekit.config.yamlfile import Strict
 from judgekit.errors import ConfigError, InputError
 from judgekit.judging import fingerprint

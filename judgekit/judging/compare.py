@@ -30,7 +30,7 @@ from judgekit.text import visible
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from judgekit.config.names import ModeName, TierName
+    from judgekit.config import ModeName, TierName
     from judgekit.judging.comparison import Comparison
     from judgekit.judging.escalation import EscalationRules, Final
     from judgekit.judging.round import Session

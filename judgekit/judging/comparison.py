@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
-from judgekit.config.names import ModeName, TierName
+from judgekit.config import ModeName, TierName
 from judgekit.errors import CostSource
 from judgekit.judging import authors, redact
 from judgekit.judging.authors import is_independent, lacking

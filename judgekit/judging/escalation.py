@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from judgekit.config.names import TIERS, Outcome, TierName
+from judgekit.config import TIERS, Outcome, TierName
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from judgekit.config.names import ModeName, Outcome, TierName
+    from judgekit.config import ModeName, Outcome, TierName
     from judgekit.judging.logprobs import ScoreSource
     from judgekit.judging.verdict import Consensus, VerdictWord
     from judgekit.rubric.schema import ScoreMode, ScoreRubric

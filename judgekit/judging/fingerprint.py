@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
 
-from judgekit.config.names import TIERS, TierName
+from judgekit.config import TIERS, TierName
 from judgekit.config.yamlfile import Strict
 from judgekit.judging import compare, logprobs, pointwise, prompt, select
 from judgekit.judging.comparison import ComparisonInput
@@ -32,7 +32,7 @@ from judgekit.rubric.schema import CompareRubric, ScoreRubric
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from judgekit.config.names import ModeName
+    from judgekit.config import ModeName
     from judgekit.judging.logprobs import ScoreSource
     from judgekit.providers.base import PanelModels
     from judgekit.rubric.schema import Rubric

@@ -17,7 +17,7 @@ from judgekit.providers.registry import UNKNOWN_FAMILY
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from judgekit.config.names import Outcome, TierName
+    from judgekit.config import Outcome, TierName
     from judgekit.judging.verdict import Consensus, Finding
     from judgekit.providers.base import Endpoint
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
-from judgekit.config.names import TIERS
+from judgekit.config import TIERS
 from judgekit.errors import GatewayError
 from judgekit.judging.authors import apart
 from judgekit.judging.escalation import UNDETERMINED, EscalationRules, Final
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
     from typing import Self
 
-    from judgekit.config.names import ModeName, TierName
+    from judgekit.config import ModeName, TierName
     from judgekit.config.settings import JudgeConfig
     from judgekit.judging.authors import Independence
     from judgekit.judging.cache import Cache

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from judgekit import environment
-from judgekit.config import settings
-from judgekit.config.names import TIERS
+from judgekit.config import TIERS, settings
 from judgekit.judging import authors
 from judgekit.providers.resolve import PanelRequest, resolve
 
@@ -14,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from judgekit.config.names import TierName
+    from judgekit.config import TierName
     from judgekit.config.settings import Config
     from judgekit.providers.base import Endpoint
     from judgekit.providers.resolve import Panel

@@ -18,7 +18,7 @@ from judgekit.text import one_line, visible
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from judgekit.config.names import ModeName, TierName
+    from judgekit.config import ModeName, TierName
     from judgekit.judging.subject import Part, Task
     from judgekit.rubric.schema import Rubric, ScoreRubric
 

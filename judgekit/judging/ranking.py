@@ -28,7 +28,7 @@ from judgekit.rubric.schema import ScoreRubric
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
-    from judgekit.config.names import ModeName, Outcome, TierName
+    from judgekit.config import ModeName, Outcome, TierName
     from judgekit.judging.comparison import Comparison
     from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.jury import Opinion

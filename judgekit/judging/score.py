@@ -33,7 +33,7 @@ from judgekit.text import visible
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from judgekit.config.names import TierName
+    from judgekit.config import TierName
     from judgekit.judging.fence import Fence
     from judgekit.judging.logprobs import ScoreSource
     from judgekit.judging.round import Session

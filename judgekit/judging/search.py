@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import BaseModel, ConfigDict
 
 from judgekit import environment
-from judgekit.config import arguments
+from judgekit.config import check, require
 from judgekit.config import settings as configuration
-from judgekit.errors import ConfigError, InputError, UsageError
+from judgekit.errors import ConfigError, InputError
 from judgekit.judging import calibration, service
 from judgekit.judging import redact as redaction
 from judgekit.judging.cache import lasting_cache
@@ -33,7 +33,7 @@ from judgekit.text import encodable, visible
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from judgekit.config.names import ModeName
+    from judgekit.config import ModeName
     from judgekit.config.settings import Config
     from judgekit.judging.verdict import Selection
     from judgekit.retrieval.search import Candidate
@@ -94,13 +94,10 @@ def search(
     results and a strict one the few that BM25 is sure of. Raises `ConfigError`, `InputError` (a root is no
     folder) or `UsageError`.
     """
-    arguments.required("search", query=query)
-    arguments.texts("search", query=query)
-    arguments.options("search", None, mode)
-    arguments.roots("search", roots)
-    arguments.folder("search", project=project)
-    if type(limit) is not int or limit < 1:
-        raise UsageError(f"search: limit must be a whole number from 1, got {arguments.shown(limit)}")
+    require("search", query=query, limit=limit)
+    check("search", mode=mode, roots=roots, project=project)
+    for root in roots or ():
+        require("search", **{"a root": root})
     started = time.perf_counter()
     home = project or environment.project_root(str(Path.cwd()))
     settings = configuration.load(Path(home))

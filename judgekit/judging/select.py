@@ -30,7 +30,7 @@ from judgekit.rubric.schema import SelectRubric
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
-    from judgekit.config.names import TierName
+    from judgekit.config import TierName
     from judgekit.judging.fence import Fence
     from judgekit.judging.round import Session
     from judgekit.providers.base import Endpoint, Message, Reply

@@ -29,7 +29,7 @@ from judgekit.rubric.schema import CompareRubric
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 
-    from judgekit.config.names import ModeName, TierName
+    from judgekit.config import ModeName, TierName
     from judgekit.config.settings import Config
     from judgekit.judging.comparison import Comparison
     from judgekit.judging.orchestrator import AnyJudge

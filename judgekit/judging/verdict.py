@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypedDict
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
 from judgekit import errors
-from judgekit.config.names import ModeName, TierName
+from judgekit.config import ModeName, TierName
 from judgekit.errors import CostSource, FailureKind
 from judgekit.judging.subject import Author
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 from pydantic import ValidationError
 
-from judgekit.config.names import TIERS
+from judgekit.config import TIERS
 from judgekit.config.yamlfile import problem
 from judgekit.judging.verdict import Consensus, VerdictWord
 from judgekit.ledger import records, store

@@ -16,7 +16,7 @@ from judgekit.providers.registry import CommandProfile, LitellmProfile, by_begin
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from judgekit.config.names import TierName
+    from judgekit.config import TierName
     from judgekit.providers.registry import OutputMode, Price, Profile
 
 

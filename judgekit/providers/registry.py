@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, Field, JsonValue, RootModel, StringConstraints, model_validator
 
-from judgekit.config import files, yamlfile
-from judgekit.config.names import Identifier, Text, TierName
-from judgekit.config.yamlfile import Strict
+from judgekit.config import TierName, files, yamlfile
+from judgekit.config.yamlfile import Identifier, Strict, Text
 from judgekit.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:

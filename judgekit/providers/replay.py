@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from judgekit import environment
-from judgekit.config.names import TierName
+from judgekit.config import TierName
 from judgekit.config.yamlfile import Strict, problem_in
 from judgekit.errors import CallUsage, ConfigError, CostSource, FailureKind, GatewayError
 from judgekit.providers import registry

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from judgekit.config.names import TIERS
+from judgekit.config import TIERS
 from judgekit.errors import CallUsage, FailureKind, GatewayError, of_failure
 from judgekit.providers import registry, served_models
 from judgekit.providers.base import CallKey, Message, Request, first_set
@@ -25,7 +25,7 @@ from judgekit.providers.resolve import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from judgekit.config.names import TierName
+    from judgekit.config import TierName
     from judgekit.providers.base import Endpoint, Gateway
     from judgekit.providers.registry import Profile
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from judgekit import programs
-from judgekit.config.names import TIERS, TierName
+from judgekit.config import TIERS, TierName
 from judgekit.providers import registry, replay, served_models
 from judgekit.providers.base import INSIDE, endpoint, first_set
 from judgekit.providers.registry import CommandProfile, LitellmProfile, Profile

@@ -15,9 +15,8 @@ from typing import Annotated, Any
 from pydantic import Field, StringConstraints, model_validator
 
 from judgekit.config import yamlfile
-from judgekit.config.names import Text
 from judgekit.config.settings import RetrievalConfig
-from judgekit.config.yamlfile import Strict
+from judgekit.config.yamlfile import Strict, Text
 from judgekit.errors import ConfigError
 from judgekit.retrieval import compiled, sources
 from judgekit.rubric import search_path

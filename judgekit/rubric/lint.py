@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from judgekit.config.names import ModeName
+    from judgekit.config import ModeName
     from judgekit.rubric.loader import LoadedRubric
     from judgekit.rubric.schema import Case
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, RootModel, StringConstraints, model_validator
 
-from judgekit.config.names import Identifier, ModeName, Outcome, Text, TierName
-from judgekit.config.yamlfile import Strict
+from judgekit.config import ModeName, Outcome, TierName
+from judgekit.config.yamlfile import Identifier, Strict, Text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

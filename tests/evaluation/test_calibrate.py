@@ -14,7 +14,7 @@ from judgekit.judging.calibration import ErrorCounts, Promise, bound
 from judgekit.judging.escalation import EscalationRules
 
 if TYPE_CHECKING:
-    from judgekit.config.names import Outcome, TierName
+    from judgekit.config import Outcome, TierName
     from judgekit.evaluation.calibrate import ChosenRules
     from judgekit.judging.escalation import FinalityRule
 

@@ -27,7 +27,7 @@ from judgekit.rubric import loader
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from judgekit.config.names import Outcome, TierName
+    from judgekit.config import Outcome, TierName
     from judgekit.judging.escalation import FinalityRule, FinalityRules
     from judgekit.judging.jury import PairWord
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from judgekit.config.names import ModeName, TierName
+    from judgekit.config import ModeName, TierName
     from judgekit.evaluation.samples import RankedCase
     from judgekit.judging.calibration import Calibration
     from judgekit.judging.escalation import FinalityRules

@@ -16,7 +16,7 @@ from judgekit.judging.escalation import EscalationRules
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
-    from judgekit.config.names import TierName
+    from judgekit.config import TierName
 
 GOOD = {"semantic": 5, "pragmatic": 5, "syntactic": 4}
 BAD = {"semantic": 1, "pragmatic": 2, "syntactic": 2}

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 from scripted import of_family
 
-from judgekit.config.names import TIERS
+from judgekit.config import TIERS
 from judgekit.judging import authors
 from judgekit.judging.authors import apart, is_independent
 
 if TYPE_CHECKING:
-    from judgekit.config.names import TierName
+    from judgekit.config import TierName
     from judgekit.providers.base import Endpoint
 
 

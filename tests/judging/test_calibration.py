@@ -28,7 +28,7 @@ from judgekit.judging.orchestrator import USUAL, JudgeOptions
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
-    from judgekit.config.names import TierName
+    from judgekit.config import TierName
     from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.verdict import Verdict
     from judgekit.providers.base import PanelModels

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from scripted import Answer
 
-    from judgekit.config.names import ModeName, TierName
+    from judgekit.config import ModeName, TierName
     from judgekit.judging.verdict import Selection
     from judgekit.providers.base import Endpoint, Gateway, Reply, Request
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from scripted import Answer
 
-    from judgekit.config.names import ModeName, TierName
+    from judgekit.config import ModeName, TierName
     from judgekit.errors import CostSource
     from judgekit.judging.subject import Document
     from judgekit.judging.verdict import Verdict

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import pytest
 
-from judgekit.config.names import TIERS, Outcome, TierName
+from judgekit.config import TIERS, Outcome, TierName
 from judgekit.judging.escalation import EscalationRules, Final
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from making import candidate_judge, document, document_judge, file, prompt_candidate, query
 from scripted import ScriptedGateway, keep, scores, scripted_endpoint, three_models
 
-from judgekit.config.names import TIERS
+from judgekit.config import TIERS
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.rubric import loader
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from scripted import Answer
 
-    from judgekit.config.names import ModeName
+    from judgekit.config import ModeName
     from judgekit.judging.verdict import Selection, Verdict
     from judgekit.providers.base import PanelModels
     from judgekit.rubric.loader import LoadedRubric

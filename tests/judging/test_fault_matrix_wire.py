@@ -21,7 +21,7 @@ from loopback import DRIP, RESET, SILENT, Answer, Loopback, calls, fails, says, 
 from making import candidate_judge, document, document_judge, file, prompt_candidate, query
 from scripted import scores
 
-from judgekit.config.names import TIERS
+from judgekit.config import TIERS
 from judgekit.providers import litellm
 from judgekit.providers.base import endpoint
 from judgekit.providers.gateway import Router
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from loopback import Asked
 
-    from judgekit.config.names import ModeName, TierName
+    from judgekit.config import ModeName, TierName
     from judgekit.judging.verdict import Round
     from judgekit.providers.base import Endpoint
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from making import finality_rule, finality_rules
 
-from judgekit.config.names import TIERS
+from judgekit.config import TIERS
 from judgekit.judging.escalation import (
     ESCALATE,
     UNDETERMINED,
@@ -24,7 +24,7 @@ from judgekit.rubric.schema import ScoreRubric
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from judgekit.config.names import ModeName, Outcome, TierName
+    from judgekit.config import ModeName, Outcome, TierName
 
 LETTERS: dict[str, Outcome | None] = {"A": "accept", "I": "improve", "R": "reject", "F": None}
 

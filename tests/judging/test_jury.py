@@ -17,7 +17,7 @@ from judgekit.rubric import loader
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from judgekit.config.names import Outcome
+    from judgekit.config import Outcome
     from judgekit.judging.jury import JuryRule
     from judgekit.providers.base import Endpoint
 

@@ -24,14 +24,14 @@ from making import (
 )
 from scripted import scripted_endpoint
 
-from judgekit.config.names import TIERS
+from judgekit.config import TIERS
 from judgekit.errors import CallUsage, FailureKind, GatewayError
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.ranking import RankingJudge
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
-    from judgekit.config.names import ModeName
+    from judgekit.config import ModeName
     from judgekit.judging.orchestrator import JudgeOptions
     from judgekit.judging.subject import File
     from judgekit.providers.base import Endpoint, PanelModels, Reply, Request

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from judgekit.config.names import ModeName
+    from judgekit.config import ModeName
     from judgekit.judging.comparison import Comparison, ComparisonInput
     from judgekit.judging.jury import JuryRule
     from judgekit.providers.base import Endpoint, Gateway, Reply, Request

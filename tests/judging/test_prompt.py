@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from making import prompt_candidate
 
-from judgekit.config.names import TIERS, ModeName
+from judgekit.config import TIERS, ModeName
 from judgekit.judging import prompt
 from judgekit.judging.prompt import Earlier
 from judgekit.judging.subject import Part, Task

@@ -31,7 +31,7 @@ from judgekit.rubric import loader
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from judgekit.config.names import ModeName
+    from judgekit.config import ModeName
     from judgekit.judging.comparison import Comparison
     from judgekit.judging.orchestrator import JudgeOptions
     from judgekit.judging.subject import File

@@ -24,7 +24,7 @@ from judgekit.rubric.schema import ScoreRubric
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from judgekit.config.names import ModeName, TierName
+    from judgekit.config import ModeName, TierName
     from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.ranking import Said
 

@@ -20,7 +20,7 @@ from making import (
 )
 from scripted import three_models
 
-from judgekit.config.names import TIERS
+from judgekit.config import TIERS
 from judgekit.judging import redact as outgoing
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.ranking import RankingJudge

@@ -9,7 +9,7 @@ import pytest
 from making import finality_rule, finality_rules
 from scripted import scripted_endpoint
 
-from judgekit.config.names import TIERS
+from judgekit.config import TIERS
 from judgekit.judging.compare import ended
 from judgekit.judging.escalation import EscalationRules, Final
 from judgekit.judging.jury import TierVote, Vote, outcomes
@@ -18,7 +18,7 @@ from judgekit.judging.jury import tier_vote as cast_by
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.config.names import ModeName, TierName
+    from judgekit.config import ModeName, TierName
     from judgekit.judging.comparison import Ended
     from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.jury import JuryRule, PairWord

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from judgekit import environment
-from judgekit.config import files
-from judgekit.config.names import TIERS
+from judgekit.config import TIERS, files
 from judgekit.errors import ConfigError, UsageError
 from judgekit.providers import litellm, registry
 from judgekit.providers.base import extra_arguments

@@ -15,7 +15,7 @@ from asking import KEY, ask, custom, failure, request
 from loopback import Loopback, fails, says
 from making import call_usage, reply
 
-from judgekit.config.names import TIERS
+from judgekit.config import TIERS
 from judgekit.errors import ConfigError, FailureKind, GatewayError
 from judgekit.providers import replay
 from judgekit.providers.base import CallKey, Endpoint, Reply, Request

@@ -9,7 +9,7 @@ import pytest
 from asking import KEY
 from loopback import Loopback
 
-from judgekit.config.names import TIERS
+from judgekit.config import TIERS
 from judgekit.providers import registry, served_models
 from judgekit.providers.resolve import CUSTOM, Panel, PanelRequest, detect, fill, profile_of, resolve
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from judgekit.config.names import TierName
+    from judgekit.config import TierName
     from judgekit.providers.base import Endpoint
 
 

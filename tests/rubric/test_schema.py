@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from judgekit.config.names import ModeName
+    from judgekit.config import ModeName
 
 
 def kls() -> ScoreRubric:

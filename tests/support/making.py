@@ -18,7 +18,7 @@ from judgekit.rubric import loader
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from judgekit.config.names import ModeName, Outcome, TierName
+    from judgekit.config import ModeName, Outcome, TierName
     from judgekit.errors import CostSource
     from judgekit.judging.authors import Independence
     from judgekit.judging.cache import Cache

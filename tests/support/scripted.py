@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from loopback import says
 from making import call_usage, reply
 
-from judgekit.config.names import TIERS
+from judgekit.config import TIERS
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers.base import Endpoint, Reply
 from judgekit.providers.registry import LitellmProfile
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from loopback import Answer as ServerAnswer
     from loopback import Asked
 
-    from judgekit.config.names import TierName
+    from judgekit.config import TierName
     from judgekit.providers.base import Request
 
 Answer: TypeAlias = "str | GatewayError | float | Callable[[Request], str | Reply]"
