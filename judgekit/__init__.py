@@ -17,9 +17,8 @@ if TYPE_CHECKING:
         JudgekitError,
         UsageError,
     )
-    from judgekit.judging.comparison import Comparison
     from judgekit.judging.search import Result, SearchResult
-    from judgekit.judging.verdict import Finding, Round, Verdict
+    from judgekit.judging.verdict import Comparison, Finding, Round, Verdict
     from judgekit.rubric.loader import LoadedRubric
     from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric
 

@@ -11,12 +11,11 @@ from judgekit.config import check, require
 from judgekit.errors import InputError, UsageError
 from judgekit.hooks import claude_code
 from judgekit.judging import documents, service
-from judgekit.judging.comparison import Comparison, ComparisonInput
+from judgekit.judging.documents import LETTERS, ComparisonInput, Task, file_of
 from judgekit.judging.extract import extract
 from judgekit.judging.search import Result, SearchResult, search
 from judgekit.judging.service import JudgeRequest, judge_documents
-from judgekit.judging.subject import Task, file_of
-from judgekit.judging.verdict import LETTERS, Finding, Round, Verdict
+from judgekit.judging.verdict import Comparison, Finding, Round, Verdict
 from judgekit.rubric import loader
 from judgekit.rubric.loader import LoadedRubric, find_rubric
 from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.config import ModeName
-    from judgekit.judging.subject import Document
+    from judgekit.judging.documents import Document
 
 __all__ = [
     "CompareRubric",

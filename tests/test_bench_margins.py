@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.config import ModeName, TierName
-    from judgekit.judging.subject import File
+    from judgekit.judging.documents import File
 
 SMALL, LARGE = Voter("small", "small"), Voter("large", "large")
 MODELS: dict[TierName, Voter] = {"quick": SMALL, "deep": LARGE}

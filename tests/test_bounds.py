@@ -103,7 +103,7 @@ def hooks_of_a_client(text: str) -> None:
 
 
 def commit(text: str) -> None:
-    of("judging.authors.signed")([f"{text} <{text}>", f"claude <{text}"], [f"Co-Authored-By: {text}"])
+    of("judging.panel.signed")([f"{text} <{text}>", f"claude <{text}"], [f"Co-Authored-By: {text}"])
 
 
 def labels(text: str) -> None:
@@ -122,7 +122,7 @@ def asked_of_models(text: str) -> None:
         of("judging.fence.Fence")(),
         of("judging.prompt.PromptCandidate")("a", text, text[:100], (text,) * 3, text),
     )
-    part = of("judging.subject.Part")("A", text, len(text))
+    part = of("judging.documents.Part")("A", text, len(text))
     of("judging.prompt.candidate_context")(fence, shown, text, [text])
     of("judging.prompt.pair_context")(fence, text, [part])
     select = of("rubric.loader.select_rubric")("memory-relevance").rubric
@@ -161,7 +161,7 @@ def yaml(text: str) -> None:
 
 # How a text gets into functions that want more, and into what takes texts without being a function of one.
 GIVEN: dict[str, Callable[[str], object]] = {
-    "judging.authors.signed": commit,
+    "judging.panel.signed": commit,
     "cli.formats.region": regions,
     "config.yaml_text.parsed": yaml,
     "judging.disguises.without": lambda text: of("judging.disguises.without")(text, "a"),

@@ -10,8 +10,8 @@ from making import document, document_judge, file
 from scripted import ScriptedGateway, scripted_endpoint
 
 from judgekit.judging import prompt
+from judgekit.judging.documents import Document, Part, Task
 from judgekit.judging.fence import Fence
-from judgekit.judging.subject import Document, Part, Task
 from judgekit.rubric import loader
 from judgekit.rubric.schema import Given, ScoreRubric
 

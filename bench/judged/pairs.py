@@ -16,7 +16,7 @@ from judgekit.evaluation.cases import Case
 from judgekit.evaluation.samples import samples
 from judgekit.judging.calibration import Promise
 from judgekit.judging.compare import PairJudge
-from judgekit.judging.comparison import ComparisonInput
+from judgekit.judging.documents import ComparisonInput
 from judgekit.judging.jury import ORDERS
 from judgekit.providers import replay
 from judgekit.rubric.loader import comparing_rubric
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.config import TierName
-    from judgekit.judging.comparison import Comparison
     from judgekit.judging.escalation import FinalityRules
+    from judgekit.judging.verdict import Comparison
 
 CHEAP, STRONG, STRATEGY, FOLDS = ("ChatGPT", "PaLM2", "LLaMA2"), "GPT-4", "Metrics_Reference", 5
 PANEL: dict[TierName, tuple[str, ...]] = {"quick": CHEAP, "deep": (STRONG,)}

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from judgekit.judging.subject import File
+from judgekit.judging.documents import File
 from judgekit.providers import registry
 from judgekit.providers.base import Endpoint
 from judgekit.rubric.loader import load_rubric

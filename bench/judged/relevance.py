@@ -14,8 +14,8 @@ from judgekit.config import TIERS, ModeName, Outcome, TierName
 from judgekit.evaluation.calibrate import choose_rules
 from judgekit.evaluation.samples import Sample, TierOpinion
 from judgekit.judging.calibration import Promise
+from judgekit.judging.documents import Document
 from judgekit.judging.score import DocumentJudge
-from judgekit.judging.subject import Document
 from judgekit.providers import replay
 
 if TYPE_CHECKING:

@@ -28,7 +28,8 @@ from judgekit.text import escaped, lines_of, rubric_name
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from judgekit.judging.comparison import Comparison, ComparisonInput
+    from judgekit.judging.documents import ComparisonInput
+    from judgekit.judging.verdict import Comparison
 
 
 class Shape(enum.StrEnum):
@@ -92,7 +93,7 @@ def compare(
 
 def _comparison_input(files: Sequence[str], prompt: str, families: Sequence[str] | None) -> ComparisonInput:
     from judgekit.judging import documents, service
-    from judgekit.judging.comparison import ComparisonInput
+    from judgekit.judging.documents import ComparisonInput
 
     if not prompt.strip():
         raise UsageError("--prompt is empty; give the prompt that the texts answer")
@@ -134,12 +135,12 @@ def _lines(comparison: Comparison) -> Iterator[str]:
 
 def _partiality(comparison: Comparison) -> str:
     """Say that nobody judged but models of families that wrote the texts, and which ones."""
-    from judgekit.judging import authors
+    from judgekit.judging import panel
 
     own = [
         subject.letter
         for subject in comparison.subjects
-        if set(authors.named(subject.family)) & set(comparison.families)
+        if set(panel.named(subject.family)) & set(comparison.families)
     ]
     some = "" if len(own) == len(comparison.subjects) else "; models favour texts of their own family"
     judges = " and ".join(comparison.families)

@@ -34,7 +34,7 @@ from judgekit.text import encodable, escaped
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from judgekit.judging.subject import Document, File
+    from judgekit.judging.documents import Document, File
 
     Record: TypeAlias = Mapping[str, Any]
     OnVerdict: TypeAlias = Callable[[Record], None]
@@ -81,7 +81,7 @@ def judge(
 ) -> int:
     """Judge documents under a rubric. Exit code: 0 accepted, 1 rejected, 2 a human is needed."""
     from judgekit.judging import documents
-    from judgekit.judging.subject import Task
+    from judgekit.judging.documents import Task
 
     check_filled(*FAMILY, author_family)
     check_filled("--task-id", "a name for all paths together", task_id)

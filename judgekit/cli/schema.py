@@ -32,8 +32,7 @@ def json_schema(name: str) -> dict[str, Any]:
     """Return the JSON Schema called `name`."""
     from judgekit.config.settings import Config
     from judgekit.judging.calibration import Calibration
-    from judgekit.judging.comparison import Comparison
-    from judgekit.judging.verdict import Verdict
+    from judgekit.judging.verdict import Comparison, Verdict
     from judgekit.ledger.records import Line
     from judgekit.providers.registry import ProfileFile
     from judgekit.retrieval.profiles import RetrievalProfileFile

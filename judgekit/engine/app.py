@@ -27,8 +27,8 @@ from judgekit.gate import github, push, tasks
 from judgekit.gate.remotes import RefUpdate
 from judgekit.git import Repository
 from judgekit.judging import search as retrieval
+from judgekit.judging.documents import CONTEXT_CHARS, Author, Document, File, Task
 from judgekit.judging.service import JudgeRequest
-from judgekit.judging.subject import CONTEXT_CHARS, Author, Document, File, Task
 from judgekit.ledger import LedgerError
 from judgekit.providers.pace import caller
 from judgekit.retrieval.compiled import KINDS

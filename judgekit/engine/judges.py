@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from concurrent.futures import Future
 
+    from judgekit.judging.documents import Document
     from judgekit.judging.score import DocumentJudge
     from judgekit.judging.service import JudgeRequest
-    from judgekit.judging.subject import Document
     from judgekit.judging.verdict import Verdict
     from judgekit.providers.base import Endpoint, Gateway, Reply, Request
 

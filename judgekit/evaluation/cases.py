@@ -27,8 +27,8 @@ from pydantic import Field, PrivateAttr, StringConstraints, ValidationError, mod
 from judgekit.config.yamlfile import Strict, problem_in
 from judgekit.errors import InputError
 from judgekit.judging import fingerprint
+from judgekit.judging.documents import LETTERS
 from judgekit.judging.logprobs import ScoreSource
-from judgekit.judging.verdict import LETTERS
 from judgekit.providers import registry
 from judgekit.rubric.schema import Better, CaseCandidate
 from judgekit.text import lines_of, one_line

@@ -20,7 +20,7 @@ from judgekit.errors import InputError, UsageError
 from judgekit.evaluation.cases import Case, Recorded
 from judgekit.judging import fence, fingerprint, service
 from judgekit.judging.compare import PairJudge
-from judgekit.judging.comparison import Comparison, ComparisonInput
+from judgekit.judging.documents import ComparisonInput, Document, Task, file_of, is_cut
 from judgekit.judging.escalation import FinalityRules
 from judgekit.judging.jury import ORDERS, Vote, of_calls
 from judgekit.judging.logprobs import score_source
@@ -32,8 +32,7 @@ from judgekit.judging.round import gather_limited
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge, Query
 from judgekit.judging.service import JudgeRequest
-from judgekit.judging.subject import Document, Task, file_of, is_cut
-from judgekit.judging.verdict import Selection
+from judgekit.judging.verdict import Comparison, Selection
 from judgekit.ledger import rates
 from judgekit.providers import running
 from judgekit.providers.gateway import open_gateway

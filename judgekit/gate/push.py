@@ -20,10 +20,10 @@ from judgekit.config import settings as configuration
 from judgekit.errors import ConfigError, InputError
 from judgekit.gate import commits, policy, tasks
 from judgekit.gate.report import Begin, Held, Report, Row
-from judgekit.judging import authors, documents, service
+from judgekit.judging import documents, panel, service
 from judgekit.judging.cache import CountingCache
+from judgekit.judging.documents import Author, Document
 from judgekit.judging.service import JudgeRequest
-from judgekit.judging.subject import Author, Document
 from judgekit.judging.verdict import Subject
 from judgekit.ledger import (
     Ledger,
@@ -85,10 +85,8 @@ def read(change: ChangedFile, data: bytes | None) -> PushedFile:
         return PushedFile(change, None, str(error).removeprefix(f"{encodable(change.path)}: "))
     # The families of all models that had a hand in what the push makes of the file.
     hands = (change.commit, *change.earlier)
-    families = [family for each in hands for family in authors.signed(each.people, each.trailers)]
-    author = Author(
-        name=encodable(change.commit.author), family=authors.listed(list(dict.fromkeys(families)))
-    )
+    families = [family for each in hands for family in panel.signed(each.people, each.trailers)]
+    author = Author(name=encodable(change.commit.author), family=panel.listed(list(dict.fromkeys(families))))
     task_id = documents.task_id_of(file)
     return PushedFile(change, Document((file,), task_id, author=author, commit=change.commit.oid))
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.config import ModeName
+    from judgekit.judging.documents import Author, Document, File
     from judgekit.judging.service import JudgeRequest
-    from judgekit.judging.subject import Author, Document, File
     from judgekit.ledger import OverrideLine
     from judgekit.rubric.loader import LoadedRubric
 

@@ -16,15 +16,15 @@ from judgekit.config import settings
 from judgekit.errors import JudgekitError
 from judgekit.gate import tasks
 from judgekit.judging import documents
+from judgekit.judging.documents import Task
 from judgekit.judging.service import JudgeRequest
-from judgekit.judging.subject import Task
 from judgekit.retrieval import quickjson, transcript
 from judgekit.text import one_line, rubric_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from judgekit.judging.subject import Document
+    from judgekit.judging.documents import Document
     from judgekit.judging.verdict import Verdict
 
 FOLDER = "stop"

@@ -5,24 +5,44 @@ Models are to answer with their reasoning first, then one label or `tie`.
 
 from __future__ import annotations
 
+import hashlib
 import random
 import re
+import uuid
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    create_model,
+    field_validator,
+)
 
-from judgekit.judging import prompt, redact
-from judgekit.judging.comparison import ComparisonInput, ComparisonJudge, Ended
+from judgekit.config import ModeName, TierName
+from judgekit.judging import panel, prompt, redact
+from judgekit.judging.documents import CONTEXT_CHARS, LEAST, ComparisonInput, Part, is_cut
+from judgekit.judging.escalation import UNDETERMINED
 from judgekit.judging.fence import Fence, labels
 from judgekit.judging.jury import ORDERS, WINS, TierVote, Vote, favourite, of_calls, outcomes, tier_vote
-from judgekit.judging.orchestrator import JudgingState, ModelTurn, Task
+from judgekit.judging.orchestrator import AnyRubric, Judge, JudgingState, ModelTurn, Task
+from judgekit.judging.panel import is_independent, lacking
 from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.replies import MAX_REASONING, _text
-from judgekit.judging.round import Answer, Question, run_round
-from judgekit.judging.subject import CONTEXT_CHARS, Part, is_cut
-from judgekit.judging.verdict import TIE, CompareRound
+from judgekit.judging.round import Answer, Question, ms_since, run_round
+from judgekit.judging.verdict import (
+    TIE,
+    CompareRound,
+    Comparison,
+    Consensus,
+    Contestant,
+    cost_of,
+    failures,
+    rubric_ref,
+)
 from judgekit.providers.base import CallKey
 from judgekit.rubric.schema import CompareRubric
 from judgekit.text import visible
@@ -31,10 +51,103 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from judgekit.config import ModeName, TierName
-    from judgekit.judging.comparison import Comparison
     from judgekit.judging.escalation import EscalationRules, Final
+    from judgekit.judging.orchestrator import JudgingState
     from judgekit.judging.round import Session
     from judgekit.providers.base import Endpoint, Message
+
+
+class Ended(NamedTuple):
+    """The end of a comparison: the word, by how much, who settled it, and the families of who said so."""
+
+    verdict: str
+    consensus: Consensus
+    tier: TierName | None = None
+    lead: float | None = None
+    reasoning: str = ""
+    degraded: str | None = None
+    truncated: bool = False
+    families: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
+    """Compares texts; whether they are two or several, their record is the same."""
+
+    def attributed(self, subject: ComparisonInput) -> ComparisonInput:
+        return subject.written_by(self.written_by)
+
+    def redacted(self, subject: ComparisonInput) -> tuple[ComparisonInput, int]:
+        if not self.options.redact:
+            return subject, 0
+        question, files = redact.redact(subject.prompt), [redact.file(file) for file in subject.files]
+        secrets = question.secrets + sum(count for _, count in files)
+        return replace(subject, prompt=question.text, files=tuple(file for file, _ in files)), secrets
+
+    async def run(self, state: JudgingState[ComparisonInput]) -> Comparison:
+        if len(state.subject.distinct) == 1:  # of a text beside itself nobody is asked
+            return self.record(state, UNDETERMINED)
+        return await Judge.run(self, state)
+
+    def comparison(
+        self,
+        state: JudgingState[ComparisonInput],
+        ended: Ended,
+        note: str | None = None,
+        scores: Mapping[str, tuple[float, TierName]] | None = None,
+    ) -> Comparison:
+        """Return the record; `scores` holds the mean of each subject and the name of its last tier."""
+        subject, rounds, known = state.subject, state.rounds, scores or {}
+        nobody = state.refused or self.nobody
+        if len(subject.distinct) == 1:
+            few, nobody = "two texts" if len(subject.files) == LEAST else "texts", ""
+            ended = Ended(TIE, "none", lead=0.0, reasoning=f"The {few} are the same.")
+        if ended.verdict in tuple(subject.letters):
+            # A win by the winner's own family alone is none, if it has to be another's.
+            why = lacking(self.independence, subject.families(ended.verdict), ended.families)
+            if why is not None:
+                why = "; ".join(filter(None, (why, ended.degraded)))
+                ended = Ended(
+                    "undetermined", "none", degraded=why, truncated=ended.truncated, families=ended.families
+                )
+        nothing = f"not judged: {nobody}" if nobody and not rounds else None
+        degraded = [nothing, ended.degraded, failures(rounds), note, self.calibration_warning]
+        record = Comparison(
+            id=uuid.uuid4().hex,
+            subjects=[
+                Contestant(
+                    letter=letter,
+                    path=file.path,
+                    sha256=file.sha256,
+                    family=panel.listed(subject.families(letter)),
+                    score=round(known[letter][0], 4) if letter in known else None,
+                    tier=known[letter][1] if letter in known else None,
+                )
+                for letter, file in zip(subject.letters, subject.files, strict=True)
+            ],
+            question_sha256=hashlib.sha256(subject.prompt.encode("utf-8", "surrogatepass")).hexdigest(),
+            rubric=rubric_ref(self.loaded),
+            mode=self.mode,
+            prompt_sha256=self.rubric.prompt.sha256,
+            calibration=self.finality.id if self.finality else None,
+            verdict=ended.verdict,
+            lead=None if ended.lead is None else round(ended.lead, 4),
+            reasoning=ended.reasoning,
+            consensus=ended.consensus,
+            judge_tier=ended.tier,
+            rounds=list(rounds),
+            degraded="; ".join(filter(None, degraded)) or None,
+            truncated=ended.truncated,
+            families=list(ended.families),
+            independent=is_independent(subject.wrote, ended.families),
+            redacted=state.secrets if rounds else 0,
+            substitutes=self.asked_instead({each.tier for each in rounds}) if self.substitutes else [],
+            timestamp=datetime.now(UTC),
+            duration_ms=ms_since(state.session.started),
+            **cost_of(rounds),
+        )
+        return redact.replies(record) if self.options.redact else record
+
 
 REPLY_TOKENS = 1024
 LEAST_LEANING = 0.55

@@ -1,4 +1,4 @@
-"""Reads the documents to judge: files, folders, standard input."""
+"""The subjects of judging, documents and texts to compare, and how they are read from files and folders."""
 
 from __future__ import annotations
 
@@ -6,17 +6,232 @@ import codecs
 import hashlib
 import os
 import stat
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from judgekit.errors import InputError, UsageError
 from judgekit.git import GitError, Repository
-from judgekit.judging.subject import CONTEXT_CHARS, Author, Document, File, Task
 from judgekit.text import encodable, is_blank
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import BinaryIO
+
+    from judgekit.providers.base import Endpoint
+    from judgekit.rubric.schema import Giving, ScoreRubric, Tier
+
+
+@dataclass(frozen=True, slots=True)
+class Author:
+    """Who wrote the subject, and which family of models that is, if any."""
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}  # where it is part of a verdict
+
+    name: str | None = None
+    family: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What a document is for, in the words of whoever asks."""
+
+    description: str = ""
+    acceptance: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file of a document as a model sees it; `total` is its length before it was cut."""
+
+    path: str
+    text: str
+    total: int
+
+
+def _families(text: str | None) -> tuple[str, ...]:
+    from judgekit.judging.panel import named  # noqa: PLC0415 - pydantic, which a client of the engine does not need
+
+    return named(text)
+
+
+CONTEXT_CHARS = 400_000  # about 100,000 tokens, which the current models of every profile bear
+PROMPT_CHARS = 500
+TURN_CHARS = 200
+
+_HOW: dict[Giving, str] = {
+    "description": "a description of the text's purpose; give it with --description",
+    "acceptance": "acceptance criteria; give them with --acceptance",
+    "sources": "sources; give their paths after the text, with one --task-id",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file of a document: its path as given, its text, and the SHA-256 of its bytes.
+
+    `total` is the number of characters of the whole file, of which `text` may be the beginning. Models see
+    `shown`, where there is one, in place of the path.
+    """
+
+    path: str
+    text: str
+    sha256: str
+    total: int
+    shown: str = ""
+
+
+def file_of(path: str, text: str) -> File:
+    """Return a text as a file, of a very long one its beginning; its hash is that of the whole text."""
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return File(path, text[:CONTEXT_CHARS], digest, len(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What is judged as one: usually a file, or all files of a task."""
+
+    files: tuple[File, ...]
+    task_id: str
+    task: Task = field(default_factory=Task)
+    author: Author = field(default_factory=Author)
+    commit: str | None = None
+
+    @property
+    def sha256(self) -> str:
+        """One hash for all files: the hash of the file itself when there is only one."""
+        if len(self.files) == 1:
+            return self.files[0].sha256
+        listing = "".join(f"{file.path}\0{file.sha256}\n" for file in self.files)
+        return hashlib.sha256(listing.encode("utf-8", "surrogatepass")).hexdigest()
+
+    def body(self, name: Callable[[str], str] = str) -> dict[str, Any]:
+        """Return it as an engine and a team's server take it, with names as `name` changes them."""
+        files = [
+            {"path": name(file.path), "text": file.text, "sha256": file.sha256, "total": file.total}
+            for file in self.files
+        ]
+        return {
+            "files": files,
+            "task_id": name(self.task_id),
+            "description": self.task.description,
+            "acceptance": self.task.acceptance,
+            "author": {"name": self.author.name and name(self.author.name), "family": self.author.family},
+            "commit": self.commit,
+        }
+
+    @property
+    def size(self) -> int:
+        """How many characters there are to look through."""
+        return sum(len(file.text) for file in self.files) + len(self.task.description + self.task.acceptance)
+
+    @property
+    def wrote(self) -> tuple[str, ...]:
+        """The families that wrote it, as far as it is said."""
+        return _families(self.author.family)
+
+    @property
+    def sided(self) -> tuple[str, ...]:
+        """Nobody has a favourite where there is nothing to choose from."""
+        return ()
+
+    def lacks(self, rubric: ScoreRubric) -> str | None:
+        """Say in one line what a rubric needs that was not given, if there is something."""
+        there = {
+            "description": bool(self.task.description.strip()),
+            "acceptance": bool(self.task.acceptance.strip()),
+            "sources": len(self.files) > 1,
+        }
+        missing = [_HOW[need] for need in rubric.given.needs if not there[need]]
+        return f"{rubric.ref} needs {' and '.join(missing)}" if missing else None
+
+    def seen_by(self, tier: Tier, endpoint: Endpoint | None) -> tuple[Part, ...]:
+        """Return the files as a tier sees them: its characters are shared out in order."""
+        context_limit = endpoint.profile.limits.context_chars if endpoint else None
+        left = min(tier.max_chars or CONTEXT_CHARS, context_limit or CONTEXT_CHARS)
+        parts = []
+        for file in self.files:
+            text = file.text[:left]
+            left -= len(text)
+            parts.append(Part(file.shown or file.path, text, file.total))
+        return tuple(parts)
+
+
+def is_cut(parts: tuple[Part, ...]) -> bool:
+    """Whether any file is not shown whole."""
+    return any(len(part.text) < part.total for part in parts)
+
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+LEAST, MOST = 2, len(LETTERS)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonInput:
+    """Subjects, called A, B, … in their order, and the prompt that they answer.
+
+    `authors` says of each which families of models wrote it, as `judgekit.judging.panel.named` reads it:
+    "none" for a person's, None where nothing is said.
+    """
+
+    prompt: str
+    files: tuple[File, ...]
+    authors: tuple[str | None, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many characters there are to look through."""
+        return len(self.prompt) + sum(len(file.text) for file in self.files)
+
+    @property
+    def letters(self) -> str:
+        return LETTERS[: len(self.files)]
+
+    def file(self, letter: str) -> File:
+        return self.files[LETTERS.index(letter)]
+
+    def original(self, letter: str) -> str:
+        """Return the first subject with the same text: one that is no copy is its own."""
+        sha256 = self.file(letter).sha256
+        return next(letter for letter in self.letters if self.file(letter).sha256 == sha256)
+
+    @property
+    def distinct(self) -> tuple[str, ...]:
+        return tuple(letter for letter in self.letters if self.original(letter) == letter)
+
+    def has_copy(self, letter: str) -> bool:
+        return sum(self.original(each) == self.original(letter) for each in self.letters) > 1
+
+    def author(self, letter: str) -> str | None:
+        place = LETTERS.index(letter)
+        return self.authors[place] if place < len(self.authors) else None
+
+    def families(self, letter: str) -> tuple[str, ...]:
+        """Return the families that wrote a subject, as far as it is said."""
+        return _families(self.author(letter))
+
+    def written_by(self, family: str | None) -> ComparisonInput:
+        """Return the same where `family` wrote the subjects of which nothing is said."""
+        return replace(self, authors=tuple(self.author(letter) or family for letter in self.letters))
+
+    @property
+    def wrote(self) -> tuple[str, ...]:
+        """The families that wrote any subject, "unknown" among them where of some nothing is said."""
+        found = [family for letter in self.letters for family in self.families(letter)]
+        silent = any(self.author(letter) is None for letter in self.letters)
+        return tuple(dict.fromkeys([*found, *(["unknown"] if found and silent else [])]))
+
+    @property
+    def sided(self) -> tuple[str, ...]:
+        """The families that wrote some subjects and not the others: their models have a favourite."""
+        wrote = Counter(family for letter in self.letters for family in self.families(letter))
+        return tuple(each for each in wrote if each != "unknown" and wrote[each] < len(self.files))
+
+    def shown_sha256(self, order: str) -> str:
+        """Return one hash for the prompt and the subjects as they are shown, by which a reply is known."""
+        shown = "\0".join([self.prompt, *(self.file(each).sha256 for each in order)])
+        return hashlib.sha256(shown.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 MAX_BYTES = 64_000_000

@@ -18,12 +18,11 @@ from pydantic import Field
 from judgekit.config import TIERS, TierName
 from judgekit.config.yamlfile import Strict
 from judgekit.judging import compare, logprobs, pointwise, prompt, select
-from judgekit.judging.comparison import ComparisonInput
+from judgekit.judging.documents import ComparisonInput, Document, Part, Task, file_of
 from judgekit.judging.fence import Fence, without_nonce
 from judgekit.judging.jury import JuryRule
 from judgekit.judging.orchestrator import USUAL, JudgeOptions
 from judgekit.judging.score import ScoreTask
-from judgekit.judging.subject import Document, Part, Task, file_of
 from judgekit.providers import registry
 from judgekit.providers.base import Endpoint, models_by_tier
 from judgekit.providers.registry import CommandProfile, LitellmProfile, by_beginning

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, T
 
 from judgekit.config import TIERS
 from judgekit.errors import GatewayError
-from judgekit.judging.authors import apart
 from judgekit.judging.escalation import UNDETERMINED, EscalationRules, Final
 from judgekit.judging.fence import Fence
+from judgekit.judging.panel import apart
 from judgekit.judging.round import Answer, Session, gather_limited, joined
 from judgekit.judging.verdict import Round
 from judgekit.providers.base import models_by_tier
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
     from judgekit.config import ModeName, TierName
     from judgekit.config.settings import JudgeConfig
-    from judgekit.judging.authors import Independence
     from judgekit.judging.cache import Cache
     from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.jury import JuryRule
+    from judgekit.judging.panel import Independence
     from judgekit.judging.verdict import CompareRound
     from judgekit.providers.base import Endpoint, Gateway, Message, PanelModels
     from judgekit.providers.resolve import Others

@@ -1,22 +1,172 @@
-"""Who judges here: the models that a configuration and an environment come to."""
+"""Which models judge a text: those that are configured, and never the author's family alone.
+
+Models favour what models of their own kind wrote (Panickssery et al. 2024, "LLM Evaluators Recognize and
+Favor Their Own Generations", arXiv:2404.13076).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from judgekit import environment
 from judgekit.config import TIERS, settings
-from judgekit.judging import authors
+from judgekit.providers.registry import UNKNOWN_FAMILY, family_by_name
 from judgekit.providers.resolve import PanelRequest, resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from judgekit.config import TierName
     from judgekit.config.settings import Config
     from judgekit.providers.base import Endpoint
-    from judgekit.providers.resolve import Panel
+    from judgekit.providers.resolve import Others, Panel
+
+
+_AGENTS = {
+    "anthropic": (
+        r".*@anthropic\.com>",
+        r"claude(?: <(?=[^>]*noreply@)[^>]*>|$)",
+        r"claude[ -](?:code|opus|sonnet|haiku|v?\d)",
+        r"claude\[bot\]",
+    ),
+    "openai": (
+        r".*(?:noreply|codex)@openai\.com>",
+        r"(?:openai )?codex(?: cli)?(?: <|$)",
+        r"chatgpt\b",
+        r"gpt-\d",
+    ),
+    "google": (
+        r"gemini(?: cli| code assist|[ -]\d| <|$)",
+        r"(?:gemini-|google-labs-jules).*(?:\[bot\]|@users\.noreply\.github\.com>)",
+    ),
+    "alibaba": (r"qwen-?coder\b", r"qwen code\b"),
+    "mistral": (r"mistral vibe\b", r".*vibe@mistral\.ai>"),
+    "xai": (r"grok(?:[ -]|$)",),
+    UNKNOWN_FAMILY: (
+        r"(?:github )?copilot(?:\[bot\]| <|$| \w*agent)",
+        r"copilot-swe-agent\b",
+        r".*\+copilot@users\.noreply\.github\.com>",
+        r"cursor(?: agent)?(?: <|$)",
+        r".*cursoragent@cursor\.com>",
+        r"devin-ai-integration\b",
+        r"devin ai\b",
+        r"aider\b",
+        r".*@aider\.chat>",
+        r"opencode\b",
+        r"amp <amp@ampcode\.com>",
+        r"openhands\b",
+        r"windsurf\b",
+        r"sweep-ai\b",
+    ),
+}
+# Who helped to write; a reviewer or a tester did not.
+_WROTE = re.compile(
+    r"(?:co-)?(?:authored|written|created|generated|made|assisted)-(?:by|with):\s*", re.IGNORECASE
+)
+
+
+def signed(people: Iterable[str], trailers: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the families of the agents among `people` and those whom `trailers` say helped to write.
+
+    People are given as `Name <address>`, trailers as `Key: value`. An agent whose models may be anybody's
+    counts as "unknown"; people have no family.
+    """
+    helped = [line[key.end() :] for line in trailers if (key := _WROTE.match(line))]
+    found = [family for each in (*people, *helped) if (family := _family(each.strip()))]
+    return tuple(dict.fromkeys(found))
+
+
+def named(given: str | None) -> tuple[str, ...]:
+    """Return the families in a list that a person wrote, by their names, or by models of theirs."""
+    words = [word.strip().casefold() for word in (given or "").split(",") if word.strip()]
+    known = [(word, family_by_name(word)) for word in words if word != "none"]
+    return tuple(dict.fromkeys(word if family == UNKNOWN_FAMILY else family for word, family in known))
+
+
+def listed(families: Sequence[str]) -> str | None:
+    """Return families as one text, as a verdict's author has them; None where there are none."""
+    return ", ".join(families) or None
+
+
+def _family(person: str) -> str | None:
+    """Return the family of an agent, None for a person."""
+    text = person.casefold()
+    for family, patterns in _AGENTS.items():
+        if any(re.match(pattern, text) for pattern in patterns):
+            return family_by_name(text.partition(" <")[0]) if family == UNKNOWN_FAMILY else family
+    return None
+
+
+Independence: TypeAlias = Literal["prefer", "require"]
+"""Whether what models of the author's own family accept, and nobody else, is accepted."""
+
+
+def apart(
+    panel: Mapping[TierName, tuple[Endpoint, ...]],
+    wrote: Collection[str],
+    others: Others = tuple,
+) -> dict[TierName, tuple[Endpoint, ...]]:
+    """Return who judges what the families in `wrote` wrote.
+
+    Of a jury those of other families remain. Where none does, models of other families take the places: those
+    of the nearest tier that has some, a deeper one first, else those of the first of the panels that `others`
+    returns. A model of an unknown family takes a place where no other does. Where nobody can take it, a tier
+    stays as it is: somebody has to judge.
+    """
+    strangers = _but(panel, set(wrote) - {UNKNOWN_FAMILY})
+    known = _but(panel, {*wrote, UNKNOWN_FAMILY})
+    apart = dict(panel)
+    for tier, jury in panel.items():
+        endpoints = strangers[tier] or _nearest(tier, known)
+        if not endpoints:
+            panels = (_but(each, {*wrote, UNKNOWN_FAMILY}) for each in others())
+            endpoints = next((each for panel in panels if (each := _nearest(tier, panel))), ())
+        apart[tier] = (endpoints or _nearest(tier, strangers))[: len(jury)] or jury
+    return apart
+
+
+def is_independent(wrote: Collection[str], judged: Collection[str]) -> bool | None:
+    """Whether another family had a say: `judged` are the families behind the outcome.
+
+    False when all of them wrote the text; None when it is not known who wrote it, when nobody judged it, or
+    when those who may be others are of a family that is not known.
+    """
+    known = set(wrote) - {UNKNOWN_FAMILY}
+    if not known or not judged:
+        return None
+    if set(judged) <= known:
+        return False
+    strangers = set(judged) - known - {UNKNOWN_FAMILY}
+    return True if strangers and UNKNOWN_FAMILY not in wrote else None
+
+
+def lacking(independence: Independence, wrote: Sequence[str], judged: Collection[str]) -> str | None:
+    """Say in one line why an acceptance by `judged` may not stand; None where it may."""
+    if independence == "prefer" or not wrote or is_independent(wrote, judged):
+        return None
+    return (
+        f"accepted only by models of the author's family ({', '.join(wrote)}) or of an unknown one, but "
+        "judge.independence is require; judgekit provider list shows the usable models, and families in "
+        "a provider's profile names their families"
+    )
+
+
+def _but(
+    panel: Mapping[TierName, tuple[Endpoint, ...]], families: Collection[str]
+) -> dict[TierName, tuple[Endpoint, ...]]:
+    """Return the models of each tier that are of none of `families`."""
+    return {
+        tier: tuple(endpoint for endpoint in jury if endpoint.family not in families)
+        for tier, jury in panel.items()
+    }
+
+
+def _nearest(tier: TierName, others: Mapping[TierName, tuple[Endpoint, ...]]) -> tuple[Endpoint, ...]:
+    place = TIERS.index(tier)
+    near = (*TIERS[place:], *reversed(TIERS[:place]))
+    return next((endpoints for each in near if (endpoints := others.get(each, ()))), ())
 
 
 _ADDRESS = "JUDGEKIT_API_BASE"
@@ -71,5 +221,5 @@ def claimed(config: Config, project: Path | None = None) -> frozenset[str]:
     own = settings.load(None)
     if project is None or not (variables or settings.names_models(own)):
         return frozenset()
-    said = authors.named(config.judge.author_family)
-    return frozenset(said) - frozenset(authors.named(own.judge.author_family))
+    said = named(config.judge.author_family)
+    return frozenset(said) - frozenset(named(own.judge.author_family))

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from judgekit.judging.disguises import plain
+from judgekit.judging.documents import PROMPT_CHARS, TURN_CHARS
 from judgekit.judging.fence import Fence, labels
-from judgekit.judging.subject import PROMPT_CHARS, TURN_CHARS
 from judgekit.providers.base import Message
 from judgekit.rubric.schema import CompareRubric, Given, SelectRubric
 from judgekit.text import one_line, visible
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from judgekit.config import ModeName, TierName
-    from judgekit.judging.subject import Part, Task
+    from judgekit.judging.documents import Part, Task
     from judgekit.rubric.schema import Rubric, ScoreRubric
 
 TITLE_CHARS = 200

@@ -14,14 +14,14 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from judgekit.judging import logprobs
-from judgekit.judging.comparison import ComparisonInput, ComparisonJudge, Ended
+from judgekit.judging.compare import ComparisonJudge, Ended
+from judgekit.judging.documents import ComparisonInput, Document, Task, is_cut
 from judgekit.judging.escalation import DIGITS, UNDETERMINED, Final
 from judgekit.judging.fence import Fence
 from judgekit.judging.jury import has_quorum, voter
 from judgekit.judging.orchestrator import JudgingState, ModelTurn
 from judgekit.judging.round import gather_limited, joined
 from judgekit.judging.score import ScoreTask
-from judgekit.judging.subject import Document, Task, is_cut
 from judgekit.judging.verdict import TIE, CompareRound
 from judgekit.rubric.schema import ScoreRubric
 
@@ -29,11 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
     from judgekit.config import ModeName, Outcome, TierName
-    from judgekit.judging.comparison import Comparison
     from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.jury import Opinion
     from judgekit.judging.round import Answer, Session
-    from judgekit.judging.verdict import Consensus
+    from judgekit.judging.verdict import Comparison, Consensus
     from judgekit.providers.base import Endpoint, Message
 
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from judgekit.judging import disguises
-from judgekit.judging.subject import PROMPT_CHARS, TURN_CHARS, Task
+from judgekit.judging.documents import PROMPT_CHARS, TURN_CHARS, Task
 from judgekit.text import visible
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
+    from judgekit.judging.documents import Document, File
     from judgekit.judging.prompt import PromptCandidate
     from judgekit.judging.secret_search import SecretMatch
-    from judgekit.judging.subject import Document, File
 
     Record = TypeVar("Record", bound=BaseModel)
 

@@ -14,16 +14,16 @@ from functools import lru_cache, partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from judgekit.judging import authors, jury, logprobs, pointwise, prompt, redact
-from judgekit.judging.authors import is_independent, lacking
+from judgekit.judging import jury, logprobs, panel, pointwise, prompt, redact
+from judgekit.judging.documents import Document, is_cut
 from judgekit.judging.escalation import Final, margin
 from judgekit.judging.jury import Opinion
 from judgekit.judging.orchestrator import Judge, JudgingState, ModelTurn, Task
+from judgekit.judging.panel import is_independent, lacking
 from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.prompt import Earlier
 from judgekit.judging.replies import ScoreReply, score_reply_model
 from judgekit.judging.round import Answer, Question, joined, ms_since, run_round
-from judgekit.judging.subject import Document, is_cut
 from judgekit.judging.verdict import Finding, Subject, Verdict, cost_of, failures, rubric_ref
 from judgekit.providers.base import CallKey
 from judgekit.retrieval.stemmer import fold, stem, words
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from judgekit.config import TierName
+    from judgekit.judging.documents import Part
     from judgekit.judging.fence import Fence
     from judgekit.judging.logprobs import ScoreSource
     from judgekit.judging.round import Session
-    from judgekit.judging.subject import Part
     from judgekit.providers.base import Endpoint, Message, Reply
 
 REPLY_TOKENS = 2048
@@ -239,8 +239,8 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         return bool(self.panel) or self.elsewhere is not None
 
     def attributed(self, subject: Document) -> Document:
-        said = (*authors.named(subject.author.family), *authors.named(self.written_by))
-        family = authors.listed(tuple(dict.fromkeys(said)))
+        said = (*panel.named(subject.author.family), *panel.named(self.written_by))
+        family = panel.listed(tuple(dict.fromkeys(said)))
         return replace(subject, author=replace(subject.author, family=family))
 
     def redacted(self, subject: Document) -> tuple[Document, int]:

@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from judgekit.judging import jury, pointwise, prompt, redact
+from judgekit.judging.documents import CONTEXT_CHARS
 from judgekit.judging.escalation import UNDETERMINED, Final, certainty
 from judgekit.judging.jury import Mark, Marks
 from judgekit.judging.orchestrator import Judge, JudgingState, ModelTurn, Task
@@ -22,7 +23,6 @@ from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.prompt import PromptCandidate, candidate_text
 from judgekit.judging.replies import KEEP, SelectReply, select_reply_model
 from judgekit.judging.round import Answer, Question, joined, ms_since, run_round
-from judgekit.judging.subject import CONTEXT_CHARS
 from judgekit.judging.verdict import Decision, Selection, cost_of, failures, rubric_ref
 from judgekit.providers.base import CallKey
 from judgekit.rubric.schema import SelectRubric

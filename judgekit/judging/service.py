@@ -15,7 +15,7 @@ from judgekit.errors import UsageError
 from judgekit.judging import calibration, panel
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.compare import PairJudge
-from judgekit.judging.comparison import LEAST, MOST, ComparisonInput
+from judgekit.judging.documents import LEAST, MOST, ComparisonInput
 from judgekit.judging.orchestrator import configured
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.score import DocumentJudge
@@ -31,10 +31,9 @@ if TYPE_CHECKING:
 
     from judgekit.config import ModeName, TierName
     from judgekit.config.settings import Config
-    from judgekit.judging.comparison import Comparison
+    from judgekit.judging.documents import Document
     from judgekit.judging.orchestrator import AnyJudge
-    from judgekit.judging.subject import Document
-    from judgekit.judging.verdict import Verdict
+    from judgekit.judging.verdict import Comparison, Verdict
     from judgekit.providers.base import Gateway, Message, PanelModels
     from judgekit.rubric.loader import LoadedRubric
 

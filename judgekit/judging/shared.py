@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from judgekit.config.settings import Config
+    from judgekit.judging.documents import Document
     from judgekit.judging.score import DocumentJudge
-    from judgekit.judging.subject import Document
 
 TOKEN = "JUDGEKIT_SERVER_TOKEN"  # noqa: S105 - the name of the variable
 _CONNECT_SECONDS = 5.0

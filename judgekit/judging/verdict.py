@@ -1,4 +1,4 @@
-"""Verdicts: the outcome of judging, with every round that led to it."""
+"""The records of judging: what was decided, with every round that led to it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstrai
 from judgekit import errors
 from judgekit.config import ModeName, TierName
 from judgekit.errors import CostSource, FailureKind
-from judgekit.judging.subject import Author
+from judgekit.judging.documents import Author
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from judgekit.rubric.loader import LoadedRubric
 
+
 TIE = "tie"
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 Letter = Annotated[str, StringConstraints(pattern="^[A-Z]$")]
 VerdictWord: TypeAlias = Literal["accept", "improve", "reject", "escalate", "undetermined"]
 Consensus: TypeAlias = Literal["unanimous", "majority", "single", "none"]
@@ -227,3 +227,61 @@ def failures(rounds: Sequence[Round | CompareRound]) -> str | None:
             named = tiers.setdefault(f"{each.failure.kind} ({each.failure.message})", [])
             named += [each.tier] if each.tier not in named else []
     return "; ".join(f"{', '.join(names)}: {why}" for why, names in tiers.items()) or None
+
+
+Word = Annotated[str, StringConstraints(pattern="^([A-Z]|tie|escalate|undetermined)$")]
+
+
+class Contestant(_Record):
+    """One of the subjects, and which `family` of models wrote it, where that is said.
+
+    `score` is its mean where subjects are scored, over all that tiers gave it.
+    """
+
+    letter: Letter
+    path: str
+    sha256: str
+    family: str | None = None
+    score: float | None = None
+    tier: TierName | None = None
+
+
+class Comparison(_Record):
+    """What was decided between subjects: the letter of the better one, `tie`, or that it is not known.
+
+    `lead` is by how much: the share of the deciding tier's families, or points of the scale. `prompt_sha256`
+    is the hash of the rubric's templates, `question_sha256` that of the prompt which the subjects answer.
+    `families` are those of the models behind the verdict; `independent` says whether there is one among them
+    that wrote none of the subjects. `redacted` secrets were left out of what was sent. `substitutes` are the
+    providers that were asked in place of the authors' own families.
+    """
+
+    schema_: Literal["judgekit/comparison@1"] = Field(default="judgekit/comparison@1", alias="schema")
+    id: str
+    subjects: list[Contestant]
+    question_sha256: str
+    rubric: RubricRef
+    mode: ModeName
+    prompt_sha256: str
+    calibration: str | None = None
+    verdict: Word
+    lead: float | None = None
+    reasoning: str = ""
+    consensus: Consensus
+    judge_tier: TierName | None = None
+    rounds: list[CompareRound] = []
+    degraded: str | None = None
+    truncated: bool = False
+    families: list[str] = []
+    independent: bool | None = None
+    redacted: int = 0
+    substitutes: list[str] = []
+    timestamp: AwareDatetime
+    duration_ms: int
+    cost_usd: float | None = None
+    cost_source: CostSource | None = None
+    cost_complete: bool = True
+
+    @property
+    def decided(self) -> bool:
+        return self.verdict == TIE or len(self.verdict) == 1

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from judgekit.judging.documents import Document
     from judgekit.judging.score import DocumentJudge
-    from judgekit.judging.subject import Document
     from judgekit.providers.base import Endpoint, Reply, Request
 
 WISH = JudgeRequest()

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from starlette.testclient import TestClient
 
     from judgekit.engine.tokens import Tokens
+    from judgekit.judging.documents import Document
     from judgekit.judging.score import DocumentJudge
-    from judgekit.judging.subject import Document
 
 CLOSED = ["GET /v1/rubrics", "POST /v1/judge", "POST /v1/ledger", "GET /v1/ledger", "GET /metrics"]
 

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from judgekit.config import ModeName, TierName
     from judgekit.evaluation.samples import RankedCase
     from judgekit.judging.calibration import Calibration
+    from judgekit.judging.documents import File
     from judgekit.judging.escalation import FinalityRules
-    from judgekit.judging.subject import File
     from judgekit.providers.base import PanelModels
     from judgekit.rubric.schema import ScoreRubric
 

@@ -10,8 +10,8 @@ import pytest
 from scripted import of_family
 
 from judgekit.config import TIERS
-from judgekit.judging import authors
-from judgekit.judging.authors import apart, is_independent
+from judgekit.judging import panel as authors
+from judgekit.judging.panel import apart, is_independent
 
 if TYPE_CHECKING:
     from judgekit.config import TierName

@@ -13,14 +13,14 @@ from making import comparison_input, file
 import judgekit
 from judgekit.errors import ConfigError, InputError, UsageError
 from judgekit.judging import service
-from judgekit.judging.subject import file_of
+from judgekit.judging.documents import file_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from loopback import Answer, Asked
 
-    from judgekit.judging.comparison import ComparisonInput
+    from judgekit.judging.documents import ComparisonInput
 
 PROMPT = "Say yes."
 

@@ -9,7 +9,7 @@ import pytest
 
 from judgekit.errors import InputError, UsageError
 from judgekit.judging import documents
-from judgekit.judging.subject import CONTEXT_CHARS
+from judgekit.judging.documents import CONTEXT_CHARS
 
 if TYPE_CHECKING:
     from pathlib import Path

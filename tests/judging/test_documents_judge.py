@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from judgekit.config import ModeName, TierName
     from judgekit.errors import CostSource
-    from judgekit.judging.subject import Document
+    from judgekit.judging.documents import Document
     from judgekit.judging.verdict import Verdict
     from judgekit.providers.base import Endpoint, Reply, Request
 

@@ -114,7 +114,7 @@ def test_the_deadline_of_a_comparison_comes_too(
 def test_an_event_loop_goes_on_meanwhile(endless: Endless, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of all that is judged in one loop, as by an engine, only the slow text waits."""
     from judgekit.judging import documents, service  # noqa: PLC0415 - as the engine does it
-    from judgekit.judging.subject import file_of  # noqa: PLC0415 - the same
+    from judgekit.judging.documents import file_of  # noqa: PLC0415 - the same
     from judgekit.providers.gateway import open_gateway  # noqa: PLC0415 - the same
 
     monkeypatch.setattr(outgoing, "redact", endless.before(redact, is_slow))

@@ -32,8 +32,8 @@ from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from judgekit.config import ModeName
+    from judgekit.judging.documents import File
     from judgekit.judging.orchestrator import JudgeOptions
-    from judgekit.judging.subject import File
     from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
 
 

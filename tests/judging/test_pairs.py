@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.config import ModeName
-    from judgekit.judging.comparison import Comparison, ComparisonInput
+    from judgekit.judging.documents import ComparisonInput
     from judgekit.judging.jury import JuryRule
+    from judgekit.judging.verdict import Comparison
     from judgekit.providers.base import Endpoint, Gateway, Reply, Request
 
 CRITERIA = ["instruction", "correctness", "help"]

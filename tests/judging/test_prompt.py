@@ -5,8 +5,8 @@ from making import prompt_candidate
 
 from judgekit.config import TIERS, ModeName
 from judgekit.judging import prompt
+from judgekit.judging.documents import Part, Task
 from judgekit.judging.prompt import Earlier
-from judgekit.judging.subject import Part, Task
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric, SelectRubric
 

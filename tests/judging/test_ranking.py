@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from judgekit.config import ModeName
-    from judgekit.judging.comparison import Comparison
+    from judgekit.judging.documents import File
     from judgekit.judging.orchestrator import JudgeOptions
-    from judgekit.judging.subject import File
+    from judgekit.judging.verdict import Comparison
     from judgekit.providers.base import Endpoint, Reply, Request
 
 DIMENSIONS = ("semantic", "pragmatic", "syntactic")

@@ -23,8 +23,8 @@ from scripted import three_models
 from judgekit.config import TIERS
 from judgekit.judging import redact as outgoing
 from judgekit.judging.compare import PairJudge
+from judgekit.judging.documents import CONTEXT_CHARS, File, Task
 from judgekit.judging.ranking import RankingJudge
-from judgekit.judging.subject import CONTEXT_CHARS, File, Task
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from scripted import Answer
 
+    from judgekit.judging.documents import Document
     from judgekit.judging.orchestrator import JudgeOptions
-    from judgekit.judging.subject import Document
     from judgekit.judging.verdict import Selection, Verdict
     from judgekit.providers.base import Gateway, PanelModels, Reply
 

@@ -19,7 +19,7 @@ from judgekit.errors import KEPT
 from judgekit.judging import cache as reply_cache
 from judgekit.judging import pointwise
 from judgekit.judging.cache import ReplyCache
-from judgekit.judging.subject import Task
+from judgekit.judging.documents import Task
 from judgekit.providers.base import CallKey, Message, Request
 from judgekit.rubric import loader
 

@@ -12,7 +12,7 @@ from loopback import Loopback, says
 
 from judgekit import environment
 from judgekit.judging import cache, documents, service
-from judgekit.judging.subject import file_of
+from judgekit.judging.documents import file_of
 from judgekit.providers.gateway import open_gateway
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from judgekit.config import ModeName, TierName
-    from judgekit.judging.comparison import Ended
+    from judgekit.judging.compare import Ended
     from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.jury import JuryRule, PairWord
 

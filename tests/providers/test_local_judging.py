@@ -9,9 +9,9 @@ from statistics import fmean
 import pytest
 
 from judgekit.judging import pointwise, prompt
+from judgekit.judging.documents import Part, Task
 from judgekit.judging.fence import Fence
 from judgekit.judging.round import Session
-from judgekit.judging.subject import Part, Task
 from judgekit.providers import registry
 from judgekit.providers.base import CallKey, Endpoint
 from judgekit.providers.local import LocalGateway

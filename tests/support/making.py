@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from judgekit.errors import CallUsage
-from judgekit.judging.comparison import ComparisonInput
+from judgekit.judging.documents import ComparisonInput, Document, File, Task, file_of
 from judgekit.judging.escalation import FinalityRule, FinalityRules
 from judgekit.judging.orchestrator import JudgeOptions
 from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge, Query
-from judgekit.judging.subject import Document, File, Task, file_of
 from judgekit.providers.base import Reply
 from judgekit.rubric import loader
 
@@ -20,10 +19,10 @@ if TYPE_CHECKING:
 
     from judgekit.config import ModeName, Outcome, TierName
     from judgekit.errors import CostSource
-    from judgekit.judging.authors import Independence
     from judgekit.judging.cache import Cache
     from judgekit.judging.jury import JuryRule
     from judgekit.judging.logprobs import ScoreSource
+    from judgekit.judging.panel import Independence
     from judgekit.judging.score import ExternalJudge
     from judgekit.providers.base import Gateway, PanelModels
     from judgekit.providers.resolve import Others
