@@ -1,25 +1,19 @@
 """A judge made of language models, for content that a person or an agent is about to trust.
 
-Everything public is loaded when it is first used: `import judgekit` costs nothing, and neither models nor
-their libraries are touched before something is judged.
+Everything public is loaded at its first use: `import judgekit` costs nothing.
 """
 
 from __future__ import annotations
 
 TYPE_CHECKING = False  # importing typing for it would cost the prompt hook more than all that stands here
 if TYPE_CHECKING:
-    from judgekit.api import compare, extract, find_rubric, hook, judge, judge_texts, rubrics, search
+    from judgekit.api import compare, hook, judge, judge_texts, rubrics
     from judgekit.environment import __version__
-    from judgekit.errors import (
-        ConfigError,
-        InputError,
-        InvalidReply,
-        JudgekitError,
-        UsageError,
-    )
-    from judgekit.judging.search import Result, SearchResult
+    from judgekit.errors import ConfigError, InputError, InvalidReply, JudgekitError, UsageError
+    from judgekit.judging.extract import extract
+    from judgekit.judging.search import Result, SearchResult, search
     from judgekit.judging.verdict import Comparison, Finding, Round, Verdict
-    from judgekit.rubric.loader import LoadedRubric
+    from judgekit.rubric.loader import LoadedRubric, find_rubric
     from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric
 
 __all__ = [
@@ -49,8 +43,15 @@ __all__ = [
     "search",
 ]
 
-_HOMES = dict.fromkeys(("ConfigError", "InputError", "InvalidReply", "JudgekitError", "UsageError"), "errors")
-_HOMES["__version__"] = "environment"
+_HOMES = {
+    "judgekit.environment": ("__version__",),
+    "judgekit.errors": ("ConfigError", "InputError", "InvalidReply", "JudgekitError", "UsageError"),
+    "judgekit.judging.extract": ("extract",),
+    "judgekit.judging.search": ("Result", "SearchResult", "search"),
+    "judgekit.judging.verdict": ("Comparison", "Finding", "Round", "Verdict"),
+    "judgekit.rubric.loader": ("LoadedRubric", "find_rubric"),
+    "judgekit.rubric.schema": ("CompareRubric", "ScoreRubric", "SelectRubric"),
+}
 
 
 def __getattr__(name: str) -> object:
@@ -58,4 +59,5 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'judgekit' has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415 - only when something public is asked for
 
-    return getattr(import_module(f"judgekit.{_HOMES.get(name, 'api')}"), name)
+    home = next((module for module, names in _HOMES.items() if name in names), "judgekit.api")
+    return getattr(import_module(home), name)

@@ -1,4 +1,4 @@
-"""The typed Python API: the same doors as the command line's."""
+"""The typed Python API: judging, comparing, searching and the hook, as on the command line."""
 
 from __future__ import annotations
 
@@ -12,41 +12,16 @@ from judgekit.errors import InputError, UsageError
 from judgekit.hooks import claude_code
 from judgekit.judging import documents, service
 from judgekit.judging.documents import LETTERS, ComparisonInput, Task, file_of
-from judgekit.judging.extract import extract
-from judgekit.judging.search import Result, SearchResult, search
 from judgekit.judging.service import JudgeRequest, judge_documents
-from judgekit.judging.verdict import Comparison, Finding, Round, Verdict
 from judgekit.rubric import loader
-from judgekit.rubric.loader import LoadedRubric, find_rubric
-from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric
 from judgekit.text import encodable, is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.config import ModeName
-    from judgekit.judging.documents import Document
-
-__all__ = [
-    "CompareRubric",
-    "Comparison",
-    "Finding",
-    "LoadedRubric",
-    "Result",
-    "Round",
-    "ScoreRubric",
-    "SearchResult",
-    "SelectRubric",
-    "Verdict",
-    "compare",
-    "extract",
-    "find_rubric",
-    "hook",
-    "judge",
-    "judge_texts",
-    "rubrics",
-    "search",
-]
+    from judgekit.judging.verdict import Comparison, Verdict
+    from judgekit.rubric.loader import LoadedRubric
 
 
 def judge(
@@ -63,8 +38,8 @@ def judge(
     """Judge files, and the text files of folders; return one verdict for each, in order.
 
     With `task_id` all files are one subject and give one verdict. What is left out comes from the
-    configuration. `author_family` says who trained the models that wrote them (`anthropic`): these judge
-    only where nobody else can. `deadline` is in seconds for each subject. Raises `InputError` for a file
+    configuration. `author_family` names the maker of the models that wrote them (`anthropic`): these judge
+    only where no others can. `deadline` is in seconds for each subject. Raises `InputError` for a file
     that cannot be judged, `ConfigError` and `UsageError`; never because a model failed.
     """
     require("judge", files=files)
@@ -79,7 +54,8 @@ def judge(
         if task_id is None
         else [documents.document(read, task_id, task, author_family)]
     )
-    return _judge(subjects, rubric, mode, deadline, max_cost_usd)
+    project = Path(environment.project_root())
+    return judge_documents(subjects, project, JudgeRequest(rubric, mode, deadline, max_cost_usd))
 
 
 def judge_texts(
@@ -102,7 +78,8 @@ def judge_texts(
         raise InputError(f"{blank}: empty; nothing to judge")
     files = [file_of(encodable(name), text) for name, text in texts.items()]
     subjects = [documents.document([file], family=author_family) for file in files]
-    return _judge(subjects, rubric, mode, deadline, max_cost_usd)
+    project = Path(environment.project_root())
+    return judge_documents(subjects, project, JudgeRequest(rubric, mode, deadline, max_cost_usd))
 
 
 def compare(
@@ -131,7 +108,7 @@ def compare(
     files = tuple(file_of(letter, text) for letter, text in zip(LETTERS, texts, strict=False))
     if len(texts) > len(files):
         raise UsageError(f"compare: expected up to {len(files)} texts, got {len(texts)}")
-    project = Path(environment.project_root(str(Path.cwd())))
+    project = Path(environment.project_root())
     comparison_input = ComparisonInput(prompt, files, service.authors(author_family, len(files)))
     return service.compare(comparison_input, project, JudgeRequest(rubric, mode, deadline, max_cost_usd))
 
@@ -153,14 +130,3 @@ def rubrics(project: str | Path | None = None) -> Iterable[LoadedRubric]:
     """Yield every rubric that can be found, the project's first, then the user's, then the bundled ones."""
     check("rubrics", project=project)
     return loader.rubrics(Path(project) if project else None)
-
-
-def _judge(
-    subjects: list[Document],
-    rubric: str | None,
-    mode: ModeName | None,
-    deadline: float | None,
-    max_cost_usd: float | None,
-) -> list[Verdict]:
-    project = Path(environment.project_root(str(Path.cwd())))
-    return judge_documents(subjects, project, JudgeRequest(rubric, mode, deadline, max_cost_usd))

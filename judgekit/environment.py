@@ -1,9 +1,7 @@
-"""The environment of whoever asks: this process's own, or the one that a request brought with it.
+"""The environment that holds (the process's, or the one a request brought), and where files are kept.
 
-One process may work for several callers, each with keys and settings of its own. Standard library only: the
-prompt hook imports this.
-
-It also says where judgekit keeps its files, and writes the private ones of the cache.
+One process may work for several callers, each with keys and settings of its own. It also writes the private
+files of the cache. Standard library only: the prompt hook imports this.
 """
 
 from __future__ import annotations
@@ -14,8 +12,7 @@ TYPE_CHECKING = False
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from contextvars import ContextVar, Token
-    from types import TracebackType
+    from contextvars import ContextVar
 
 
 __version__ = "0.1.0"
@@ -62,25 +59,18 @@ class Brought:
 
     def __init__(self, variables: Mapping[str, str]) -> None:
         self._variables = variables
-        self._before: Token[Mapping[str, str] | None] | None = None
 
     def __enter__(self) -> None:
-        self._before = _variable().set(self._variables)
+        global _brought  # noqa: PLW0603 - importing `contextvars` costs the hook a thirtieth of starting Python
+        if _brought is None:
+            from contextvars import ContextVar  # noqa: PLC0415
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._before is not None:
-            _variable().reset(self._before)
+            _brought = ContextVar("environment", default=None)
+        self._before = _brought.set(self._variables)
 
-
-def _variable() -> ContextVar[Mapping[str, str] | None]:
-    global _brought  # noqa: PLW0603 - importing `contextvars` costs the hook a thirtieth of starting Python
-    if _brought is None:
-        from contextvars import ContextVar  # noqa: PLC0415
-
-        _brought = ContextVar("environment", default=None)
-    return _brought
+    def __exit__(self, *_: object) -> None:
+        if _brought is not None:
+            _brought.reset(self._before)
 
 
 MEMORY = os.path.join(".claude", "memory")
@@ -93,19 +83,35 @@ _KEPT = 40  # characters of the path that stay readable in a name
 
 def config_home() -> str:
     """Return the folder of the user's configuration, rubrics and providers."""
-    return _own() or _xdg("XDG_CONFIG_HOME", ".config")
+    return _home("", "XDG_CONFIG_HOME", ".config")
 
 
 def cache_home() -> str:
     """Return the folder of what can be made again: indexes, compiled settings, fetched models."""
-    own = _own()
-    return os.path.join(own, "cache") if own else _xdg("XDG_CACHE_HOME", ".cache")
+    return _home("cache", "XDG_CACHE_HOME", ".cache")
 
 
 def state_home() -> str:
     """Return the folder of what cannot be made again: the ledger."""
-    own = _own()
-    return os.path.join(own, "state") if own else _xdg("XDG_STATE_HOME", os.path.join(".local", "state"))
+    return _home("state", "XDG_STATE_HOME", os.path.join(".local", "state"))
+
+
+def _home(part: str, variable: str, default: str) -> str:
+    """Return a part of the user's own folder for everything, else what XDG names; raises `ConfigError`.
+
+    A relative folder of the user's is refused: the ledger would land in a repository.
+    """
+    own, base = environ().get("JUDGEKIT_HOME"), environ().get(variable, "")
+    if own and not os.path.isabs(own):
+        from judgekit.errors import ConfigError  # noqa: PLC0415 - the hook rarely needs it
+
+        problem = f"expected an absolute path, got {own!r}; write it out from the root, without ~"
+        raise ConfigError(problem, key="JUDGEKIT_HOME")
+    if own:
+        return os.path.join(own, part) if part else own
+    if not os.path.isabs(base):  # the specification says to ignore such a path
+        base = os.path.join(os.path.expanduser("~"), default)
+    return os.path.join(base, "judgekit")
 
 
 def configuration_files(project: str) -> list[str]:
@@ -117,41 +123,34 @@ def configuration_files(project: str) -> list[str]:
     ]
 
 
-def project_root(start: str) -> str:
+def project_root(start: str = ".") -> str:
     """Return the nearest folder at or above `start` that holds a project's mark, else `start` itself.
 
     The user's home folder is not a project, unless `start` is that folder. Nor is one in which a stranger may
     have put the marks: whoever works below `/tmp` must not get memories and settings from there.
     """
-    start = os.path.abspath(start)
+    start = folder = os.path.abspath(start)
     home = os.path.expanduser("~")
-    folder = start
-    while True:
-        if (folder != home or folder == start) and _is_project(folder, start):
-            return folder
-        parent = os.path.dirname(folder)
-        if parent == folder:
+    while (folder == home and folder != start) or not _is_project(folder, start):
+        folder, below = os.path.dirname(folder), folder
+        if folder == below:
             return start
-        folder = parent
+    return folder
 
 
 def _is_project(folder: str, start: str) -> bool:
-    marks = [mark for mark in (os.path.join(folder, each) for each in _PROJECT_MARKS) if os.path.exists(mark)]
+    marks = [mark for each in _PROJECT_MARKS if os.path.exists(mark := os.path.join(folder, each))]
     if not marks:
         return False
     try:
         ours = {0, os.getuid() if hasattr(os, "getuid") else 0}
-        if os.path.exists(start):  # all of a folder mounted into a container may belong to somebody else
-            ours.add(_owner(start))
-        if _owner(folder) in ours and not os.stat(folder).st_mode & _OTHERS_WRITE:
+        if os.path.exists(start):  # a container may mount a folder that belongs to another user
+            ours.add(os.lstat(start).st_uid)
+        if os.lstat(folder).st_uid in ours and not os.stat(folder).st_mode & _OTHERS_WRITE:
             return True
-        return all(_owner(mark) in ours for mark in marks)
-    except OSError:  # gone meanwhile
+        return all(os.lstat(mark).st_uid in ours for mark in marks)
+    except OSError:  # removed meanwhile
         return False
-
-
-def _owner(path: str) -> int:
-    return os.lstat(path).st_uid
 
 
 def private_folder(path: str) -> str:
@@ -166,27 +165,6 @@ def private_folder(path: str) -> str:
             if not os.path.isdir(path):  # not what another process made meanwhile
                 raise
     return path
-
-
-def _own() -> str | None:
-    """Return the folder that the user names for everything; raises `ConfigError` for a relative one.
-
-    It would be another one in each folder, and the ledger would land in a repository.
-    """
-    own = environ().get("JUDGEKIT_HOME")
-    if own and not os.path.isabs(own):
-        from judgekit.errors import ConfigError  # noqa: PLC0415 - the hook rarely needs it
-
-        problem = f"expected an absolute path, got {own!r}; write it out from the root, without ~"
-        raise ConfigError(problem, key="JUDGEKIT_HOME")
-    return own or None
-
-
-def _xdg(variable: str, default: str) -> str:
-    base = environ().get(variable, "")
-    if not os.path.isabs(base):  # the specification: such a path is to be ignored
-        base = os.path.join(os.path.expanduser("~"), default)
-    return os.path.join(base, "judgekit")
 
 
 def cache_folder(*names: str) -> str:

@@ -1,6 +1,6 @@
-"""The errors that judgekit raises, and the exit code each one becomes at the command line.
+"""The errors that judgekit raises with their exit codes; what calls took, in tokens and US dollars.
 
-What calls took: tokens, US dollars, and who says so. Standard library only.
+Standard library only.
 """
 
 from __future__ import annotations
@@ -35,25 +35,26 @@ class JudgekitError(Exception):
     exit_code = Exit.INTERNAL
 
 
-class UsageError(JudgekitError):
+class _NamingError(JudgekitError):
+    """An error whose text names files or arguments: it is escaped, so that a terminal obeys none of it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(escaped(message))
+
+
+class UsageError(_NamingError):
     """The command line asks for something that does not exist or does not go together."""
 
     exit_code = Exit.USAGE
 
-    def __init__(self, told: str) -> None:
-        super().__init__(escaped(told))  # it names what was given: a terminal must not obey that
 
-
-class InputError(JudgekitError):
+class InputError(_NamingError):
     """What should be judged or searched cannot be read: missing, binary, not UTF-8, outside its root."""
 
     exit_code = Exit.BAD_INPUT
 
-    def __init__(self, told: str) -> None:
-        super().__init__(escaped(told))  # it names files, and what stands in them
 
-
-class ConfigError(JudgekitError):
+class ConfigError(_NamingError):
     """A YAML or JSON file that a user tunes is wrong; says file, line, key, expectation and remedy."""
 
     exit_code = Exit.BAD_CONFIG
@@ -63,8 +64,7 @@ class ConfigError(JudgekitError):
     ) -> None:
         self.problem, self.path, self.line, self.key = problem, path, line, key
         where = ":".join(str(part) for part in (path, line) if part is not None)
-        # A file of a cloned project names itself and its keys: a terminal must not obey what is in a name.
-        super().__init__(escaped(": ".join(part for part in (where, key, problem) if part)))
+        super().__init__(": ".join(part for part in (where, key, problem) if part))
 
 
 class InvalidReply(JudgekitError):  # noqa: N818 - the published name; a reply is invalid, the program is not in error
@@ -99,26 +99,14 @@ class FailureKind(enum.StrEnum):
     @property
     def retryable(self) -> bool:
         """Whether the same call may succeed a moment later (a refused connection will not)."""
-        return self in _RETRYABLE
-
-    @property
-    def may_have_cost(self) -> bool:
-        """Whether a call that failed so may have been charged although no reply says what for."""
-        return self in _MAY_HAVE_COST
-
-
-_RETRYABLE = frozenset(
-    {FailureKind.RATE_LIMIT, FailureKind.OVERLOADED, FailureKind.SERVER_ERROR},
-)
-# Others are refused before a model works, or say what they took.
-_MAY_HAVE_COST = frozenset({FailureKind.TIMEOUT, FailureKind.INVALID_REPLY, FailureKind.COMMAND_FAILED})
+        return self in (FailureKind.RATE_LIMIT, FailureKind.OVERLOADED, FailureKind.SERVER_ERROR)
 
 
 class GatewayError(JudgekitError):
     """A call to a model failed; the judge turns it into the failure of one round.
 
-    `retry_after` is what the provider asked for, in seconds. `usage` is what was taken all the same, where
-    that is known: by a reply that came but cannot be used, or nothing where no call was begun.
+    `retry_after` is what the provider asked for, in seconds. `usage` is what the call took all the same,
+    where that is known: of a reply that cannot be used, or nothing where no call was begun.
     """
 
     def __init__(
@@ -130,23 +118,21 @@ class GatewayError(JudgekitError):
         usage: CallUsage | None = None,
     ) -> None:
         super().__init__(message)
-        self.kind, self.message, self.retry_after = kind, message, retry_after
-        self.usage = usage
+        self.kind, self.message, self.retry_after, self.usage = kind, message, retry_after, usage
 
 
 CostSource: TypeAlias = Literal["provider", "profile", "litellm", "cache", "local", "mixed"]
-"""Who says what a call cost: the reply itself, the price in the provider's profile, litellm's table.
+"""Where a cost comes from: the reply itself, the price in the provider's profile, litellm's table.
 
-"local" is a model on this machine, which costs nothing. "cache" is a reply that was kept from an earlier call
-and cost nothing, "mixed" a sum of several.
+"local" is a model on this machine and "cache" a kept reply: both cost nothing. "mixed" is a sum of several.
 """
 
 
 class CallUsage(NamedTuple):
-    """What one call or several took. The cost is None where nothing says it.
+    """What one call or several took. The cost is None where it is unknown.
 
-    `input_tokens` hold those read from a provider's cache and those written to it. `unpriced_calls` counts
-    the calls that a cost leaves out because nobody says what they cost.
+    `input_tokens` include those read from a provider's cache and those written to it. `unpriced_calls` counts
+    the calls whose cost is unknown, so that the sum leaves them out.
     """
 
     input_tokens: int = 0
@@ -159,12 +145,10 @@ class CallUsage(NamedTuple):
 
     def plus(self, other: CallUsage) -> CallUsage:
         """Return the sum; a cost that is known for one of them counts."""
-        cost, source = added((self, other))
         return CallUsage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
-            cost,
-            source,
+            *added((self, other)),
             self.cache_read_tokens + other.cache_read_tokens,
             self.cache_write_tokens + other.cache_write_tokens,
             self.unpriced_calls + other.unpriced_calls,
@@ -178,17 +162,17 @@ class CallUsage(NamedTuple):
 
 
 def free(usage: CallUsage) -> CallUsage:
-    """Return the usage of a call to a model on this machine: nothing, unless somebody says otherwise."""
+    """Return the usage of a call to a model on this machine: it costs nothing, unless a cost is known."""
     if usage.cost_usd is not None:
         return usage
     return usage._replace(cost_usd=0.0, cost_source="local", unpriced_calls=0)
 
 
 def of_failure(error: GatewayError) -> CallUsage:
-    """Return what a call took that failed: what the failure says, else nothing, or nobody knows."""
-    if error.usage is not None:
-        return error.usage
-    return CallUsage(unpriced_calls=1 if error.kind.may_have_cost else 0)
+    """Return what a failed call took: what the failure says, else nothing, or an unknown cost."""
+    # After other failures no model has worked, or they say what it took.
+    charged = error.kind in (FailureKind.TIMEOUT, FailureKind.INVALID_REPLY, FailureKind.COMMAND_FAILED)
+    return error.usage if error.usage is not None else CallUsage(unpriced_calls=int(charged))
 
 
 KEPT = CallUsage(cost_usd=0.0, cost_source="cache")
@@ -196,16 +180,13 @@ KEPT = CallUsage(cost_usd=0.0, cost_source="cache")
 
 
 def added(usages: Sequence[CallUsage]) -> tuple[float | None, CostSource | None]:
-    """Return the sum of the known costs and who says it, None and None where none is known.
+    """Return the sum of the known costs and its source, None and None where none is known.
 
-    That a reply was kept says nothing of the others: beside calls that nobody prices, it is no sum.
+    Kept replies beside calls of unknown cost are no sum.
     """
-    known = [usage for usage in usages if usage.cost_usd is not None]
-    sources = {call_usage.cost_source for call_usage in known}
-    if "local" in sources:  # what a local model replied before cost nothing either
+    sources = {usage.cost_source for usage in usages if usage.cost_usd is not None}
+    if "local" in sources:  # a kept reply of a local model cost nothing either
         sources.discard("cache")
-    if not known or (sources == {"cache"} and any(usage.unpriced_calls for usage in usages)):
+    if not sources or (sources == {"cache"} and any(usage.unpriced_calls for usage in usages)):
         return None, None
-    return sum(call_usage.cost_usd or 0.0 for call_usage in known), sources.pop() if len(
-        sources
-    ) == 1 else "mixed"
+    return sum(usage.cost_usd or 0.0 for usage in usages), sources.pop() if len(sources) == 1 else "mixed"

@@ -1,8 +1,8 @@
 """Git itself, asked safely: nothing of a repository is run, nothing is fetched, every answer is bytes.
 
-Every call of git in this package is made here. A folder of a clone may pose as a repository, and the
-configuration of a repository may name programs for almost anything. So only commands are asked that read
-objects, names and configuration. None of them reads a working file, which git would hand to a filter.
+Every call of git is made here. A folder of a clone may pose as a repository, and a repository's configuration
+may name programs for almost anything. So only commands are run that read objects, names and configuration.
+None of them reads a working file, which git would hand to a filter.
 """
 
 from __future__ import annotations
@@ -17,16 +17,14 @@ from judgekit.errors import InputError
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 SECONDS = 30.0
-_SAID = 300  # characters of git's own words in an error
-_READING = frozenset(
-    {
-        *("cat-file", "check-ignore", "config", "diff-tree", "for-each-ref", "log", "ls-files", "ls-tree"),
-        *("remote", "rev-parse", "show-ref"),
-    }
+_LONGEST = 300  # characters of git's own message in an error
+_READING = (
+    *("cat-file", "check-ignore", "config", "diff-tree", "for-each-ref", "log", "ls-files", "ls-tree"),
+    *("remote", "rev-parse", "show-ref"),
 )
 _ASKING_FOR_HOOKS = ("config", "rev-parse")  # they run none, and say where the others are
 _NO_FILE = "/dev/null"  # git knows it by this name on Windows too
@@ -88,11 +86,11 @@ class Repository:
 
     def holds(self, *words: str) -> bool:
         """Whether `git WORDS` succeeds."""
-        return self._run(words, b"", SECONDS).returncode == 0
+        return self._run(words).returncode == 0
 
     def commit(self, name: str) -> str | None:
         """Return the id of the commit that `name` (an id, a ref, a tag) leads to, or None."""
-        done = self._run(("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"), b"", SECONDS)
+        done = self._run(("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"))
         return done.stdout.decode().strip() or None if done.returncode == 0 else None
 
     def blobs(self, names: Iterable[str], most: int) -> Iterator[tuple[str, bytes | None]]:
@@ -101,42 +99,25 @@ class Repository:
         One is read at a time, when its turn comes. Raises `GitError`.
         """
         wanted = list(names)
-        sizes = {}
-        for line in self.described(list(dict.fromkeys(wanted))):
-            name, _, rest = line.partition(" ")
-            kind, _, digits = rest.partition(" ")
-            sizes[name] = int(digits) if kind == "blob" else most + 1
-        if all(sizes.get(name, most + 1) > most for name in wanted):
-            yield from ((name, None) for name in wanted)
-            return
-        argv, environ = _call(("cat-file", "--batch"), self._place)
-        try:
-            process = subprocess.Popen(  # noqa: S603 - git, and our own words
-                argv,
-                cwd=self.folder,
-                env=environ,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
-        except OSError as error:
-            raise _not_started("cat-file", error) from None
-        with process:
+        sizes = dict.fromkeys(wanted, most + 1)
+        for line in self.described(list(sizes)):
+            name, kind, *size = line.split(" ")
+            sizes[name] = int(size[0]) if kind == "blob" else most + 1
+        with self._start(("cat-file", "--batch"), stderr=subprocess.DEVNULL) as process:
             try:
                 for name in wanted:
-                    size = sizes.get(name, most + 1)
-                    yield name, _content(process, name, size) if size <= most else None
+                    yield name, _content(process, name, sizes[name]) if sizes[name] <= most else None
             finally:
                 process.kill()
 
     def described(self, names: list[str]) -> Iterator[str]:
-        """Yield what `cat-file --batch-check` says of objects.
+        """Yield what `cat-file --batch-check` prints for objects.
 
         Some versions of git end at the first object that a partial clone lacks, where others call it missing.
         """
         left = names
         while left:
-            done = self._run(("cat-file", "--batch-check"), _lines(left), SECONDS)
+            done = self._run(("cat-file", "--batch-check"), _lines(left))
             lines = done.stdout.decode("utf-8", "surrogateescape").split("\n")[:-1]
             if done.returncode and b"lazy fetching disabled" not in done.stderr:
                 raise _failed("cat-file", done)
@@ -144,52 +125,52 @@ class Repository:
             left = left[len(lines) + 1 :] if done.returncode else []
 
     def _run(
-        self, words: tuple[str, ...], stdin: bytes, seconds: float
+        self, words: tuple[str, ...], stdin: bytes = b"", seconds: float = SECONDS
     ) -> subprocess.CompletedProcess[bytes]:
-        argv, environ = _call(words, self._place)
+        with self._start(words) as process:
+            try:
+                printed, complaint = process.communicate(stdin, seconds)
+            except subprocess.TimeoutExpired:
+                raise GitError(f"git {words[0]}: no response in {seconds:g} s") from None
+            finally:
+                process.kill()  # does nothing where it has ended
+        return subprocess.CompletedProcess(words, process.returncode, printed, complaint)
+
+    def _start(self, words: tuple[str, ...], stderr: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+        if words[0] not in _READING:
+            raise ValueError(f"git {words[0]} is not run: it may run programs that a repository names")
+        given = environment.environ()
+        program = programs.find("git", given)
+        if program is None:
+            raise GitError(f"git {words[0]}: no git on PATH; install git")
+        left_out = "core.hooksPath" if words[0] in _ASKING_FOR_HOOKS else ""
+        settings = [f"{name}={value}" for name, value in _SETTINGS.items() if name != left_out]
+        kept = {
+            name: value
+            for name, value in given.items()
+            if not name.startswith("GIT_") or name in _KEPT or name.startswith(_CONFIGURED)
+        }
         try:
-            return subprocess.run(  # noqa: S603 - git, and our own words
-                argv,
+            return subprocess.Popen(  # noqa: S603 - git, and our own words
+                [
+                    *(program, "--no-pager"),
+                    *(part for setting in settings for part in ("-c", setting)),
+                    *(*self._place, *words),
+                ],
                 cwd=self.folder,
-                env=environ,
-                input=stdin,
-                capture_output=True,
-                check=False,
-                timeout=seconds,
+                env={**kept, **_ENVIRONMENT, "PATH": programs.search_path(given)},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
             )
-        except subprocess.TimeoutExpired:
-            raise GitError(f"git {words[0]}: no response in {seconds:g} s") from None
         except OSError as error:
-            raise _not_started(words[0], error) from None
-
-
-def _call(words: tuple[str, ...], place: tuple[str, ...]) -> tuple[list[str], Mapping[str, str]]:
-    """Return the program with its words, and its environment."""
-    if words[0] not in _READING:
-        raise ValueError(f"git {words[0]} is not run: it may run programs that a repository names")
-    given = environment.environ()
-    program = programs.find("git", given)
-    if program is None:
-        raise GitError(f"git {words[0]}: no git on PATH; install git")
-    left_out = "core.hooksPath" if words[0] in _ASKING_FOR_HOOKS else ""
-    settings = [f"{name}={value}" for name, value in _SETTINGS.items() if name != left_out]
-    environ = {
-        name: value
-        for name, value in given.items()
-        if not name.startswith("GIT_") or name in _KEPT or name.startswith(_CONFIGURED)
-    }
-    argv = [program, "--no-pager"]
-    argv += [part for each in settings for part in ("-c", each)]
-    return [*argv, *place, *words], {**environ, **_ENVIRONMENT, "PATH": programs.search_path(given)}
-
-
-def _not_started(word: str, error: OSError) -> GitError:
-    return GitError(f"git {word}: could not be started ({error.strerror}); install git")
+            reason = f"could not be started ({error.strerror}); install git"
+            raise GitError(f"git {words[0]}: {reason}") from None
 
 
 def _failed(word: str, done: subprocess.CompletedProcess[bytes]) -> GitError:
-    said = one_line(done.stderr.decode("utf-8", "replace"), _SAID) or f"exit code {done.returncode}"
-    return GitError(f"git {word}: {said}")
+    complaint = one_line(done.stderr.decode("utf-8", "replace"), _LONGEST) or f"exit code {done.returncode}"
+    return GitError(f"git {word}: {complaint}")
 
 
 def _lines(names: Iterable[str]) -> bytes:

@@ -34,14 +34,14 @@ def find(name: str, environ: Mapping[str, str]) -> str | None:
 
     An empty or relative entry of `PATH` names a folder of whatever repository is current: it is passed over.
     """
-    if os.path.dirname(name):
-        return name if os.path.isabs(name) and _runs(name) else None
-    endings = environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(";") if os.name == "nt" else [""]
-    for folder in search_path(environ).split(os.pathsep):
-        for ending in endings:
-            file = os.path.join(folder, name + ending)
-            if folder and _runs(file):
-                return file
+    files = [name]
+    if not os.path.dirname(name):
+        endings = environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(";") if os.name == "nt" else [""]
+        folders = search_path(environ).split(os.pathsep)
+        files = [os.path.join(folder, name + ending) for folder in folders for ending in endings]
+    for file in files:
+        if os.path.isabs(file) and os.path.isfile(file) and os.access(file, os.X_OK):
+            return file
     return None
 
 
@@ -88,7 +88,3 @@ def make_importable() -> None:
         sys.path.insert(standard, ROOT)
     if find_spec(_NEEDED) is None and os.path.isabs(environment.environ().get(_USER_BASE) or os.sep):
         site.addsitedir(site.getusersitepackages())
-
-
-def _runs(path: str) -> bool:
-    return os.path.isfile(path) and os.access(path, os.X_OK)

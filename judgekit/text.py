@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_INVISIBLE = ("Cc", "Cf", "Cs", "Co")
+_INVISIBLE = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 # What has a visible category and shows nothing: the rest of the Default_Ignorable_Code_Point of Unicode's
 # DerivedCoreProperties.txt (variation selectors and fillers among them), and the blank Braille pattern.
 _BLANK = (
@@ -10,11 +10,8 @@ _BLANK = (
     *((0x2800, 0x2800), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFF8)),
     (0xE0000, 0xE0FFF),
 )
-
 _PIECE = 8192
 _MOST_LEARNT = 4096  # characters; a text of any script has fewer
-
-
 _SOURCES = {"project": " (the project's)", "user": " (your own)", "path": " (from a file)"}
 
 
@@ -69,37 +66,28 @@ def one_line(text: str, limit: int) -> str:
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
-class _Shown(dict[int, "int | None"]):
-    """A table for `str.translate` that learns of each character whether it is shown."""
+class _Table(dict[int, "int | str | None"]):
+    """A table for `str.translate` that learns which characters are shown; the rest is left out or escaped."""
 
-    def __missing__(self, code: int) -> int | None:
+    def __init__(self, *, escape: bool) -> None:
+        super().__init__()
+        self._escape = escape
+
+    def __missing__(self, code: int) -> int | str | None:
         if len(self) >= _MOST_LEARNT:
             self.clear()
         char = chr(code)
-        self[code] = code if char in "\n\t" or not _hidden(char) else None
+        if char.isascii():
+            hidden = not char.isprintable() and (self._escape or char not in "\n\t")
+        else:
+            import unicodedata  # noqa: PLC0415 - the hook shows plain text most of the time
+
+            blank = any(first <= code <= last for first, last in _BLANK)
+            hidden = blank or unicodedata.category(char) in _INVISIBLE
+        escape = char.encode("unicode_escape").decode() if self._escape else None
+        self[code] = escape if hidden else code
         return self[code]
 
 
-class _Escaped(dict[int, "int | str"]):
-    """The same for what is escaped."""
-
-    def __missing__(self, code: int) -> int | str:
-        if len(self) >= _MOST_LEARNT:
-            self.clear()
-        char = chr(code)
-        hidden = char in "\u2028\u2029" or _hidden(char)
-        self[code] = char.encode("unicode_escape").decode() if hidden else code
-        return self[code]
-
-
-_SHOWN = _Shown()
-_ESCAPED = _Escaped()
-
-
-def _hidden(char: str) -> bool:
-    if char.isascii():
-        return not char.isprintable()
-    import unicodedata  # noqa: PLC0415 - the hook shows plain text most of the time
-
-    code = ord(char)
-    return unicodedata.category(char) in _INVISIBLE or any(first <= code <= last for first, last in _BLANK)
+_SHOWN = _Table(escape=False)
+_ESCAPED = _Table(escape=True)

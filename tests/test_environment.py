@@ -130,5 +130,11 @@ def test_what_a_stranger_can_put_above_is_no_project(
         folder.mkdir(parents=True)
     shared.chmod(mode)
     changed = {str(tmp_path / name): owner for name, owner in owners.items()}
-    monkeypatch.setattr(environment, "_owner", lambda path: changed.get(path, os.getuid()))
+    lstat = os.lstat
+
+    def owned(path: str) -> os.stat_result:
+        status = lstat(path)
+        return os.stat_result((*status[:4], changed.get(path, os.getuid()), *status[5:]))
+
+    monkeypatch.setattr(os, "lstat", owned)
     assert environment.project_root(str(start)) == str(shared if is_project else start)
