@@ -169,7 +169,6 @@ GIVEN: dict[str, Callable[[str], object]] = {
         "a.md", text.encode("utf-8", "replace")
     ),
     "gate.github.of_address": lambda text: of("gate.github.of_address")(f"a@{text}", {}),
-    "gate.issues.table": lambda text: of("gate.issues.table")([text], [[text]]),
     "gate.issues.wrapped": lambda text: of("gate.issues.wrapped")(text, 300),
     "judging.fence.labels": labels,
     "providers.failures.failure_of": failure,

@@ -21,13 +21,13 @@ from judgekit.cli.output import (
     warn,
 )
 from judgekit.errors import Exit, UsageError
-from judgekit.gate.report import STOPS, UNKNOWN
+from judgekit.gate import STOPS, UNKNOWN
 from judgekit.text import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.gate.report import Begin, Report, Row
+    from judgekit.gate import Begin, Report, Row
     from judgekit.ledger.records import GateMode
 
 _KIND = {"GO": "accept", "NO-GO": "reject", "UNDETERMINED": "undetermined"}
@@ -89,7 +89,7 @@ def _escalate(report: Report, address: str) -> None:
 
     verdicts = [Verdict.model_validate(each) for each in found]
     settings = EscalateConfig.model_validate(report.escalate)
-    for line in github.by_itself(verdicts, github.IssueTarget(Path.cwd(), address), settings):
+    for line in github.by_itself(verdicts, Path.cwd(), settings, address):
         warn(line)
 
 

@@ -186,7 +186,7 @@ def _judge_task(
         reason.tell(warn)
         folder = Path(project)
         verdict, notes = tasks.judge(document, folder, JudgeRequest(**request))
-        return verdict.record(), [*notes, *github.by_itself([verdict], github.IssueTarget(folder))]
+        return verdict.record(), [*notes, *github.by_itself([verdict], folder)]
 
     return client.call("task", lambda: _body(project, request)(document), read, locally, use=use_engine)
 

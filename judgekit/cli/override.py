@@ -125,7 +125,7 @@ def escalate(
     try:
         # Someone waits for it: each may take as long as all do where it happens by itself.
         seconds = github.SECONDS * len(verdicts)
-        opened = github.ensure(verdicts, settings, github.IssueTarget(Path.cwd()), seconds=seconds)
+        opened = github.ensure(verdicts, settings, Path.cwd(), seconds=seconds)
         for done, line in enumerate(opened, 1):
             keeps(f"{done} {rest}", ";")
             say(str(line))

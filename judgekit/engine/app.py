@@ -24,7 +24,7 @@ from judgekit.engine.judges import NotReady, in_thread
 from judgekit.environment import Brought
 from judgekit.errors import ConfigError, Exit, InputError, JudgekitError, UsageError
 from judgekit.gate import github, push, tasks
-from judgekit.gate.remotes import RefUpdate
+from judgekit.gate.commits import RefUpdate
 from judgekit.git import Repository
 from judgekit.judging import search as retrieval
 from judgekit.judging.documents import CONTEXT_CHARS, Author, Document, File, Task
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from judgekit.engine.judges import Service
     from judgekit.engine.log import Log
-    from judgekit.gate.report import Begin, Row
+    from judgekit.gate import Begin, Row
 
 Value = TypeVar("Value")
 JSON = "application/json"
@@ -234,7 +234,7 @@ async def task(request: Request, given: JudgeBody) -> Response:
     def work() -> bytes:
         folder = given.folder or Path(given.cwd)
         verdict, notes = tasks.judge(given.document.document(), folder, given.judge_request())
-        notes = [*notes, *github.by_itself([verdict], github.IssueTarget(folder))]
+        notes = [*notes, *github.by_itself([verdict], folder)]
         return _json({"verdict": verdict.record(), "notes": notes})
 
     return await _done_in_thread(request, given, work)

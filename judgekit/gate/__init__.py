@@ -1,1 +1,68 @@
-"""The gate's flow: what a push changes is judged before it leaves."""
+"""Judges what a push changes, and may hold the push up.
+
+What a run came to is here, as plain objects: the same from this process as from the engine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
+
+from judgekit.errors import JudgekitError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+STOPS, UNKNOWN = "NO-GO", "UNDETERMINED"
+
+
+class Held(JudgekitError):  # noqa: N818 - the push is
+    """Nothing could be judged, and the rules let nothing pass that is not judged; the text says why."""
+
+
+class Begin(TypedDict):
+    """What is known when judging begins: the `count` of files, and the `budget` that is left, in seconds.
+
+    `holds`: files that are left undetermined hold up the push.
+    """
+
+    count: int
+    budget: float
+    holds: bool
+
+
+class Row(TypedDict):
+    """The result for one file; `lost` where its verdict could not be written to the ledger.
+
+    `author` is who wrote the `commit`, and `verdict` a record as `judgekit schema verdict` describes it.
+    """
+
+    path: str
+    word: str
+    commit: str
+    author: str
+    lost: bool
+    verdict: Mapping[str, Any]
+
+
+class Report(NamedTuple):
+    """A row for each file, the mode that held, and lines for a person.
+
+    `escalate` is the section of the configuration that says which verdicts become issues. `unjudged` are
+    lines about what could not be judged at all. `holds`: while blocking, that and UNDETERMINED stop a push.
+    """
+
+    rows: Sequence[Row]
+    mode: str
+    notes: Sequence[str]
+    escalate: Mapping[str, Any]
+    unjudged: Sequence[str] = ()
+    holds: bool = False
+
+    @property
+    def stopping(self) -> list[Row]:
+        """The rows that hold up a push where the gate is blocking."""
+        return [row for row in self.rows if row["word"] in ((STOPS, UNKNOWN) if self.holds else (STOPS,))]
+
+    @property
+    def blocked(self) -> bool:
+        return self.mode == "blocking" and bool(self.stopping or (self.holds and self.unjudged))

@@ -13,7 +13,7 @@ import tempfile
 import time
 from itertools import takewhile
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit import environment, programs
 from judgekit.config import settings as configuration
@@ -31,16 +31,15 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Verdict
     from judgekit.ledger import Record
 
-
+SECONDS = 10.0  # for all issues of one run
+MOST = 10  # issues of one push
 NEWEST = 50  # issues that are looked through; older ones are searched for
 _MOST = 16_000_000  # bytes of what gh may print; a thousand issues are a tenth of that
 _POLL = 0.02
 _SAID = 200  # characters of gh's own words
+_IMPROVED = 2  # rounds
+_LATER = "retry with judgekit escalate"
 _NOT_SIGNED_IN = 4  # gh's exit code
-_GENERAL = re.compile(
-    r"rate limit|(Post|Get) .?http|HTTP 40[13]|HTTP 5\d\d|connect|disabled issues|resolve", re.IGNORECASE
-)
-_FIELDS = "number,url,state,body"
 _KEPT = {
     *("PATH", "HOME", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "SYSTEMROOT", "TMPDIR", "TEMP", "LANG"),
     *("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GH_HOST"),
@@ -57,19 +56,21 @@ _SET = {
     "GH_PAGER": "cat",
     "NO_COLOR": "1",
 }
+_GITHUB = "github.com"
+_ALIASES = {"ssh.github.com": _GITHUB, "www.github.com": _GITHUB}
+_NAME = r"[A-Za-z0-9_.][\w.-]*"
+_ADDRESS = re.compile(
+    r"(?:(?:https?|ssh|git)://(?:[^@/\s]*@)?(?P<host>[\w.-]+)(?::\d+)?/|(?:[^@/\s:]+@)?(?P<scp>[\w.-]+):/?)"
+    rf"(?P<owner>{_NAME})/(?P<name>{_NAME}?)(?:\.git)?/?",
+    re.ASCII,
+)
+_NAMED = re.compile(rf"(?:[\w.-]+/)?{_NAME}/{_NAME}", re.ASCII)
 
 
 class GhError(JudgekitError):
-    """An issue could not be found, opened or updated; the text says why in one line, and what to do.
-
-    Where it is `general` the next call would fail in the same way.
-    """
+    """An issue could not be found, opened or updated; the text says why in one line, and what to do."""
 
     exit_code = Exit.HUMAN_NEEDED
-
-    def __init__(self, problem: str, *, general: bool = False) -> None:
-        super().__init__(problem)
-        self.general = general
 
 
 class OpenIssue(NamedTuple):
@@ -78,7 +79,8 @@ class OpenIssue(NamedTuple):
     number: int
     url: str
     is_open: bool
-    mark: issues.IssueMark
+    token: str
+    state: str
 
 
 class Gh:
@@ -90,7 +92,7 @@ class Gh:
     def __init__(self, repository: str, until: float, environ: Mapping[str, str]) -> None:
         program = programs.find("gh", environ)
         if program is None:
-            raise GhError("gh is not installed; see cli.github.com", general=True)
+            raise GhError("gh is not installed; see cli.github.com")
         self._program, self._repository, self._until = program, repository, until
         self._environ = {name: value for name, value in environ.items() if name in _KEPT} | _SET
         self._environ["PATH"] = programs.search_path(environ)
@@ -99,14 +101,12 @@ class Gh:
     def find(self, token: str) -> OpenIssue | None:
         """Return the issue of the task with this token, open or closed; of several the oldest.
 
-        What GitHub's search finds may lag behind by minutes, so the newest issues are listed first.
+        GitHub's search may lag behind by minutes, so the newest issues are listed first.
         """
         if self._newest is None:
             self._newest = self._list("--limit", str(NEWEST))
-        same = [issue for issue in self._newest if issue.mark.token == token]
-        if not same:
-            listed = self._list("--search", f'"{token}" in:body')
-            same = [issue for issue in listed if issue.mark.token == token]
+        same = [issue for issue in self._newest if issue.token == token]
+        same = same or [each for each in self._list("--search", f'"{token}" in:body') if each.token == token]
         return min(same, default=None)
 
     def create(self, wanted: issues.Issue, labels: Sequence[str] = ()) -> str:
@@ -114,27 +114,26 @@ class Gh:
         words = ["create", "--title", wanted.title, "--body-file", "-"]
         named = [f"--label={label}" for label in labels]
         try:
-            said = self._ask(*words, *named, stdin=wanted.body)
+            output = self.ask(*words, *named, stdin=wanted.body)
         except GhError as error:
-            if not named or error.general or "label" not in str(error):
+            if not named or "label" not in str(error):
                 raise
-            said = self._ask(*words, stdin=wanted.body)
-        return one_line(said.strip().rpartition("\n")[2], _SAID)
+            output = self.ask(*words, stdin=wanted.body)
+        return one_line(output.strip().rpartition("\n")[2], _SAID)
 
     def update(self, standing: OpenIssue, wanted: issues.Issue) -> None:
         """Give an issue a new title and body, and open it again where it was closed."""
+        number = str(standing.number)
         if not standing.is_open:
-            self._ask("reopen", str(standing.number))
-        self._ask(
-            "edit", str(standing.number), "--title", wanted.title, "--body-file", "-", stdin=wanted.body
-        )
+            self.ask("reopen", number)
+        self.ask("edit", number, "--title", wanted.title, "--body-file", "-", stdin=wanted.body)
 
     def _list(self, *words: str) -> list[OpenIssue]:
-        said = self._ask("list", "--state", "all", "--json", _FIELDS, *words)
+        output = self.ask("list", "--state", "all", "--json", "number,url,state,body", *words)
         try:
-            listed = json.loads(said)
+            listed = json.loads(output)
         except (ValueError, RecursionError):
-            raise GhError("gh issue list: no JSON in the output; update gh", general=True) from None
+            raise GhError("gh issue list: no JSON in the output; update gh") from None
         open_issues = []
         for each in listed if isinstance(listed, list) else ():
             if isinstance(each, dict) and isinstance(number := each.get("number"), int):
@@ -142,103 +141,66 @@ class Gh:
                 url = one_line(str(each.get("url") or f"#{number}"), _SAID)
                 if mark is not None:
                     is_open = str(each.get("state")).upper() == "OPEN"
-                    open_issues.append(OpenIssue(number, url, is_open, mark))
+                    open_issues.append(OpenIssue(number, url, is_open, *mark))
         return open_issues
 
-    def _ask(self, verb: str, *words: str, stdin: str = "") -> str:
-        left = self._until - time.monotonic()
-        if left <= 0:
-            raise GhError("no time left for gh", general=True)
+    def ask(self, verb: str, *words: str, stdin: str = "") -> str:
+        """Return what `gh issue VERB WORDS` prints, run in the home folder: nothing of a clone is read.
+
+        When it takes longer, or prints too much, it is killed, with all that it started. Raises `GhError`.
+        """
+        if self._until <= time.monotonic():
+            raise GhError("no time left for gh")
         argv = [self._program, "issue", verb, *words, "--repo", self._repository]
-        code, out, err = run(argv, self._environ, stdin.encode("utf-8", "replace"), left)
-        if code == _NOT_SIGNED_IN:
-            raise GhError("gh is not signed in; run gh auth login", general=True)
-        if code:
-            said = one_line(err.decode("utf-8", "replace"), _SAID) or f"exit code {code}"
-            raise GhError(f"gh issue {verb}: {said}", general=_GENERAL.search(said) is not None)
-        return out.decode("utf-8", "replace")
-
-
-def run(
-    argv: Sequence[str], environ: Mapping[str, str], stdin: bytes, seconds: float
-) -> tuple[int, bytes, bytes]:
-    """Run a program in the home folder and return its exit code, output and errors.
-
-    When it takes longer, or prints too much, it is killed, with all that it started. Raises `GhError`.
-    """
-    end = time.monotonic() + seconds
-    # Files, not pipes: nothing that it leaves running can keep them open, and their size is known.
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        given.write(stdin)
-        given.seek(0)
-        try:
-            process = subprocess.Popen(  # noqa: S603 - gh, found on the user's PATH, and our own words
-                argv,
-                cwd=Path.home(),  # nothing of a clone is read
-                env=dict(environ),
-                stdin=given,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-            )
-        except (OSError, ValueError) as error:  # ValueError: a NUL in a word
-            raise GhError(f"gh could not be started ({error})", general=True) from None
-        try:
-            while process.poll() is None:
-                _check(argv, end, out, err)
-                time.sleep(_POLL)
-            _check(argv, float("inf"), out, err)
-        finally:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                if sys.platform == "win32":
-                    process.kill()
-                else:
-                    os.killpg(process.pid, signal.SIGKILL)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(1)
-        for file in (out, err):
-            file.seek(0)
-        return process.returncode, out.read(), err.read()
-
-
-def _check(argv: Sequence[str], end: float, *printed: IO[bytes]) -> None:
-    """Raise `GhError` when the time is over, or too much was printed."""
-    if time.monotonic() > end:
-        raise GhError(f"gh issue {argv[2]}: no response in time", general=True)
-    if any(os.fstat(file.fileno()).st_size > _MOST for file in printed):
-        raise GhError(f"gh issue {argv[2]}: printed more than {_MOST:,} bytes", general=True)
-
-
-GITHUB = "github.com"
-_ALIASES = {"ssh.github.com": GITHUB, "www.github.com": GITHUB}
-_NAME = r"[A-Za-z0-9_.][\w.-]*"
-_ADDRESS = re.compile(
-    r"(?:(?:https?|ssh|git)://(?:[^@/\s]*@)?(?P<host>[\w.-]+)(?::\d+)?/|(?:[^@/\s:]+@)?(?P<scp>[\w.-]+):/?)"
-    rf"(?P<owner>{_NAME})/(?P<name>{_NAME}?)(?:\.git)?/?",
-    re.ASCII,
-)
-_NAMED = re.compile(rf"(?:[\w.-]+/)?{_NAME}/{_NAME}", re.ASCII)
-
-
-def of_address(address: str, environ: Mapping[str, str]) -> str | None:
-    """Return `HOST/OWNER/NAME` for a git address on GitHub, None for any other.
-
-    Another host counts only when the user names it in `GH_HOST`: gh sends it a token, and a clone's
-    address must not choose who gets that.
-    """
-    found = _ADDRESS.fullmatch(address.strip())
-    if found is None:
-        return None
-    host = (found["host"] or found["scp"]).lower()
-    host = _ALIASES.get(host, host)
-    known = {GITHUB, environ.get("GH_HOST", "").strip().lower() or GITHUB}
-    return f"{host}/{found['owner']}/{found['name']}" if host in known else None
+        # Files, not pipes: nothing that it leaves running can keep them open, and their size is known.
+        with contextlib.ExitStack() as stack:
+            given, out, err = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
+            given.write(stdin.encode("utf-8", "replace"))
+            given.seek(0)
+            try:
+                process = subprocess.Popen(  # noqa: S603 - gh, found on the user's PATH, and our own words
+                    argv,
+                    cwd=Path.home(),
+                    env=self._environ,
+                    stdin=given,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
+                )
+            except (OSError, ValueError) as error:  # ValueError: a NUL in a word
+                raise GhError(f"gh could not be started ({error})") from None
+            try:
+                running = True
+                while running:
+                    running = process.poll() is None
+                    if running and time.monotonic() > self._until:
+                        raise GhError(f"gh issue {verb}: no response in time")
+                    if any(os.fstat(file.fileno()).st_size > _MOST for file in (out, err)):
+                        raise GhError(f"gh issue {verb}: printed more than {_MOST:,} bytes")
+                    time.sleep(_POLL if running else 0)
+            finally:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    if sys.platform == "win32":
+                        process.kill()
+                    else:
+                        os.killpg(process.pid, signal.SIGKILL)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(1)
+            out.seek(0)
+            err.seek(0)
+            output, errors = (file.read().decode("utf-8", "replace") for file in (out, err))
+        if process.returncode == _NOT_SIGNED_IN:
+            raise GhError("gh is not signed in; run gh auth login")
+        if process.returncode:
+            errors = one_line(errors, _SAID) or f"exit code {process.returncode}"
+            raise GhError(f"gh issue {verb}: {errors}")
+        return output
 
 
 def of_project(repository: Repository, environ: Mapping[str, str], address: str = "") -> str | None:
-    """Return the repository that `GH_REPO` names, else the one at `address`, else that of `origin`.
+    """Return `HOST/OWNER/NAME`: that in `GH_REPO`, else the repository at `address`, else that of `origin`.
 
-    Of a project with one remote that has another name, it is that remote.
+    Of a project with one remote that has another name, it is that remote. None where that is not on GitHub.
     """
     named = environ.get("GH_REPO", "").strip()
     if named:
@@ -254,17 +216,19 @@ def of_project(repository: Repository, environ: Mapping[str, str], address: str 
     return of_address(address, environ)
 
 
-SECONDS = 10.0  # for all issues of one run
-MOST = 10  # issues of one push
-_IMPROVED = 2  # rounds
-_LATER = "retry with judgekit escalate"
+def of_address(address: str, environ: Mapping[str, str]) -> str | None:
+    """Return `HOST/OWNER/NAME` for a git address on GitHub, None for any other.
 
-
-class IssueTarget(NamedTuple):
-    """Where issues go: to the repository at `address`, else to that of the project in `folder`."""
-
-    folder: Path
-    address: str = ""
+    Another host counts only when the user names it in `GH_HOST`: gh sends it a token, and a clone's
+    address must not choose who gets that.
+    """
+    found = _ADDRESS.fullmatch(address.strip())
+    if found is None:
+        return None
+    host = (found["host"] or found["scp"]).lower()
+    host = _ALIASES.get(host, host)
+    known = {_GITHUB, environ.get("GH_HOST", "").strip().lower() or _GITHUB}
+    return f"{host}/{found['owner']}/{found['name']}" if host in known else None
 
 
 class Done(NamedTuple):
@@ -279,43 +243,39 @@ class Done(NamedTuple):
 
 
 def by_itself(
-    verdicts: Sequence[Verdict], target: IssueTarget, settings: EscalateConfig | None = None
+    verdicts: Sequence[Verdict], folder: Path, settings: EscalateConfig | None = None, address: str = ""
 ) -> list[str]:
-    """Open or update issues as far as `settings` (those in `target`) ask for it; return lines for a person.
+    """Open or update issues as far as `settings` (those of `folder`) want it; return lines for a person.
 
-    Never raises, and takes no longer than `SECONDS`.
+    Never raises, and takes no longer than `SECONDS`. `address` is as for `ensure`.
     """
+    lines: list[str] = []
+    count = 0
     try:
         if settings is None:
             settings = configuration.load(None).escalate
-            if settings.issues != "off":  # else no file of a project need be read, whatever it asks for
-                project = Path(environment.project_root(str(target.folder)))
-                settings = configuration.load(project).escalate
-        return _open(verdicts, target, settings) if settings.issues == "on" else []
+            if settings.issues != "off":  # else no file of a project need be read
+                settings = configuration.load(Path(environment.project_root(str(folder)))).escalate
+        if settings.issues != "on":
+            return []
+        before: Sequence[VerdictLine] = ()
+        if settings.rejects and any(verdict.verdict == "improve" for verdict in verdicts):
+            records = Ledger.of(folder).records(LineFilter(kinds=[VerdictLine]))
+            before = [record for record in records if isinstance(record, VerdictLine)]
+        wanted = [verdict for verdict in verdicts if concerns(verdict, before, rejects=settings.rejects)]
+        count = len(wanted)
+        for done in ensure(wanted[:MOST], settings, folder, address):
+            count -= 1
+            if done.what != "stands":
+                lines.append(str(done))
+    except GhError as error:
+        return [*lines, f"no issue was opened for {count}: {error}; {_LATER}"]
     except JudgekitError as error:
         return [f"no issue was opened: {error}"]
     except Exception as error:  # noqa: BLE001 - the boundary: an issue must not cost a verdict or a push
         return [f"no issue was opened: internal error: {type(error).__name__}: {error}"]
-
-
-def _open(verdicts: Sequence[Verdict], target: IssueTarget, settings: EscalateConfig) -> list[str]:
-    before: Sequence[VerdictLine] = ()
-    if settings.rejects and any(verdict.verdict == "improve" for verdict in verdicts):
-        records = Ledger.of(target.folder).records(LineFilter(kinds=[VerdictLine]))
-        before = [record for record in records if isinstance(record, VerdictLine)]
-    wanted = [verdict for verdict in verdicts if concerns(verdict, before, rejects=settings.rejects)]
-    lines: list[str] = []
-    done = 0
-    try:
-        for each in ensure(wanted[:MOST], settings, target):
-            done += 1
-            if each.what != "stands":
-                lines.append(str(each))
-    except GhError as error:
-        return [*lines, f"no issue was opened for {len(wanted) - done}: {error}; {_LATER}"]
-    left = len(wanted) - done
-    if left:
-        lines.append(f"no issue was opened for {left} more: {MOST} at a time is the limit; {_LATER}")
+    if count:
+        lines.append(f"no issue was opened for {count} more: {MOST} at a time is the limit; {_LATER}")
     return lines
 
 
@@ -327,10 +287,8 @@ def concerns(verdict: Verdict, before: Iterable[VerdictLine] = (), *, rejects: b
     """
     if verdict.human_override is not None:
         return False
-    if verdict.verdict != "improve":
+    if verdict.verdict != "improve" or not rejects:
         return verdict.verdict == "escalate" or (rejects and verdict.verdict == "reject")
-    if not rejects:
-        return False
     name = issues.task_name(verdict.task_id)
     earlier = [
         line
@@ -357,27 +315,33 @@ def unsettled(records: Iterable[Record], *, rejects: bool) -> list[VerdictLine]:
 
 
 def ensure(
-    verdicts: Sequence[Verdict], settings: EscalateConfig, target: IssueTarget, *, seconds: float = SECONDS
+    verdicts: Sequence[Verdict],
+    settings: EscalateConfig,
+    folder: Path,
+    address: str = "",
+    *,
+    seconds: float = SECONDS,
 ) -> Iterator[Done]:
-    """See to it that each verdict has its issue, and yield what was done for it.
+    """Make sure that each verdict has its issue, and yield what was done for it.
 
-    `stands` means that nothing was to do: the issue is there about this very content. An issue that a person
-    closed is opened again only when the content, or what models say of it, changed. Raises `GhError`.
+    Issues go to the repository at `address`, else to that of the project in `folder`. `stands`: there is an
+    issue about this very content. An issue that a person closed is opened again only when the content, or the
+    verdict, changed. Raises `GhError`.
     """
     if not verdicts:
         return
     environ = environment.environ()
-    repository = of_project(Repository(target.folder), environ, target.address)
+    repository = of_project(Repository(folder), environ, address)
     if repository is None:
-        told = "is not on GitHub; for a host of your own set GH_HOST, or name the repository in GH_REPO"
-        raise GhError(f"the project's remote {told}", general=True)
+        remedy = "for a host of your own set GH_HOST, or name the repository in GH_REPO"
+        raise GhError(f"the project's remote is not on GitHub; {remedy}")
     gh = Gh(repository, time.monotonic() + seconds, environ)
     for verdict in verdicts:
         wanted = issues.of(verdict, text=settings.text)
         standing = gh.find(wanted.token)
         if standing is None:
             yield Done(verdict, "opened", gh.create(wanted, settings.labels))
-        elif standing.mark.state == wanted.state:
+        elif standing.state == wanted.state:
             yield Done(verdict, "stands", standing.url)
         else:
             gh.update(standing, wanted)

@@ -18,14 +18,28 @@ from judgekit.ledger.records import is_blob
 from judgekit.text import one_line, rubric_name, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from judgekit.judging.verdict import Round, Verdict
-
+    from judgekit.judging.verdict import Verdict
 
 WIDTH = 100  # columns of a block, which does not wrap
 NOTHING = "-"
-_MARKS = re.compile(r"~+")
+MAX_BODY = 40_000  # characters; GitHub takes 65,536
+_MAX_FINDINGS = 12_000  # characters of them all
+_MAX_TEXT = 600  # characters of one text in a finding
+_MAX_ROWS = 20
+_MAX_TASK = 300  # characters of a task's name that fit into a command
+_MARK = re.compile(r"<!-- judgekit (?P<token>[\w-]+) (?P<state>[0-9a-f]+) -->")
+_HEADS = {
+    "escalate": "Models disagree about {}, and no majority was found: a person must decide.",
+    "reject": "Models reject {}.",
+    "improve": "Models find {} in need of work.",
+}
+_OTHER = "Models came to no verdict about {}."
+_HARMLESS = {"`": "'", "@": "\uff20", "#": "\uff03", "<": "\u2039", ">": "\u203a", "://": ":\u2215\u2215"}
+_SETTLE = """Fix the content and judge it again, or override the verdict until the content changes:
+
+{}
+
+(Use `reject` instead of `accept` to reject it.)"""
 
 
 def inline(text: str, limit: int = 200) -> str:
@@ -38,7 +52,7 @@ def inline(text: str, limit: int = 200) -> str:
 def block(text: str, language: str = "") -> str:
     """Return text as a block of code: control characters are left out, all else stands as it is."""
     plain = visible(text)
-    marks = "~" * max(3, *(len(run) + 1 for run in _MARKS.findall(plain)), 3)
+    marks = "~" * max(3, *(len(run) + 1 for run in re.findall("~+", plain)), 3)
     return f"{marks}{language}\n{plain}\n{marks}"
 
 
@@ -47,33 +61,11 @@ def wrapped(text: str, limit: int, first: str = "", indent: str = "") -> str:
     return textwrap.fill(one_line(text, limit), WIDTH, initial_indent=first, subsequent_indent=indent)
 
 
-def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Return a table; the cells are Markdown already."""
-    names = list(head)
-    lines = [names, ["---"] * len(names), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def title(text: str, limit: int = 120) -> str:
+def title(text: str) -> str:
     """Return text for a title: GitHub formats code alone in it, programs that pass it on may do more."""
-    for mark, harmless in (("`", "'"), ("@", "\uff20"), ("#", "\uff03"), ("<", "\u2039"), (">", "\u203a")):
+    for mark, harmless in _HARMLESS.items():
         text = text.replace(mark, harmless)
-    return one_line(text.replace("://", ":\u2215\u2215"), limit)
-
-
-MAX_BODY = 40_000  # characters; GitHub takes 65,536
-_MAX_FINDINGS = 12_000  # characters of them all
-_MAX_TEXT = 600  # characters of one text in a finding
-_MAX_ROWS = 20
-_MAX_TASK = 300  # characters of a task's name that fit into a command
-_TOKEN = "judgekit-task-{}"  # noqa: S105 - a word to search for, no secret
-_MARK = re.compile(r"<!-- judgekit (?P<token>[\w-]+) (?P<state>[0-9a-f]+) -->")
-_HEADS = {
-    "escalate": "Models disagree about {}, and no majority was found: a person must decide.",
-    "reject": "Models reject {}.",
-    "improve": "Models find {} in need of work.",
-}
-_OTHER = "Models came to no verdict about {}."
+    return one_line(text, 120)
 
 
 class Issue(NamedTuple):
@@ -85,28 +77,39 @@ class Issue(NamedTuple):
     body: str
 
 
-class IssueMark(NamedTuple):
-    """What the first line of an issue's body says of it."""
-
-    token: str
-    state: str
-
-
 def of(verdict: Verdict, *, text: bool = False) -> Issue:
-    """Return the issue about a verdict; quotes and reasoning stand in it only with `text`."""
-    token = token_of(verdict.task_id)
+    """Return the issue about a verdict; it has quotes and reasoning only with `text`."""
+    name = task_name(verdict.task_id)
+    # The same in every clone for the task of a path.
+    token = f"judgekit-task-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
     hashes = sorted(subject.sha256 for subject in verdict.subjects)
     state = hashlib.sha256("\n".join([verdict.verdict, *hashes]).encode()).hexdigest()[:16]
-    name = task_name(verdict.task_id)
+    shown = verdict_line(verdict, text=text)
+    parts = [
+        _HEADS.get(verdict.verdict, _OTHER).format(inline(name)),
+        _facts(shown),
+        "### Rounds",
+        _rounds(shown),
+    ]
+    if shown.reasoning:
+        parts += ["### Reasoning", block(wrapped(shown.reasoning, 4 * _MAX_TEXT))]
+    findings = _findings(shown)
+    if findings:
+        parts += ["### Findings", block("\n".join(findings))]
+    fits = verdict.task_id.isprintable() and len(verdict.task_id) <= _MAX_TASK
+    command = f"judgekit override {shlex.quote(verdict.task_id if fits else verdict.id)} accept --why '...'"
+    parts += ["### To settle it", _SETTLE.format(block(command, "sh")), f"<sub>{token}</sub>"]
+    body = "\n\n".join(parts)[:MAX_BODY]
     heading = f"[JUDGE-DISAGREEMENT] Review needed: {title(name)}"
-    body = f"<!-- judgekit {token} {state} -->\n{_body(verdict_line(verdict, text=text), name, token)}"
-    return Issue(token, state, redact(heading).text, redact(body).text)
+    return Issue(
+        token, state, redact(heading).text, redact(f"<!-- judgekit {token} {state} -->\n{body}").text
+    )
 
 
-def mark(body: str) -> IssueMark | None:
-    """Return the mark of an issue's body; None when it does not begin with one, as all of ours do."""
+def mark(body: str) -> tuple[str, str] | None:
+    """Return the token and state at the beginning of an issue's body; None if it is no issue of ours."""
     found = _MARK.match(body.lstrip())
-    return IssueMark(found["token"], found["state"]) if found else None
+    return (found["token"], found["state"]) if found else None
 
 
 def task_name(task_id: str) -> str:
@@ -114,36 +117,10 @@ def task_name(task_id: str) -> str:
     return task_id.rpartition("@")[0] if is_blob(task_id) else task_id
 
 
-def token_of(task_id: str) -> str:
-    """Return the word that names a task in its issue; of a path it is the same in every clone."""
-    digest = hashlib.sha256(task_name(task_id).encode("utf-8", "surrogatepass")).hexdigest()
-    return _TOKEN.format(digest[:16])
-
-
-def _body(verdict: Verdict, name: str, token: str) -> str:
-    head = _HEADS.get(verdict.verdict, _OTHER).format(inline(name))
-    parts = [head, _facts(verdict), "### Rounds", _rounds(verdict.rounds)]
-    if verdict.reasoning:
-        parts += ["### Reasoning", block(wrapped(verdict.reasoning, 4 * _MAX_TEXT))]
-    findings = _findings(verdict)
-    if findings:
-        parts += ["### Findings", block("\n".join(findings))]
-    fits = verdict.task_id.isprintable() and len(verdict.task_id) <= _MAX_TASK
-    command = f"judgekit override {shlex.quote(verdict.task_id if fits else verdict.id)} accept --why '...'"
-    settle = (
-        "Fix the content and judge it again, or override the verdict until the content changes:\n\n"
-        f"{block(command, 'sh')}\n\n(Use `reject` instead of `accept` to reject it.)"
-    )
-    parts += ["### To settle it", settle, f"<sub>{token}</sub>"]
-    return "\n\n".join(parts)[:MAX_BODY]
-
-
 def _facts(verdict: Verdict) -> str:
-    ref = f"{verdict.rubric.id}@{verdict.rubric.version}"
-    rubric = inline(rubric_name(ref, verdict.rubric.source))
+    rubric = inline(rubric_name(f"{verdict.rubric.id}@{verdict.rubric.version}", verdict.rubric.source))
     lines = [f"- rubric {rubric}, {verdict.mode}; judged {verdict.timestamp:%Y-%m-%d %H:%M} UTC"]
-    if verdict.commit:
-        lines.append(f"- commit {inline(verdict.commit, 64)}")
+    lines += [f"- commit {inline(verdict.commit, 64)}"] if verdict.commit else []
     lines += [
         f"- file {inline(subject.path)}, SHA-256 {inline(subject.sha256[:12])}"
         for subject in verdict.subjects[:_MAX_ROWS]
@@ -152,11 +129,11 @@ def _facts(verdict: Verdict) -> str:
     return "\n".join([*lines, *([f"- and {more} more files"] if more > 0 else [])])
 
 
-def _rounds(rounds: list[Round]) -> str:
-    if not rounds:
+def _rounds(verdict: Verdict) -> str:
+    if not verdict.rounds:
         return "No model was asked."
-    rows = []
-    for each in rounds[:_MAX_ROWS]:
+    lines = ["| Round | Tier | Model | Outcome | Scores | Failure |", "| --- | --- | --- | --- | --- | --- |"]
+    for each in verdict.rounds[:_MAX_ROWS]:
         outcome, scored, kind = NOTHING, NOTHING, NOTHING
         if each.opinion is not None:
             scores = each.opinion.get("scores")
@@ -165,8 +142,9 @@ def _rounds(rounds: list[Round]) -> str:
             outcome, scored = inline(str(each.opinion.get("outcome"))), inline(", ".join(numbers))
         elif each.failure:  # a provider's own words may name addresses, so only the kind
             kind = inline(str(each.failure.kind))
-        rows.append((str(each.round), each.tier, inline(each.model, 80), outcome, scored, kind))
-    return table(("Round", "Tier", "Model", "Outcome", "Scores", "Failure"), rows)
+        model = inline(each.model, 80)
+        lines.append(f"| {each.round} | {each.tier} | {model} | {outcome} | {scored} | {kind} |")
+    return "\n".join(lines)
 
 
 def _findings(verdict: Verdict) -> list[str]:
@@ -180,13 +158,12 @@ def _findings(verdict: Verdict) -> list[str]:
     for number, (tier, finding) in enumerate(findings, 1):
         if number > _MAX_ROWS or sum(map(len, lines)) > _MAX_FINDINGS:
             return [*lines, f"and {len(findings) - number + 1} more"]
-        parts = (tier, finding.dimension, finding.location and f"in {finding.location}")
-        where = ", ".join(filter(None, parts))
-        texts = [(where + ": " if where else "") + finding.issue]
-        texts += [f'> "{finding.quote}"'] if finding.quote else []
-        texts += [f"-> {finding.suggestion}"] if finding.suggestion else []
+        where = ", ".join(
+            filter(None, (tier, finding.dimension, finding.location and f"in {finding.location}"))
+        )
         first = f"{number}. "
         indent = " " * len(first)
-        heads = [first, indent, indent]
-        lines += [wrapped(text, _MAX_TEXT, head, indent) for text, head in zip(texts, heads, strict=False)]
+        lines.append(wrapped((where + ": " if where else "") + finding.issue, _MAX_TEXT, first, indent))
+        for sign, text in (('> "{}"', finding.quote), ("-> {}", finding.suggestion)):
+            lines += [wrapped(sign.format(text), _MAX_TEXT, indent, indent)] if text else []
     return lines

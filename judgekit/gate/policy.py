@@ -16,20 +16,22 @@ from typing import TYPE_CHECKING
 
 from judgekit import environment
 from judgekit.errors import ConfigError
-from judgekit.gate.commits import ChangeFilter, of_push
-from judgekit.gate.remotes import configured, names_of
+from judgekit.gate.commits import ChangeFilter, of_push, remotes_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from judgekit.gate.remotes import RefUpdate
+    from judgekit.gate.commits import RefUpdate
     from judgekit.git import Repository
 
-
 RULES = (".judgekit", ".claude/memory/memory-config.json")
+FOLDER = "gate"
+MAX_BYTES = 100_000  # of one file of rules: what is read before the budget begins to count
 _USUAL = ("main", "master")
 _MOST = 20  # different rules that are compared
 _REMOTES = "refs/remotes/"
+_RUBRICS = ".judgekit/rubrics/"
+_VARIABLES = "JUDGEKIT_GATE_"
 
 
 def commits_of(repository: Repository, updates: Sequence[RefUpdate], remote: str, url: str = "") -> list[str]:
@@ -40,56 +42,43 @@ def commits_of(repository: Repository, updates: Sequence[RefUpdate], remote: str
     has a default branch under each. Where none is known, each ref that is known of the remote counts, then
     the default branches of all other remotes, and only for a first push what is pushed.
     """
-    refs = _fetched(repository)
+    listed = os.fsdecode(
+        repository.ask("for-each-ref", "--format=%(refname) %(objectname) %(symref)", _REMOTES)
+    )
+    refs = {
+        name: (oid, target) for name, oid, target in (line.split(" ") for line in listed.split("\n")[:-1])
+    }
     updated = {update.remote_ref: update.remote_oid for update in updates if not update.is_new}
-    names = names_of(repository, remote, url)
-    default = [oid for name in names for oid in _default(refs, name, updated)]
-    known = [*updated.values(), *(oid for name in names for oid in _below(refs, name).values())]
-    others = [oid for name in configured(repository)[0] for oid in _default(refs, name, {})]
+
+    def default(name: str, updated: dict[str, str]) -> list[str]:
+        """Return where the default branch of a remote stands, as far as is known."""
+        below = f"{_REMOTES}{name}/"
+        _, head = refs.get(f"{below}HEAD", ("", ""))
+        branches = (head.removeprefix(below), *_USUAL)
+        branch = next((branch for branch in branches if f"{below}{branch}" in refs), None)
+        return [] if branch is None else [updated.get(f"refs/heads/{branch}") or refs[f"{below}{branch}"][0]]
+
+    names, all_names = remotes_at(repository, remote, url)
+    below = tuple(f"{_REMOTES}{name}/" for name in names)
+    known = [*updated.values(), *(oid for name, (oid, _) in refs.items() if name.startswith(below))]
+    others = [oid for name in all_names for oid in default(name, {})] or [oid for oid, _ in refs.values()]
     pushed = [update.local_oid for update in updates if not update.deletes]
-    for oids in (default, known, others or [oid for oid, _, _ in refs], pushed):
-        commits = _different(repository, list(dict.fromkeys(oids)))
+    for oids in ([oid for name in names for oid in default(name, updated)], known, others, pushed):
+        questions = [
+            f"{oid}{what}"
+            for oid in dict.fromkeys(oids)
+            for what in ("^{commit}", *(f":{path}" for path in RULES))
+        ]
+        answers = [line.split(" ") for line in repository.described(questions)]
+        # Of what is not here git says so, in place of a kind.
+        ids = [words[0] if words[1:2] in (["blob"], ["commit"], ["tree"]) else "" for words in answers]
+        commits: dict[tuple[str, ...], str] = {}
+        for commit, *rules in zip(*[iter(ids)] * (1 + len(RULES)), strict=True):
+            if commit:
+                commits.setdefault(tuple(rules), commit)
         if commits:
-            return commits[:1] if oids is pushed else commits[:_MOST]
+            return list(commits.values())[: 1 if oids is pushed else _MOST]
     return []
-
-
-def _fetched(repository: Repository) -> list[tuple[str, str, str]]:
-    """Return each ref of a remote that is known: where it stands, what it leads to, and its name."""
-    listed = repository.ask("for-each-ref", "--format=%(objectname) %(symref) %(refname)", _REMOTES)
-    split = (line.split(" ", 2) for line in os.fsdecode(listed).split("\n") if line)
-    return [(oid, leads_to, name) for oid, leads_to, name in split]
-
-
-def _below(refs: Iterable[tuple[str, str, str]], remote: str) -> dict[str, str]:
-    below = f"{_REMOTES}{remote}/"
-    return {name.removeprefix(below): oid for oid, _, name in refs if name.startswith(below)}
-
-
-def _default(refs: Sequence[tuple[str, str, str]], remote: str, updated: dict[str, str]) -> list[str]:
-    """Return where the default branch of a remote stands, as far as is known; [] if it is not."""
-    below = f"{_REMOTES}{remote}/"
-    fetched = _below(refs, remote)
-    head = next((leads_to for _, leads_to, name in refs if name == f"{below}HEAD"), "")
-    name = next((each for each in (head.removeprefix(below), *_USUAL) if each in fetched), None)
-    return [] if name is None else [updated.get(f"refs/heads/{name}") or fetched[name]]
-
-
-def _different(repository: Repository, oids: list[str]) -> list[str]:
-    """Return the commits that objects lead to, of those with the same rules the first."""
-    questions = [f"{oid}{what}" for oid in oids for what in ("^{commit}", *(f":{path}" for path in RULES))]
-    answers = [line.split(" ") for line in repository.described(questions)]
-    # Of what is not here git says so, in place of a kind.
-    ids = [words[0] if words[1:2] in (["blob"], ["commit"], ["tree"]) else "" for words in answers]
-    by_rules: dict[tuple[str, ...], str] = {}
-    for commit, *rules in zip(*[iter(ids)] * (1 + len(RULES)), strict=True):
-        if commit:
-            by_rules.setdefault(tuple(rules), commit)
-    return list(by_rules.values())
-
-
-MAX_BYTES = 100_000  # of one file of rules: what is read before the budget begins to count
-_RUBRICS = ".judgekit/rubrics/"
 
 
 @contextmanager
@@ -103,9 +92,14 @@ def rules(repository: Repository, commit: str | None) -> Iterator[Path]:
         root = Path(folder).resolve()
         if commit is not None:
             _write(repository, commit, RULES, root)
-            rubric = _rubric_path(root)
-            if rubric is not None:
-                _write(repository, commit, (rubric,), root)
+            from judgekit.config import settings  # noqa: PLC0415 - the short way ends before pydantic
+
+            try:
+                rubric = Path(settings.load(root).gate.rubric)
+            except ConfigError:  # the caller loads the settings too, and reports it
+                rubric = Path()
+            if rubric.suffix in (".yaml", ".yml") and rubric.is_relative_to(root):
+                _write(repository, commit, (rubric.relative_to(root).as_posix(),), root)
         try:
             yield root
         except ConfigError as error:
@@ -145,24 +139,6 @@ def _write(repository: Repository, commit: str, paths: Sequence[str], root: Path
             raise ConfigError(problem, path=f"{commit[:12]}:{path}")
 
 
-def _rubric_path(root: Path) -> str | None:
-    """Return the path in the repository of a rubric file that the rules name outside their own folder."""
-    from judgekit.config import settings  # noqa: PLC0415 - a push that changes nothing ends before pydantic
-
-    try:
-        named = settings.load(root).gate.rubric
-    except ConfigError:
-        return None  # whoever loads it next is told
-    path = Path(named)
-    if not named.endswith((".yaml", ".yml")) or not path.is_relative_to(root):
-        return None
-    return path.relative_to(root).as_posix()
-
-
-FOLDER = "gate"
-_VARIABLES = "JUDGEKIT_GATE_"
-
-
 def nothing_to_judge(
     repository: Repository, updates: Sequence[RefUpdate], remote: str, url: str = ""
 ) -> bool:
@@ -197,18 +173,14 @@ def keep(repository: Repository, rules: Sequence[str], paths: list[str], authors
 
 
 def _place(repository: Repository, commits: Sequence[str]) -> tuple[str, str]:
-    """Return where a choice is kept, and what it depends on.
-
-    That is judgekit, the project's rules, the user's, and the variables.
-    """
+    """Return where a choice is kept, and all that it depends on."""
     rules = [repository.ask("ls-tree", "--full-tree", commit, "--", *RULES) for commit in commits]
     try:
         status = Path(environment.config_home(), "config.yaml").stat()
         user = [status.st_size, status.st_mtime_ns, status.st_ino]
     except OSError:
         user = []
-    given = environment.environ().items()
-    variables = sorted((name, value) for name, value in given if name.startswith(_VARIABLES))
+    variables = sorted(item for item in environment.environ().items() if item[0].startswith(_VARIABLES))
     key = repr([environment.__version__, *rules, user, variables])
     name = environment.file_name_for(str(repository.folder))
     return str(Path(environment.cache_home(), FOLDER, f"{name}.json")), key

@@ -6,8 +6,9 @@ import hashlib
 import os
 import stat
 import uuid
+from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from judgekit.config import settings as configuration
 from judgekit.config import yamlfile
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 
 
 FILE = ".judgekit/task.yaml"
+MAX_BYTES = 1_000_000  # of one file; a larger one is hardly what an agent wrote
+SECONDS = 5.0  # for each question to git
+_SLACK = 2.0  # seconds: some file systems round times of change
+_SHA1 = 40  # digits
 
 
 class TaskFile(Strict):
@@ -43,25 +48,19 @@ class TaskFile(Strict):
     paths: list[Text] | None = None
 
 
-class TaskVerdict(NamedTuple):
-    """A task's verdict, and lines for a person."""
-
-    verdict: Verdict
-    notes: list[str]
-
-
 def of_project(project: Path) -> TaskFile:
     """Return what stands in a project's task file; raises `ConfigError`."""
     path = project / FILE
     return yamlfile.read(path, TaskFile) if yamlfile.check_own(path, project) else TaskFile()
 
 
-def judge(document: Document, project: Path, judge_request: JudgeRequest = AS_CONFIGURED) -> TaskVerdict:
-    """Judge the files of one task together, and note the verdict in the ledger of `project`.
+def judge(
+    document: Document, project: Path, judge_request: JudgeRequest = AS_CONFIGURED
+) -> tuple[Verdict, list[str]]:
+    """Judge the files of one task and note the verdict in the ledger of `project`; return it, and notes.
 
-    A person's override of this very content goes before any model, and is no verdict to note. Neither is
-    what comes of no model being set up. Raises `ConfigError` or `UsageError`; a model that fails is in
-    the verdict.
+    A person's override of this very content goes before any model, and is no verdict to note; nor is one
+    without a model. Raises `ConfigError` or `UsageError`; a model that fails is in the verdict.
     """
     settings = configuration.load(project)
     ledger = Ledger.of(project)
@@ -72,14 +71,14 @@ def judge(document: Document, project: Path, judge_request: JudgeRequest = AS_CO
         subjects = [Subject(path=file.path, sha256=file.sha256) for file in document.files]
         mode = judge_request.mode or settings.judge.mode
         verdict = without_models(loaded, mode, task, subjects, document.author, document.commit, override)
-        return TaskVerdict(verdict, [f"{task}: {override.decision}ed by {override.who}: {override.why}"])
+        return verdict, [f"{task}: {override.decision}ed by {override.who}: {override.why}"]
     (verdict,) = service.judge_documents([document], project, judge_request)
     if verdict.rounds:
         try:
             ledger.add(verdict_line(verdict, text=settings.ledger.text, of_task=True))
         except LedgerError as error:
-            return TaskVerdict(verdict, [str(error)])
-    return TaskVerdict(verdict, [])
+            return verdict, [str(error)]
+    return verdict, []
 
 
 def without_models(
@@ -114,12 +113,6 @@ def without_models(
     )
 
 
-MAX_BYTES = 1_000_000  # of one file; a larger one is hardly what an agent wrote
-SECONDS = 5.0  # for each question to git
-_SLACK = 2.0  # seconds: some file systems round times of change
-_SHA1 = 40  # digits
-
-
 def files(
     project: Path, patterns: Sequence[str], *, since: float | None = None, most: int = 10
 ) -> list[File]:
@@ -132,49 +125,33 @@ def files(
     wanted = Patterns(patterns)
     repository, root = Repository(project), os.path.realpath(project)
     listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    names = map(os.fsdecode, filter(None, repository.ask(*listing, seconds=SECONDS).split(b"\0")))
-    changed = [
-        (status.st_mtime, name)
-        for name in dict.fromkeys(names)
-        if wanted.match(name) and (status := _status(root, name)) is not None
-        if since is None or status.st_mtime >= since - _SLACK
-    ]
+    changed: list[tuple[float, str]] = []
+    for name in dict.fromkeys(map(os.fsdecode, repository.ask(*listing, seconds=SECONDS).split(b"\0"))):
+        if name and wanted.match(name):
+            path = os.path.join(root, name)  # noqa: PTH118 - a string is compared below
+            with suppress(OSError):
+                status = os.lstat(path)
+                if (
+                    stat.S_ISREG(status.st_mode)
+                    and status.st_size <= MAX_BYTES
+                    and os.path.realpath(path) == os.path.normpath(path)  # no link leads to it
+                    and (since is None or status.st_mtime >= since - _SLACK)
+                ):
+                    changed.append((status.st_mtime, name))
     committed: dict[str, str] = {}  # the blob of each file
     if changed and repository.commit("HEAD") is not None:
         tree = repository.ask("ls-tree", "-r", "-z", "HEAD", seconds=SECONDS).split(b"\0")
-        for about, _, name in (entry.partition(b"\t") for entry in tree):
-            committed[os.fsdecode(name)] = about.decode().rpartition(" ")[2]
+        for about, _, raw in (entry.partition(b"\t") for entry in tree):
+            committed[os.fsdecode(raw)] = about.decode().rpartition(" ")[2]
     read: list[File] = []
     for _, path in sorted(changed, reverse=True):
         if len(read) == most:
             break
-        try:
-            data = (project / path).read_bytes()
-            if not _is_blob(data, committed.get(path, "")):
+        with suppress(InputError, OSError):
+            data, oid = (project / path).read_bytes(), committed.get(path, "")
+            # As git stores it, also with its own line ends. Git would run the filter that a clone names.
+            digest = hashlib.sha1 if len(oid) == _SHA1 else hashlib.sha256
+            stored = (b"blob %d\0" % len(each) + each for each in (data, data.replace(b"\r\n", b"\n")))
+            if oid not in (digest(each).hexdigest() for each in stored):
                 read.append(documents.decode(path, data))
-        except (InputError, OSError):
-            continue
-    return sorted(read, key=lambda each: each.path)
-
-
-def _is_blob(data: bytes, oid: str) -> bool:
-    """Whether git stores a file's content under `oid`, as it is or with the line ends that git gives it.
-
-    Git itself would be quicker, and would run the filter that a repository names for the file.
-    """
-    digest = hashlib.sha1 if len(oid) == _SHA1 else hashlib.sha256
-    return any(
-        digest(b"blob %d\0" % len(content) + content).hexdigest() == oid
-        for content in (data, data.replace(b"\r\n", b"\n"))
-    )
-
-
-def _status(root: str, name: str) -> os.stat_result | None:
-    """Return the status of a regular file of a size that is judged; of none that a link leads to."""
-    path = os.path.join(root, name)  # noqa: PTH118 - a string is compared below
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return None
-    is_meant = stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES
-    return status if is_meant and os.path.realpath(path) == os.path.normpath(path) else None
+    return sorted(read, key=lambda file: file.path)

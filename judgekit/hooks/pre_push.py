@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from judgekit.engine import client
-    from judgekit.gate.remotes import RefUpdate
-    from judgekit.gate.report import Begin, Report, Row
+    from judgekit.gate import Begin, Report, Row
+    from judgekit.gate.commits import RefUpdate
     from judgekit.ledger import Record
     from judgekit.ledger.records import GateMode
 
@@ -148,7 +148,7 @@ def _run(
 
     def read(response: client.Response) -> Report:
         from judgekit.engine import answers  # noqa: PLC0415 - where an engine is asked
-        from judgekit.gate.report import Begin, Report, Row  # noqa: PLC0415 - the same
+        from judgekit.gate import Begin, Report, Row  # noqa: PLC0415 - the same
 
         try:
             for event in answers.events(response):
@@ -185,8 +185,8 @@ def guarded(check: Callable[[], Report | None], warn: Callable[[str], None]) -> 
 
     Raises `UnknownCommit`: whoever runs this can mend it.
     """
+    from judgekit.gate import Held, Report  # noqa: PLC0415 - the same
     from judgekit.gate.commits import UnknownCommit  # noqa: PLC0415 - a skipped push needs little
-    from judgekit.gate.report import Held, Report  # noqa: PLC0415 - the same
 
     try:
         return check()
@@ -201,9 +201,9 @@ def guarded(check: Callable[[], Report | None], warn: Callable[[str], None]) -> 
 
 
 def _updates() -> list[RefUpdate]:
-    from judgekit.gate import remotes  # noqa: PLC0415 - a skipped push needs little
+    from judgekit.gate import commits  # noqa: PLC0415 - a skipped push needs little
 
-    return remotes.parse(os.fsdecode(_told())) or list(_of_pre_commit(os.environ))
+    return commits.parse(os.fsdecode(_told())) or list(_of_pre_commit(os.environ))
 
 
 @functools.cache  # git says it once; what is wrong with it is found, and said, as often as it is asked
@@ -216,7 +216,7 @@ def _of_pre_commit(environ: Mapping[str, str]) -> Iterator[RefUpdate]:
 
     It tells of the first ref that brings anything, and of no commits where that is a whole history.
     """
-    from judgekit.gate.remotes import RefUpdate  # noqa: PLC0415 - a skipped push needs little
+    from judgekit.gate.commits import RefUpdate  # noqa: PLC0415 - a skipped push needs little
     from judgekit.git import Repository  # noqa: PLC0415 - the same
 
     local, remote = environ.get("PRE_COMMIT_LOCAL_BRANCH"), environ.get("PRE_COMMIT_REMOTE_BRANCH")

@@ -10,9 +10,8 @@ import pytest
 from git_repo import GitRepo
 
 from judgekit.errors import InputError
-from judgekit.gate import commits, remotes
-from judgekit.gate.commits import ChangedFile, ChangeFilter, Commit
-from judgekit.gate.remotes import RefUpdate
+from judgekit.gate import commits
+from judgekit.gate.commits import ChangedFile, ChangeFilter, Commit, RefUpdate
 from judgekit.git import Repository
 
 if TYPE_CHECKING:
@@ -61,18 +60,18 @@ def content(work: GitRepo, change: ChangedFile) -> str:
 
 def test_lines_of_git_are_updates() -> None:
     old, new = "a" * 40, "b" * 40
-    assert remotes.parse("") == remotes.parse("\n") == []
-    [update] = remotes.parse(f"main@{{1 day ago}} {new} refs/heads/main {old}\n")
+    assert commits.parse("") == commits.parse("\n") == []
+    [update] = commits.parse(f"main@{{1 day ago}} {new} refs/heads/main {old}\n")
     assert update == ("main@{1 day ago}", new, "refs/heads/main", old)
     assert (update.deletes, update.is_new) == (False, False)
     for length in (40, 64):
         zeros, other = "0" * length, "c" * length
-        deleted, made = remotes.parse(f"(delete) {zeros} refs/heads/a {other}\nHEAD {other} b {zeros}\n")
+        deleted, made = commits.parse(f"(delete) {zeros} refs/heads/a {other}\nHEAD {other} b {zeros}\n")
         assert (deleted.deletes, deleted.is_new) == (True, False)
         assert (made.deletes, made.is_new) == (False, True)
     for line in ("refs/heads/main", f"a {new} b", f"a {new[1:]} b {old}", f"a {new} b {old}x"):
         with pytest.raises(InputError, match=r"^stdin:2: expected <local ref>"):
-            remotes.parse(f"HEAD {new} refs/heads/b {ZEROS}\n{line}\n")
+            commits.parse(f"HEAD {new} refs/heads/b {ZEROS}\n{line}\n")
 
 
 COMMIT = Commit(

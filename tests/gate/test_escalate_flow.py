@@ -13,7 +13,7 @@ from ledger_lines import round_of, verdict
 
 from judgekit.config.settings import EscalateConfig, user_file
 from judgekit.gate import github, issues
-from judgekit.gate.github import GhError, IssueTarget
+from judgekit.gate.github import GhError
 from judgekit.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def content(mark: str, path: str = "docs/a.md", word: str = "escalate") -> Verdi
 
 
 def ensure(project: Path, *verdicts: Verdict, settings: EscalateConfig = AS_SET) -> list[str]:
-    return [done.what for done in github.ensure(verdicts, settings, IssueTarget(project))]
+    return [done.what for done in github.ensure(verdicts, settings, project)]
 
 
 def by_user(text: str) -> None:
@@ -146,7 +146,7 @@ FAILURES = [
 def test_what_fails_is_one_line(project: Path, gh: FakeGh, behaviour: dict[str, object], told: str) -> None:
     gh.tell(**behaviour)
     by_user('escalate: {issues: "on"}\n')
-    (line,) = github.by_itself([content("a"), content("b", "docs/b.md")], IssueTarget(project))
+    (line,) = github.by_itself([content("a"), content("b", "docs/b.md")], project)
     assert line.startswith("no issue was opened for 2: ")
     assert told in line
     assert "retry with judgekit escalate" in line
@@ -156,11 +156,11 @@ def test_what_fails_is_one_line(project: Path, gh: FakeGh, behaviour: dict[str, 
 def test_the_first_of_two_counts_when_the_second_fails(project: Path, gh: FakeGh) -> None:
     gh.tell(create=[["", 0]])
     by_user('escalate: {issues: "on"}\n')
-    ensure_one = github.ensure([content("a")], AS_SET, IssueTarget(project))
+    ensure_one = github.ensure([content("a")], AS_SET, project)
     gh.tell()
     assert next(ensure_one).what == "opened"
     gh.tell(create=[["boom", 1]])
-    lines = github.by_itself([content("b"), content("b", "docs/b.md")], IssueTarget(project))
+    lines = github.by_itself([content("b"), content("b", "docs/b.md")], project)
     assert lines[0].startswith("issue updated: https://github.com/acme/docs/issues/1 (docs/a.md)")
     assert lines[1].startswith("no issue was opened for 1: gh issue create: boom")
 
@@ -171,7 +171,7 @@ def test_no_gh_is_one_line(project: Path, tmp_path: Path, monkeypatch: pytest.Mo
     git = next(folder for folder in os.environ["PATH"].split(os.pathsep) if Path(folder, "git").exists())
     (tmp_path / "empty" / "git").symlink_to(Path(git, "git"))
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    (line,) = github.by_itself([content("a")], IssueTarget(project))
+    (line,) = github.by_itself([content("a")], project)
     assert "gh is not installed" in line
 
 
@@ -183,7 +183,7 @@ def test_a_gh_that_a_clone_brings_is_not_run(
     path = os.environ["PATH"].replace(str(gh.folder), ".")
     monkeypatch.setenv("PATH", path)
     by_user('escalate: {issues: "on"}\n')
-    (line,) = github.by_itself([content("a")], IssueTarget(project))
+    (line,) = github.by_itself([content("a")], project)
     assert "gh is not installed" in line
     assert not (project / "ran").exists()
 
@@ -192,19 +192,19 @@ def test_a_gh_that_hangs_is_left_with_all_it_started(project: Path, gh: FakeGh) 
     gh.tell(sleep=30)
     start = time.monotonic()
     with pytest.raises(GhError, match="no response in time"):
-        list(github.ensure([content("a"), content("b")], AS_SET, IssueTarget(project), seconds=1))
+        list(github.ensure([content("a"), content("b")], AS_SET, project, seconds=1))
     assert time.monotonic() - start < 20
 
 
 def test_a_gh_that_prints_without_end_is_left(project: Path, gh: FakeGh) -> None:
     gh.tell(chatters=True)
     with pytest.raises(GhError, match="printed more than"):
-        list(github.ensure([content("a")], AS_SET, IssueTarget(project), seconds=120))
+        list(github.ensure([content("a")], AS_SET, project, seconds=120))
 
 
 def test_time_is_for_all_calls_together(project: Path, gh: FakeGh) -> None:
     with pytest.raises(GhError, match="no time left for gh"):
-        list(github.ensure([content("a")], AS_SET, IssueTarget(project), seconds=0))
+        list(github.ensure([content("a")], AS_SET, project, seconds=0))
     assert gh.calls == []
 
 
@@ -212,7 +212,7 @@ def test_time_is_for_all_calls_together(project: Path, gh: FakeGh) -> None:
 def test_what_is_no_list_of_issues_finds_none(
     project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPatch, said: str
 ) -> None:
-    monkeypatch.setattr(github, "run", lambda *_: (0, said.encode(), b""))
+    monkeypatch.setattr(github.Gh, "ask", lambda *_: said)
     asked = github.Gh(REPOSITORY, time.monotonic() + 5, os.environ)
     try:
         assert asked.find("judgekit-task-1") is None
@@ -223,23 +223,23 @@ def test_what_is_no_list_of_issues_finds_none(
 def test_nothing_is_sent_unless_the_user_says_so(project: Path, gh: FakeGh) -> None:
     (project / ".judgekit").mkdir()
     (project / ".judgekit" / "config.yaml").write_text('escalate: {issues: "on", rejects: true}\n')
-    assert github.by_itself([content("a")], IssueTarget(project)) == []
+    assert github.by_itself([content("a")], project) == []
     assert gh.calls == []
     by_user('escalate: {issues: "project"}\n')
-    (line,) = github.by_itself([content("a", word="reject")], IssueTarget(project))
+    (line,) = github.by_itself([content("a", word="reject")], project)
     assert line == "issue opened: https://github.com/acme/docs/issues/1 (docs/a.md)"
 
 
 def test_rejected_content_is_escalated_where_configured(project: Path, gh: FakeGh) -> None:
     both = [content("a", word="reject"), content("a", word="accept")]
     by_user('escalate: {issues: "on"}\n')
-    assert github.by_itself(both, IssueTarget(project)) == []
-    assert github.by_itself([content("a", word="reject")], IssueTarget(project), EscalateConfig()) == []
+    assert github.by_itself(both, project) == []
+    assert github.by_itself([content("a", word="reject")], project, EscalateConfig()) == []
     assert gh.calls == []
     by_user('escalate: {issues: "on", rejects: true}\n')
-    assert len(github.by_itself(both, IssueTarget(project))) == 1
+    assert len(github.by_itself(both, project)) == 1
     decided = {"decision": "accept", "why": "fine", "who": "ann", "at": "2026-03-20T12:00:00Z"}
-    assert github.by_itself([verdict("escalate", human_override=decided)], IssueTarget(project)) == []
+    assert github.by_itself([verdict("escalate", human_override=decided)], project) == []
 
 
 def improving(mark: str, days: float, *rounds: str) -> Any:  # noqa: ANN401 - a VerdictLine
@@ -264,11 +264,11 @@ def test_two_rounds_of_improve_open_one_issue_where_rejects_do(
         improving("c", 1, "improve"),
     )
     ledger.add(first)
-    assert github.by_itself([first], IssueTarget(project)) == []
+    assert github.by_itself([first], project) == []
     ledger.add(second)
-    github.by_itself([second], IssueTarget(project))
+    github.by_itself([second], project)
     ledger.add(third)
-    github.by_itself([third], IssueTarget(project))
+    github.by_itself([third], project)
     assert [issue["title"] for issue in gh.issues] == [
         "[JUDGE-DISAGREEMENT] Review needed: docs/a.md"
     ] * rejects
@@ -279,24 +279,24 @@ def test_rounds_of_improve_count_from_the_last_other_verdict_on(project: Path, g
     by_user('escalate: {issues: "on", rejects: true}\n')
     accepted = verdict("accept", path="docs/a.md", days=2)
     Ledger.of(project).add(improving("a", 3, "improve"), accepted)
-    assert github.by_itself([improving("b", 1, "improve")], IssueTarget(project)) == []
-    assert len(github.by_itself([improving("c", 1, "improve", "improve")], IssueTarget(project))) == 1
+    assert github.by_itself([improving("b", 1, "improve")], project) == []
+    assert len(github.by_itself([improving("c", 1, "improve", "improve")], project)) == 1
     other = improving("d", 1, "improve").model_copy(update={"task_id": "docs/b.md@" + "d" * 12})
-    assert github.by_itself([other], IssueTarget(project)) == []
+    assert github.by_itself([other], project) == []
     assert len(gh.issues) == 1
 
 
 def test_a_push_opens_a_few_at_most(project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(github, "MOST", 2)
     by_user('escalate: {issues: "on"}\n')
-    lines = github.by_itself([content("a", f"docs/{name}.md") for name in "abcd"], IssueTarget(project))
+    lines = github.by_itself([content("a", f"docs/{name}.md") for name in "abcd"], project)
     assert len(gh.issues) == 2
     assert lines[-1].startswith("no issue was opened for 2 more")
 
 
 def test_a_wrong_configuration_is_one_line(project: Path, gh: FakeGh) -> None:
     by_user("escalate: {issues: maybe}\n")
-    (line,) = github.by_itself([content("a")], IssueTarget(project))
+    (line,) = github.by_itself([content("a")], project)
     assert "escalate.issues" in line
     assert gh.calls == []
 
@@ -307,14 +307,14 @@ def test_a_fault_of_ours_is_one_line(project: Path, monkeypatch: pytest.MonkeyPa
 
     by_user('escalate: {issues: "on"}\n')
     monkeypatch.setattr(github, "ensure", lambda *_: fails([]))
-    assert github.by_itself([content("a")], IssueTarget(project)) == [
+    assert github.by_itself([content("a")], project) == [
         "no issue was opened: internal error: RuntimeError: boom"
     ]
 
 
 def test_the_address_of_the_push_decides(project: Path, gh: FakeGh) -> None:
     by_user('escalate: {issues: "on"}\n')
-    github.by_itself([content("a")], IssueTarget(project, "git@github.com:me/fork.git"))
+    github.by_itself([content("a")], project, None, "git@github.com:me/fork.git")
     assert gh.calls[0].argv[-1] == "github.com/me/fork"
     assert ADDRESS.endswith("acme/docs.git")
 
@@ -336,5 +336,5 @@ def test_unsettled_are_the_last_of_each_task() -> None:
 def test_a_project_is_not_read_where_the_user_wants_no_issues(project: Path, gh: FakeGh) -> None:
     (project / ".judgekit").mkdir()
     (project / ".judgekit" / "config.yaml").write_text("gate: {oops: 1}\n")
-    assert github.by_itself([content("a")], IssueTarget(project)) == []
+    assert github.by_itself([content("a")], project) == []
     assert gh.calls == []

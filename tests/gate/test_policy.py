@@ -16,8 +16,8 @@ from git_repo import GitRepo, beside_origin
 from judgekit.config import settings
 from judgekit.errors import ConfigError
 from judgekit.gate import policy
+from judgekit.gate.commits import RefUpdate
 from judgekit.gate.policy import commits_of
-from judgekit.gate.remotes import RefUpdate
 from judgekit.git import Repository
 from judgekit.rubric import loader
 
