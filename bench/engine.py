@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench import provider
-from judgekit.hooks import launch
+from judgekit.hooks import entries
 
 AT_ONCE = 32
 CLIENTS = 32
@@ -249,7 +249,7 @@ class Bench:
                 "prompt": f"{PROMPT} ({number}, {judged})",
                 "cwd": str(self.folder),
             }
-            found.append(self.run(launch.command(), json.dumps(payload)))
+            found.append(self.run(entries.command(), json.dumps(payload)))
         return sorted(found[2:])[len(found[2:]) // 2]
 
     def requests(self, text: str) -> tuple[list[float], list[float]]:

@@ -27,7 +27,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judgekit.hooks import launch
+from judgekit.hooks import entries
 from judgekit.retrieval import index
 from judgekit.retrieval.compiled import Profiles, bundled
 
@@ -144,20 +144,20 @@ def ratios(launches: list[Launch], runs: int, folder: Path) -> dict[str, dict[st
 def hook(project: Path, name: str, command: list[str] | None = None) -> Launch:
     """Return the launch that answers `PROMPT`, as installed unless a command is given."""
     event = {"hook_event_name": "UserPromptSubmit", "prompt": PROMPT, "cwd": str(project)}
-    return Launch(name, command or launch.command(), json.dumps(event).encode(), ANSWER)
+    return Launch(name, command or entries.command(), json.dumps(event).encode(), ANSWER)
 
 
 def silence(project: Path) -> Launch:
     """Return the launch for a prompt that asks for nothing."""
     event = {"hook_event_name": "UserPromptSubmit", "prompt": "yes", "cwd": str(project)}
-    return Launch("short prompt", launch.command(), json.dumps(event).encode())
+    return Launch("short prompt", entries.command(), json.dumps(event).encode())
 
 
 def edit(project: Path) -> Launch:
     """Return the launch of the edit hook."""
     path = project / ".claude" / "memory" / "decisions" / "jwt.json"
     event = {"hook_event_name": "PostToolUse", "tool_name": "Edit", "tool_input": {"file_path": str(path)}}
-    return Launch("edit hook", launch.command(), json.dumps({**event, "cwd": str(project)}).encode())
+    return Launch("edit hook", entries.command(), json.dumps({**event, "cwd": str(project)}).encode())
 
 
 def start(launched: Launch, folder: Path) -> Cost:

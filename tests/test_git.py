@@ -30,7 +30,7 @@ STARTERS = {
     "providers/command.py": "the command of a provider",
     "git.py": "git, here alone",
     "hooks/watchdog.py": "this process once more",
-    "hooks/git_status.py": "the interpreter of an installed hook",
+    "hooks/git_hook.py": "the interpreter of an installed hook",
     "hooks/install.py": "the client's hook",
     "providers/local_fetch.py": "pip",
     "providers/local.py": "a local model",

@@ -38,7 +38,7 @@ def doctor() -> int:
 
 def _checks(project: Path) -> Iterator[Check]:
     from judgekit.config.settings import load
-    from judgekit.hooks import git_status
+    from judgekit.hooks import git_hook
     from judgekit.providers import registry
     from judgekit.rubric import loader
 
@@ -62,7 +62,7 @@ def _checks(project: Path) -> Iterator[Check]:
         for root in settings.retrieval.roots:
             yield _guarded(f"store {root}", lambda root=root: _store(root, project))  # type: ignore[misc]  # a default binds
     yield from _hook(project)
-    yield from (Check(finding.state, "git hook", finding.text) for finding in git_status.findings(project))
+    yield from (Check(state, "git hook", text) for state, text in git_hook.findings(project))
     if environment.is_on("JUDGEKIT_DISABLE"):
         yield Check("note", "JUDGEKIT_DISABLE", "is set: every hook is inactive")
     if not any(name.endswith("_API_KEY") and value for name, value in environment.environ().items()):

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from judgekit import environment
 from judgekit.cli.output import say, warn
-from judgekit.hooks.launch import Scope
+from judgekit.hooks.entries import Scope
 
 if TYPE_CHECKING:
     from judgekit.hooks.files import FileChange
-    from judgekit.hooks.git_hook import HookChange
 
 _ClientScope = Annotated[
     Scope,
@@ -37,21 +37,21 @@ uninstalling = typer.Typer(no_args_is_help=True, help="Remove judgekit from othe
 @installing.command("git")
 def install_git(scope: _GitScope = "local", print_: _Print = False) -> int:
     """Install the gate as git's pre-push hook in this repository."""
-    from judgekit.hooks import git_hook, git_status
+    from judgekit.hooks import files, git_hook
 
-    place = git_status.of_scope(scope, Path.cwd())
-    git_status.refuse_managed(place)
-    change = git_hook.planned_install(place.hooks)
+    place = git_hook.of_scope(scope, Path.cwd())
+    change = git_hook.planned_change(place, installs=True)
     if print_:
         return _show(change)
-    git_hook.install(change)
+    files.install(change, program=True)
     say(f"{_wrote(change)}: git runs the gate before a push")
-    if change.kept.exists():
-        runs = os.access(change.kept, os.X_OK)
+    kept = change.path.with_name(git_hook.KEPT)
+    if kept.exists():
+        runs = os.access(kept, os.X_OK)
         what = "runs first" if runs else "does not run, as before: it is not executable"
-        say(f"the earlier hook {what}: {change.kept}")
+        say(f"the earlier hook {what}: {kept}")
     say(f"mode: {_mode()}; undo: judgekit uninstall git{' --scope user' if scope == 'user' else ''}")
-    for note in git_status.notes(place):
+    for note in git_hook.notes(place):
         warn(note)
     return 0
 
@@ -59,28 +59,28 @@ def install_git(scope: _GitScope = "local", print_: _Print = False) -> int:
 @uninstalling.command("git")
 def uninstall_git(scope: _GitScope = "local", print_: _Print = False) -> int:
     """Remove the gate from git's hooks; an earlier hook is restored."""
-    from judgekit.hooks import git_hook, git_status
+    from judgekit.hooks import files, git_hook
 
-    change = git_hook.planned_uninstall(git_status.of_scope(scope, Path.cwd()).hooks)
+    change = git_hook.planned_change(git_hook.of_scope(scope, Path.cwd()), installs=False)
     if print_:
         return _show(change)
-    git_hook.uninstall(change)
+    files.uninstall(change)
     if not change.changes:
         say(f"nothing to change: judgekit's hook is not in {change.path}")
     else:
-        say(f"put back {change.path}" if change.moves else f"removed {change.path}")
+        say(f"put back {change.path}" if change.aside else f"removed {change.path}")
     return 0
 
 
 @installing.command("pre-commit")
 def install_pre_commit(print_: _Print = False) -> int:
     """Add the gate to this project's .pre-commit-config.yaml."""
-    from judgekit.hooks import install, pre_commit
+    from judgekit.hooks import files, pre_commit
 
-    change = pre_commit.planned_install(install.project_folder())
+    change = pre_commit.planned_change(_project(), installs=True)
     if print_:
         return _show(change)
-    pre_commit.write(change)
+    files.install(change)
     say(_wrote(change))
     say("run once in each clone: pre-commit install --hook-type pre-push")
     return 0
@@ -89,12 +89,12 @@ def install_pre_commit(print_: _Print = False) -> int:
 @uninstalling.command("pre-commit")
 def uninstall_pre_commit(print_: _Print = False) -> int:
     """Remove the gate from this project's .pre-commit-config.yaml."""
-    from judgekit.hooks import install, pre_commit
+    from judgekit.hooks import files, pre_commit
 
-    change = pre_commit.planned_uninstall(install.project_folder())
+    change = pre_commit.planned_change(_project(), installs=False)
     if print_:
         return _show(change)
-    pre_commit.write(change)
+    files.uninstall(change)
     if not change.changes:
         say(f"nothing to change: the gate is not in {change.path}")
     else:
@@ -105,14 +105,14 @@ def uninstall_pre_commit(print_: _Print = False) -> int:
 @installing.command("claude-code")
 def install_claude_code(scope: _ClientScope = "user", print_: _Print = False) -> int:
     """Install the prompt hook in Claude Code."""
-    from judgekit.hooks import install
+    from judgekit.hooks import files, install
 
-    project = install.project_folder()
-    change = install.planned_install(scope, project)
+    project = _project()
+    change = install.planned_change(scope, project, installs=True)
     _say_project(scope, project)
     if print_:
         return _show(change)
-    install.install(change)
+    files.install(change)
     reach = {
         "user": "in all your projects",
         "project": f"of everyone in {project} with judgekit installed",
@@ -129,14 +129,14 @@ def install_claude_code(scope: _ClientScope = "user", print_: _Print = False) ->
 @uninstalling.command("claude-code")
 def uninstall_claude_code(scope: _ClientScope = "user", print_: _Print = False) -> int:
     """Remove the prompt hook from Claude Code's settings; everything else stays."""
-    from judgekit.hooks import install
+    from judgekit.hooks import files, install
 
-    project = install.project_folder()
-    change = install.planned_uninstall(scope, project)
+    project = _project()
+    change = install.planned_change(scope, project, installs=False)
     _say_project(scope, project)
     if print_:
         return _show(change)
-    install.uninstall(change)
+    files.uninstall(change)
     if not change.changes:
         say(f"nothing to change: the hook is not in {change.path}")
     elif change.after is None:
@@ -146,11 +146,15 @@ def uninstall_claude_code(scope: _ClientScope = "user", print_: _Print = False) 
     return 0
 
 
-def _wrote(change: FileChange | HookChange) -> str:
+def _project() -> Path:
+    return Path(environment.project_root(str(Path.cwd())))
+
+
+def _wrote(change: FileChange) -> str:
     return f"{'wrote' if change.changes else 'nothing to change in'} {change.path}"
 
 
-def _show(change: FileChange | HookChange) -> int:
+def _show(change: FileChange) -> int:
     """Print the file as it would be, and on stderr what would be done; return the exit code."""
     if not change.changes:
         absent = change.before is None
@@ -169,14 +173,13 @@ def _mode() -> str:
     from judgekit.errors import JudgekitError
     from judgekit.gate import policy
     from judgekit.git import Repository
-    from judgekit.hooks import install
 
     repository = Repository(Path.cwd())
     try:
         # What the remote has holds, and not the working tree.
         commit = next(iter(policy.commits_of(repository, (), "origin")), None)
         with policy.rules(repository, commit) as folder:
-            gate = settings.load(folder if commit else install.project_folder()).gate
+            gate = settings.load(folder if commit else _project()).gate
     except JudgekitError as error:
         return f"unknown, {error}"
     return f"{gate.mode}, for {', '.join(gate.paths)}{' (the rules on origin)' if commit else ''}"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from judgekit import environment
 from judgekit.errors import Exit
-from judgekit.hooks import launch
+from judgekit.programs import ROOT
 from judgekit.text import encodable, one_line, visible
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
 UNASKED = "No model, and no root outside of the project: an agent may run this unasked."
-_INSTALL = f"python3 -m venv ~/.judgekit-venv && ~/.judgekit-venv/bin/pip install '{launch.ROOT}'"
+_INSTALL = f"python3 -m venv ~/.judgekit-venv && ~/.judgekit-venv/bin/pip install '{ROOT}'"
 
 
 def main(arguments: Sequence[str]) -> int:

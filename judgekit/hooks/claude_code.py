@@ -42,7 +42,7 @@ class BadInputError(Exception):
 
 
 def run() -> None:
-    """Answer one event as the process that `judgekit.hooks.launch` describes, and end the process.
+    """Answer one event as the process that `judgekit.hooks.entries` describes, and end the process.
 
     It ends without the interpreter's own tidying up, a tenth of the cost of its start.
     """
@@ -106,9 +106,9 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
 
         shown = judged.shown_by_judge(prompt, ranked, payload, configured, notes) or shown
     if configured["log"]:
-        from judgekit.hooks import log  # noqa: PLC0415 - off unless the user asks for it
+        from judgekit.hooks import explain  # noqa: PLC0415 - off unless the user asks for it
 
-        log.add(prompt, ranked, shown, configured)
+        explain.add(prompt, ranked, shown, configured)
     return _render(shown, configured), notes
 
 

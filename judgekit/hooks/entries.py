@@ -1,19 +1,28 @@
-"""judgekit's entries in Claude Code's settings: which hooks are ours, and settings with and without them."""
+"""judgekit's entries in Claude Code's settings: which hooks are ours, and settings with and without them.
+
+Of a bare `python -c pass`, looking through site-packages for start-up files (`site`) is a quarter; a script
+or `python -m` pays for it, and for finding itself, before the first line of ours runs. So the hook's
+interpreter is started isolated (`-I`: no `PYTHON*` variables, nothing from the current folder) and without
+`site` (`-S`), and is given the place of the package. What needs third-party packages adds their folder later.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
-from typing import TYPE_CHECKING, Any, NamedTuple
+import sys
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from judgekit.errors import ConfigError
-from judgekit.hooks import launch
-from judgekit.programs import OWN_PYTHON
+from judgekit.programs import OWN_PYTHON, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+Scope: TypeAlias = Literal["user", "project", "local"]  # whose settings, or hooks, an installation is in
+
+OPTIONS = ("-I", "-S", "-c")
 # The events that the hook answers and the tools they are about: a prompt, an edit that may be a memory's, an
 # agent's stop and a session's start; the last two cost the start of an interpreter where judging is off.
 EVENTS: dict[str, str | None] = {
@@ -28,8 +37,7 @@ TIMEOUTS = {"PostToolUse": 10, "Stop": 75, "SessionStart": 10}
 
 # For settings that others share: it names no path of this machine and says nothing where judgekit is not
 # installed. The exit code is 0 whatever happens: 2, which a stranger's `judgekit` may end with, would erase
-# the prompt.
-# Nothing of the current folder is started or imported: PATH and Python's variables may name it.
+# the prompt. Nothing of the current folder is started or imported: PATH and Python's variables may name it.
 PORTABLE = f'{OWN_PYTHON}; j=$(command -v judgekit); case $j in /*) "$j" hook ;; esac; exit 0'
 OLDER = "if command -v judgekit >/dev/null; then judgekit hook; fi; exit 0"
 
@@ -42,7 +50,7 @@ _MENTION = re.compile(r"\bjudgekit\b(?:(?!\bjudgekit\b).)*\bhook")
 
 _BLANKS = "\ufeff \t\r\n"
 _INDENT = re.compile(rf'[{_BLANKS}]*\{{[ \t]*\r?\n([ \t]*)"')
-_UNTOUCHED = "nothing was changed"
+_REMEDY = "mend the file, nothing was changed"
 
 
 class HookEntry(NamedTuple):
@@ -53,9 +61,29 @@ class HookEntry(NamedTuple):
     hook: dict[str, Any]
 
 
+def command(python: str | None = None) -> list[str]:
+    """Return the argument vector that starts the hook, to be run without a shell.
+
+    `python` is the interpreter, by default this one. It and the folder of the package are absolute paths of
+    this machine: the command is for settings that are not shared.
+    """
+    return [python or sys.executable, *OPTIONS, code()]
+
+
+def code(root: str = ROOT) -> str:
+    """Return the one line of Python that runs the hook of the package in the folder `root`.
+
+    `root` is taken off the path again: a package beside ours must not stand in for a standard library's.
+    """
+    return (
+        f"import sys; sys.path.insert(0, {root!a}); "
+        "from judgekit.hooks.claude_code import run; del sys.path[0]; run()"
+    )
+
+
 def fastest(python: str | None = None) -> dict[str, Any]:
     """Return the hook that starts fastest with an interpreter of this machine (this one)."""
-    program, *arguments = launch.command(python)
+    program, *arguments = command(python)
     return {"type": "command", "command": program, "args": arguments, "timeout": TIMEOUT}
 
 
@@ -71,11 +99,23 @@ def timed(hook: dict[str, Any], event: str) -> dict[str, Any]:
 
 def is_ours(hook: object) -> bool:
     """Whether a hook of the client runs judgekit's prompt hook and nothing else, in whichever form."""
-    words = argument_vector(hook)
-    if words is None:
-        return False
-    first = range(len(words)) if _name(words[0]) in _RUNNERS else (0,)
-    return any(_runs_us(words[position:]) for position in first)
+    words = argument_vector(hook) or []
+    # The names of programs, without their folders and, on Windows, their endings.
+    names = [re.split(r"[/\\]", word)[-1].lower().removesuffix(".exe") for word in words]
+    for place, name in enumerate(names if names and names[0] in _RUNNERS else names[:1]):
+        rest = words[place + 1 :]
+        if name == "judgekit" and rest[:1] == ["hook"]:
+            return True
+        option = next((at for at, word in enumerate(rest[:-1]) if word in ("-m", "-c")), None)
+        if option is None or not _PYTHON.fullmatch(name):
+            continue
+        value = rest[option + 1]
+        if rest[option] == "-c" and _IMPORT.search(value):
+            return True
+        is_module = [value, *rest[option + 2 : option + 3]] == ["judgekit", "hook"]
+        if rest[option] == "-m" and (is_module or value.startswith("judgekit.hooks.")):
+            return True
+    return False
 
 
 def mentions_us(hook: object) -> bool:
@@ -94,16 +134,16 @@ def argument_vector(hook: object) -> list[str] | None:
     """
     if not isinstance(hook, dict) or hook.get("type") != "command":
         return None
-    command, arguments = hook.get("command"), hook.get("args")
-    if not isinstance(command, str) or not command.strip() or len(command) > _LONGEST:
+    line, arguments = hook.get("command"), hook.get("args")
+    if not isinstance(line, str) or not line.strip() or len(line) > _LONGEST:
         return None
     if isinstance(arguments, list):
-        return [command, *map(str, arguments)] if len(arguments) < _MOST_WORDS else None
-    if command in (PORTABLE, OLDER):
+        return [line, *map(str, arguments)] if len(arguments) < _MOST_WORDS else None
+    if line in (PORTABLE, OLDER):
         return ["judgekit", "hook"]
-    if "\n" in command.strip():
+    if "\n" in line.strip():
         return None
-    lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split, lexer.commenters = True, ""
     try:
         words = list(lexer)
@@ -111,25 +151,6 @@ def argument_vector(hook: object) -> list[str] | None:
         return None
     is_plain = 0 < len(words) <= _MOST_WORDS and not any(set(word) <= set("();<>|&") for word in words)
     return words if is_plain else None
-
-
-def _runs_us(words: list[str]) -> bool:
-    name = _name(words[0])
-    if name == "judgekit":
-        return words[1:2] == ["hook"]
-    if not _PYTHON.fullmatch(name):
-        return False
-    for option, value, *rest in (words[position:] for position in range(1, len(words) - 1)):
-        if option == "-m":
-            return (value, *rest[:1]) == ("judgekit", "hook") or value.startswith("judgekit.hooks.")
-        if option == "-c":
-            return bool(_IMPORT.search(value))
-    return False
-
-
-def _name(word: str) -> str:
-    """Return a program's name without its folder and, on Windows, its ending."""
-    return re.split(r"[/\\]", word)[-1].lower().removesuffix(".exe")
 
 
 def found(text: str, path: str) -> list[HookEntry]:
@@ -165,9 +186,9 @@ def installed(text: str, hook: dict[str, Any], path: str) -> str:
     Raises `ConfigError` when `hooks` or one of our events has a shape that cannot take an entry.
     """
     wanted = [HookEntry(event, matcher, timed(hook, event)) for event, matcher in EVENTS.items()]
-    if sorted(map(str, found(text, path))) == sorted(map(str, wanted)):
-        return text
     settings = _loaded(text, path)
+    if sorted(map(str, ours(settings))) == sorted(map(str, wanted)):
+        return text
     _take_out(settings)
     hooks = settings.setdefault("hooks", {})
     if not isinstance(hooks, dict):
@@ -179,9 +200,8 @@ def installed(text: str, hook: dict[str, Any], path: str) -> str:
         for number, group in enumerate(groups):
             inside = group.get("hooks") if isinstance(group, dict) else None
             if not isinstance(inside, list) or not all(isinstance(each, dict) for each in inside):
-                raise _unexpected(
-                    path, f"hooks.{event}.{number}", "an object with an array 'hooks' of objects"
-                )
+                key = f"hooks.{event}.{number}"
+                raise _unexpected(path, key, "an object with an array 'hooks' of objects")
         groups.append(({} if matcher is None else {"matcher": matcher}) | {"hooks": [timed_hook]})
     return _laid_out(settings, text)
 
@@ -196,9 +216,7 @@ def uninstalled(text: str, path: str) -> str:
 def _take_out(settings: dict[str, Any]) -> None:
     for event, group in list(listed(settings)):
         rest = [hook for hook in group["hooks"] if not is_ours(hook)]
-        if len(rest) == len(group["hooks"]):
-            continue
-        if rest:
+        if rest or not group["hooks"]:
             group["hooks"] = rest
             continue
         settings["hooks"][event] = [each for each in settings["hooks"][event] if each is not group]
@@ -213,11 +231,8 @@ def _laid_out(settings: dict[str, Any], like: str) -> str:
     body = like.strip(_BLANKS)
     indent = _INDENT.match(like)
     is_one_line = "\n" not in body and body.strip("{} \t") != ""
-    dumped = json.dumps(
-        settings,
-        indent=indent[1] if indent else None if is_one_line else "  ",
-        ensure_ascii="\\u" in like,
-    )
+    width = indent[1] if indent else None if is_one_line else "  "
+    dumped = json.dumps(settings, indent=width, ensure_ascii="\\u" in like)
     if "\r\n" in like:
         dumped = dumped.replace("\n", "\r\n")
     if not body:
@@ -232,14 +247,14 @@ def _loaded(text: str, path: str) -> dict[str, Any]:
     try:
         settings = json.loads(text.removeprefix("\ufeff"))
     except json.JSONDecodeError as error:
-        problem = f"not valid JSON, column {error.colno}: {error.msg}; mend the file, {_UNTOUCHED}"
+        problem = f"not valid JSON, column {error.colno}: {error.msg}; {_REMEDY}"
         raise ConfigError(problem, path=path, line=error.lineno) from None
     except (ValueError, RecursionError) as error:  # a number of too many digits, too deep nesting
-        raise ConfigError(f"not valid JSON: {error}; mend the file, {_UNTOUCHED}", path=path) from None
+        raise ConfigError(f"not valid JSON: {error}; {_REMEDY}", path=path) from None
     if not isinstance(settings, dict):
         raise _unexpected(path, "", "an object of settings")
     return settings
 
 
 def _unexpected(path: str, key: str, expected: str) -> ConfigError:
-    return ConfigError(f"expected {expected}; mend the file, {_UNTOUCHED}", path=path, key=key)
+    return ConfigError(f"expected {expected}; {_REMEDY}", path=path, key=key)

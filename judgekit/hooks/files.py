@@ -1,6 +1,6 @@
 """Writes another program's file: whole or not at all, and never over somebody else's edit.
 
-What stood there before an installation is recorded, so that taking it out leaves nothing behind.
+What the file held before is recorded, so that uninstalling leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -21,15 +21,22 @@ _UNTOUCHED = "nothing was changed"
 
 
 class FileChange(NamedTuple):
-    """What would become of one file; None stands for no file."""
+    """What would become of one file; None stands for no file.
+
+    `original` is its content without judgekit. `aside` is where another program's file is moved to, or back
+    from. `lame`: the file is a program without its run bit.
+    """
 
     path: Path
     before: bytes | None
     after: bytes | None
+    original: bytes | None = None
+    aside: Path | None = None
+    lame: bool = False
 
     @property
     def changes(self) -> bool:
-        return self.before != self.after
+        return self.before != self.after or self.aside is not None or self.lame
 
 
 class Record(NamedTuple):
@@ -39,11 +46,56 @@ class Record(NamedTuple):
     sha256: str
 
 
-def read(path: Path) -> bytes | None:
-    """Return a file's content; None where there is no file.
+def install(change: FileChange, *, program: bool = False) -> None:
+    """Write a planned installation, of a `program` with its run bit; remember what was there before.
 
-    Raises `InputError` when it cannot be read.
+    Raises `InputError` when that cannot be done; then nothing has changed.
     """
+    if not change.changes or change.after is None:
+        return
+    if change.aside:
+        _move(change.path, change.aside)
+    try:
+        made = replace(change.path, None if change.aside else change.before, change.after)
+        if program:
+            change.path.chmod(change.path.stat().st_mode | 0o111)
+    except (InputError, OSError):
+        if change.aside:
+            _move(change.aside, change.path)
+        raise
+    folders, files = _load()
+    files[str(change.path)] = Record(change.original, hashlib.sha256(change.after).hexdigest())
+    _save(sorted({*folders, *map(str, made)}), files)
+
+
+def uninstall(change: FileChange) -> None:
+    """Carry out a planned removal, that of folders made for the file too; raises as `install` does."""
+    if not change.changes:
+        return
+    if change.aside:
+        _move(change.aside, change.path)
+    else:
+        replace(change.path, change.before, change.after)
+    folders, files = _load()
+    made = [Path(folder) for folder in folders if Path(folder) in change.path.parents]
+    if files.pop(str(change.path), None) is None and change.path.parent.name == ".claude":
+        made.append(change.path.parent)
+    remove_folders(made)
+    _save([each for each in folders if Path(each) not in made or Path(each).exists()], files)
+
+
+def recorded(file: Path) -> Record | None:
+    """Return what is remembered of a file."""
+    return _load()[1].get(str(file))
+
+
+def location() -> Path:
+    """Return the file of the record."""
+    return Path(environment.state_home(), "installed.json")
+
+
+def read(path: Path) -> bytes | None:
+    """Return a file's content, None where there is no file; raises `InputError` when it cannot be read."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
@@ -79,22 +131,13 @@ def replace(path: Path, before: bytes | None, after: bytes | None) -> list[Path]
     return made
 
 
-def remove_folders(folders: list[Path]) -> list[Path]:
-    """Remove the folders that are empty, the deepest first, and return those that are left."""
-    for folder in sorted(folders, key=lambda each: len(each.parts), reverse=True):
-        with contextlib.suppress(OSError):
-            folder.rmdir()
-    return [folder for folder in folders if folder.exists()]
-
-
 def _refuse_read_only(path: Path, target: Path) -> None:
     """Refuse a file that its owner made read-only: renaming over it would not ask."""
-    mode = target.stat().st_mode
-    if not mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) or not os.access(target, os.W_OK):
+    writable = target.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
+    if not writable or not os.access(target, os.W_OK):
         where = "" if target == path else f" (a link to {target})"
-        raise InputError(
-            f"{path}: read-only{where}; make it writable, or add by hand what --print shows; {_UNTOUCHED}"
-        )
+        remedy = "make it writable, or add by hand what --print shows"
+        raise InputError(f"{path}: read-only{where}; {remedy}; {_UNTOUCHED}")
 
 
 def _write(path: Path, target: Path, before: bytes | None, after: bytes) -> None:
@@ -123,6 +166,21 @@ def _write(path: Path, target: Path, before: bytes | None, after: bytes) -> None
         temporary.unlink(missing_ok=True)
 
 
+def remove_folders(folders: list[Path]) -> None:
+    """Remove the folders that are empty, the deepest first."""
+    for folder in sorted(folders, key=lambda each: len(each.parts), reverse=True):
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+
+
+def _move(path: Path, target: Path) -> None:
+    try:
+        path.replace(target)
+    except OSError as error:
+        remedy = f"check that you can write to the folder; {_UNTOUCHED}"
+        raise InputError(f"{path}: cannot be moved to {target} ({error.strerror}); {remedy}") from None
+
+
 def _check_unchanged(path: Path, before: bytes | None) -> None:
     if read(path) != before:
         raise _changed(path)
@@ -133,37 +191,8 @@ def _changed(path: Path) -> InputError:
 
 
 def _refused(path: Path, error: OSError, what: str) -> InputError:
-    return InputError(
-        f"{path}: {what} ({error.strerror}); check that it is a file, and that you can read and write it "
-        f"and its folder; {_UNTOUCHED}"
-    )
-
-
-def location() -> Path:
-    """Return the file of the record."""
-    return Path(environment.state_home(), "installed.json")
-
-
-def remember(file: Path, folders: list[Path], original: bytes | None, written: bytes) -> None:
-    """Remember what `file` held before it was `written`, None being absent, and the folders made for it."""
-    known, files = _load()
-    files[str(file)] = Record(original, hashlib.sha256(written).hexdigest())
-    _save(sorted({*known, *map(str, folders)}), files)
-
-
-def recorded(file: Path) -> Record | None:
-    """Return what is remembered of a file."""
-    return _load()[1].get(str(file))
-
-
-def forget(file: Path) -> None:
-    """Remove the folders that were made for `file` and are empty, and all memory of it."""
-    folders, files = _load()
-    ours = [Path(folder) for folder in folders if Path(folder) in file.parents]
-    if files.pop(str(file), None) is None and file.parent.name == ".claude":
-        ours.append(file.parent)
-    left = remove_folders(ours)
-    _save([folder for folder in folders if Path(folder) not in ours or Path(folder) in left], files)
+    remedy = "check that it is a file, and that you can read and write it and its folder"
+    return InputError(f"{path}: {what} ({error.strerror}); {remedy}; {_UNTOUCHED}")
 
 
 def _load() -> tuple[list[str], dict[str, Record]]:
@@ -187,10 +216,7 @@ def _load() -> tuple[list[str], dict[str, Record]]:
 def _save(folders: list[str], files: dict[str, Record]) -> None:
     """Write the record, or remove it when it holds nothing; an installation does not fail for its sake."""
     path = location()
-    kept = {
-        name: (None if before is None else before.decode(), sha256)
-        for name, (before, sha256) in files.items()
-    }
+    kept = {name: (None if old is None else old.decode(), sha256) for name, (old, sha256) in files.items()}
     with contextlib.suppress(OSError, InputError):
         if not folders and not files:
             path.unlink(missing_ok=True)

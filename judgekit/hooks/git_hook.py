@@ -1,71 +1,130 @@
-"""judgekit as git's pre-push hook: what is written where, what was there before, and back again."""
+"""judgekit as git's pre-push hook: which hook git runs, what is written there, and what was there before."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import shlex
+import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from judgekit import programs
-from judgekit.config.files import folder
+from judgekit.config.files import folder as data_folder
 from judgekit.errors import InputError, UsageError
-from judgekit.hooks import files
+from judgekit.git import GitError, Repository
+from judgekit.hooks import files, pre_commit
+from judgekit.hooks.files import FileChange
+from judgekit.text import lines_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
+
+    from judgekit.hooks.entries import Scope
 
 HOOK = "pre-push"
 KEPT = "pre-push.before-judgekit"  # a hook that was there before, which ours runs first
 LEGACY = "pre-push.legacy"  # what the pre-commit framework makes of ours when it is installed later
-BLOCKED = (
-    85  # no exit code of ours, of Python (1, 2, 120), of a shell (126 and more) or of sysexits (64 to 78)
-)
 
 _HEAD = re.compile(rb"\A#!/bin/sh\r?\n# judgekit: git's pre-push hook ([0-9a-f]{16})\r?\n")
-_INSTALLATION = re.compile(
-    r"^python=((?:(?!^python=).)*?)\n(?:root=((?:(?!^root=).)*?)\n)?before=", re.MULTILINE | re.DOTALL
-)
-
+_INSTALLATION = re.compile(r"^python=(.*)\n(?:root=(.*)\n)?before=", re.MULTILINE)
 _LONGEST = 4096  # characters of a path in quotes
+_AGAIN = "run judgekit install git again"
+_SECONDS = 10
 
 Kind: TypeAlias = Literal["none", "ours", "edited", "foreign"]
+Finding: TypeAlias = tuple[Literal["ok", "note", "wrong"], str]
 
 
-class HookChange(NamedTuple):
-    """What would become of the hook at `path`; None stands for no file.
+class HooksFolder(NamedTuple):
+    """The folder of a repository's hooks.
 
-    `moves`: a hook of another program is put aside, or back in its place. `lame`: git skips it, for it lacks
-    its run bit.
+    `tree` is its working tree, None for a bare repository. `shared`: the folder belongs to none of
+    the repository's own folders, so others may use it too.
     """
 
-    path: Path
-    before: bytes | None
-    after: bytes | None
-    moves: bool = False
-    lame: bool = False
+    hooks: Path
+    tree: Path | None
+    shared: bool
 
     @property
-    def changes(self) -> bool:
-        return self.before != self.after or self.moves or self.lame
+    def in_tree(self) -> bool:
+        """Whether the hooks lie among the files of the project, where they can be committed."""
+        return self.tree is not None and not self.shared and ".git" not in self.hooks.parts
 
-    @property
-    def kept(self) -> Path:
-        """Where the other program's hook is kept."""
-        return self.path.with_name(KEPT)
+
+def find(folder: Path) -> HooksFolder:
+    """Return the place of the hooks of the repository around `folder`; raises `UsageError` without one."""
+    try:
+        tree = _rev_parse(Repository(folder), folder, "--show-toplevel")
+        repository = Repository(tree)
+    except UsageError:
+        tree, bare = None, Repository(folder, bare=True)
+        repository = Repository(_rev_parse(bare, folder, "--absolute-git-dir"), bare=True)
+    # Relative paths in git's configuration count from where hooks are run.
+    hooks = _rev_parse(repository, repository.folder, "--git-path", "hooks")
+    common = _rev_parse(repository, repository.folder, "--git-common-dir")
+    real = hooks.resolve()
+    is_own = any(real.is_relative_to(path.resolve()) for path in (common, tree) if path is not None)
+    return HooksFolder(hooks, tree, not is_own)
+
+
+def _rev_parse(repository: Repository, base: Path, *words: str) -> Path:
+    try:
+        raw = repository.ask("rev-parse", *words)
+    except GitError as error:
+        raise UsageError(f"no git repository at {base}; change to one ({error})") from None
+    return Path(os.path.abspath(base / os.fsdecode(raw).removesuffix("\n")))
+
+
+def of_scope(scope: Scope, folder: Path) -> HooksFolder:
+    """Return where the hook of a scope is installed.
+
+    `local` is the repository around `folder`; `user` the folder that `core.hooksPath` names for many of them.
+    Raises `UsageError` where there is no such place, or it is another scope's.
+    """
+    if scope == "project":
+        instead = "use judgekit install pre-commit, or add a line to the project's hook manager"
+        raise UsageError(f"git does not share hooks with clones: {instead} (docs/gate-install.md)")
+    if scope == "local":
+        place = find(folder)
+        if place.shared:
+            remedy = "core.hooksPath sets it; --scope user installs there, for all repositories"
+            raise UsageError(f"other repositories share {place.hooks}: {remedy}")
+        return place
+    named = _configured(folder, "core.hooksPath", "--global", "--type=path")
+    if named is not None and Path(named).is_absolute():
+        return HooksFolder(Path(named), None, shared=True)
+    with contextlib.suppress(UsageError):
+        around = find(folder)
+        if around.shared:
+            return around
+    remedy = "set one with git config --global core.hooksPath FOLDER"
+    effect = "which replaces the hooks of every repository"
+    raise UsageError(f"no shared hooks folder is set up; {remedy}, {effect}")
+
+
+def _configured(folder: Path, key: str, *options: str) -> str | None:
+    """Return a value of git's configuration, None where there is none."""
+    try:
+        raw = Repository(folder).ask("config", *options, "--get", key)
+    except GitError:
+        return None
+    return os.fsdecode(raw).rstrip("\n")
 
 
 def text(python: str | None = None, root: str = programs.ROOT) -> bytes:
     """Return the hook that runs the judgekit in the folder `root` with an interpreter (this one)."""
-    template = (folder("hooks") / "git-pre-push.sh").read_text(encoding="utf-8")
+    template = (data_folder("hooks") / "git-pre-push.sh").read_text(encoding="utf-8")
     values = {
         "PYTHON": shlex.quote(python or sys.executable or ""),
         "ROOT": shlex.quote(root),
         "OWN_PYTHON": programs.OWN_PYTHON,
         "KEPT": KEPT,
-        "BLOCKED": str(BLOCKED),
+        "BLOCKED": str(pre_commit.BLOCKED),
     }
     for name, value in values.items():
         template = template.replace(f"@{name}@", value)
@@ -77,10 +136,14 @@ def kind(content: bytes | None) -> Kind:
     """Say whose hook this is; `edited` is one of ours that was changed by hand."""
     if content is None:
         return "none"
-    found = _HEAD.match(content)
-    if found is None:
+    head = _HEAD.match(content)
+    if head is None:
         return "foreign"
-    return "ours" if found[1] == _sum(content[found.end() :]) else "edited"
+    return "ours" if head[1] == _sum(content[head.end() :]) else "edited"
+
+
+def _sum(body: bytes) -> bytes:
+    return hashlib.sha256(body.replace(b"\r\n", b"\n")).hexdigest()[:16].encode()
 
 
 def installation(content: bytes) -> tuple[str, str]:
@@ -88,8 +151,8 @@ def installation(content: bytes) -> tuple[str, str]:
 
     The latter is "" where the hook is older and names none.
     """
-    found = _INSTALLATION.search(os.fsdecode(content))
-    quoted = found.groups(default="") if found else ("", "")
+    match = _INSTALLATION.search(os.fsdecode(content))
+    quoted = match.groups(default="") if match else ("", "")
     python, root = ("".join(shlex.split(each)) if len(each) <= _LONGEST else "" for each in quoted)
     return python, root
 
@@ -100,81 +163,138 @@ def endpoint(hooks: Path) -> Path:
     return legacy if kind(files.read(legacy)) == "ours" else hooks / HOOK
 
 
-def planned_install(hooks: Path, python: str | None = None) -> HookChange:
-    """Return what installing the hook would change.
+def planned_change(place: HooksFolder, python: str | None = None, *, installs: bool) -> FileChange:
+    """Return what installing the hook, or taking it out, would change; one that was kept comes back then.
 
-    Raises `UsageError` when our hook was edited, or another one stands where one is kept already.
+    Raises `UsageError` when our hook was edited, when another one stands where one is kept already, and where
+    another program writes this folder anew and knows its hooks by their names.
     """
-    path = endpoint(hooks)
-    before = files.read(path)
-    found = "foreign" if before is None and path.is_symlink() else kind(before)
-    _refuse_edited(path, found)
-    lame = found == "ours" and not os.access(path, os.X_OK)
-    change = HookChange(path, before, text(python), found == "foreign", lame)
-    if change.moves and os.path.lexists(change.kept):
-        both = f"{path} belongs to another program, and so does {change.kept}, which ran before"
-        raise UsageError(f"{both} judgekit's; remove one or combine both in one file, then run this again")
-    return change
+    if installs and place.hooks.name == "_" and (place.hooks / "h").is_file():
+        remedy = 'add the content of examples/git/husky, or judgekit gate --pre-push "$1" "$2"'
+        raise UsageError(f"husky manages {place.hooks}: {remedy}, to its pre-push")
+    path = endpoint(place.hooks)
+    before, kept = files.read(path), path.with_name(KEPT)
+    owner = "foreign" if before is None and path.is_symlink() else kind(before)
+    if owner == "edited":
+        remedy = f"move your additions to {kept}, which runs first, and remove it"
+        raise UsageError(f"{path}: judgekit's hook, but edited; {remedy}")
+    if not installs:
+        if owner == "foreign":
+            return FileChange(path, before, before)
+        return FileChange(path, before, None, aside=kept if os.path.lexists(kept) else None)
+    if owner == "foreign" and os.path.lexists(kept):
+        both = f"{path} belongs to another program, and so does {kept}, which ran before judgekit's"
+        raise UsageError(f"{both}; remove one or combine both in one file, then run this again")
+    lame = owner == "ours" and not os.access(path, os.X_OK)
+    return FileChange(path, before, text(python), aside=kept if owner == "foreign" else None, lame=lame)
 
 
-def planned_uninstall(hooks: Path) -> HookChange:
-    """Return what taking the hook out would change: one that was kept comes back as it was.
+def notes(place: HooksFolder) -> Iterator[str]:
+    """Yield what a person should know about the place where the hook is."""
+    tree, hook = place.tree, str(place.hooks / HOOK)
+    if tree and place.in_tree and not Repository(tree).holds("check-ignore", "--quiet", hook):
+        remedy = "do not commit the hook, because it names paths of this machine; or install pre-commit"
+        yield f"{place.hooks} is inside the project; {remedy}"
+    if place.shared:
+        yield f"all repositories with this core.hooksPath use {place.hooks}"
+    if tree and any(tree.glob("lefthook.y*ml")):
+        yield "lefthook install replaces hooks: add the gate to its configuration (docs/gate-install.md)"
 
-    Raises `UsageError` when our hook was edited.
+
+def findings(folder: Path) -> Iterator[Finding]:
+    """Yield what there is to say about the pre-push hook of the repository around `folder`.
+
+    A `note` is worth knowing; what is `wrong` keeps the gate from running.
     """
-    path = endpoint(hooks)
-    before = files.read(path)
-    found = kind(before)
-    _refuse_edited(path, found)
-    if found == "foreign" or (found == "none" and path.is_symlink()):
-        return HookChange(path, before, before)
-    change = HookChange(path, before, None)
-    return change._replace(moves=os.path.lexists(change.kept))
-
-
-def install(change: HookChange) -> None:
-    """Write a planned installation.
-
-    Raises `InputError` when that cannot be done; then nothing has changed.
-    """
-    if not change.changes or change.after is None:
-        return
-    if change.moves:
-        _move(change.path, change.kept)
     try:
-        made = files.replace(change.path, None if change.moves else change.before, change.after)
-        change.path.chmod(change.path.stat().st_mode | 0o111)
-    except (InputError, OSError):
-        if change.moves:
-            _move(change.kept, change.path)
-        raise
-    files.remember(change.path, made, None, change.after)
-
-
-def uninstall(change: HookChange) -> None:
-    """Carry out a planned removal; raises as `install` does."""
-    if not change.changes:
+        place = find(folder)
+        path = endpoint(place.hooks)
+        content = files.read(path)
+    except UsageError:
         return
-    if change.moves:
-        _move(change.kept, change.path)
+    except InputError as error:
+        yield "wrong", str(error)
+        return
+    origin = _configured(folder, "core.hooksPath", "--show-origin")
+    if origin is not None:
+        where = origin.partition("\t")[0]
+        yield "ok", f"hooks are in {place.hooks}, set by core.hooksPath ({where})"
+    if content is None or kind(content) == "foreign":
+        yield from _without_ours(place, path, content)
     else:
-        files.replace(change.path, change.before, None)
-    files.forget(change.path)
+        yield from _with_ours(place, path, content)
+    with contextlib.suppress(GitError):  # hooks that git 2.54 and newer run from its configuration
+        raw = Repository(folder).ask("config", "--get-regexp", r"^hook\..*\.event$", "^pre-push$")
+        for line in lines_of(os.fsdecode(raw)):
+            name = line.split(" ")[0].removeprefix("hook.").removesuffix(".event")
+            command = _configured(folder, f"hook.{name}.command") or ""
+            yield "note", f'git 2.54 and newer also run the configured hook "{name}": {command}'
+    yield from (("note", line) for line in notes(place))
 
 
-def _refuse_edited(path: Path, found: Kind) -> None:
-    if found == "edited":
-        told = f"move your additions to {path.with_name(KEPT)}, which runs first, and remove it"
-        raise UsageError(f"{path}: judgekit's hook, but edited; {told}")
+def _without_ours(place: HooksFolder, path: Path, content: bytes | None) -> Iterator[Finding]:
+    if content is None:
+        yield "note", f"no {path}; install it with judgekit install git"
+    else:
+        runs_us = b"judgekit" in content
+        if b"pre-commit.com" in content and place.tree is not None:
+            runs_us |= pre_commit.ID.encode() in (files.read(place.tree / pre_commit.FILE) or b"")
+        if runs_us:
+            yield "ok", f"{path} belongs to another program and runs the gate"
+        else:
+            instead = "judgekit install git runs it first, then the gate"
+            yield "note", f"{path} belongs to another program; {instead}"
+        if not os.access(path, os.X_OK):
+            yield "note", f"{path} is not executable: git skips it"
+    kept = path.with_name(KEPT)
+    if os.path.lexists(kept):
+        lost = "it ran before judgekit's hook, but another program replaced that"
+        yield "note", f"{kept} does not run: {lost}; move it back or remove it"
 
 
-def _sum(body: bytes) -> bytes:
-    return hashlib.sha256(body.replace(b"\r\n", b"\n")).hexdigest()[:16].encode()
+def _with_ours(place: HooksFolder, path: Path, content: bytes) -> Iterator[Finding]:
+    python, root = installation(content)
+    if not os.access(path, os.X_OK):
+        yield "wrong", f"{path} is not executable: git skips it; {_AGAIN}"
+    elif kind(content) == "edited":
+        yield "note", f"{path} is judgekit's, edited by hand: judgekit does not change or remove it"
+    elif not root:
+        outdated = "is outdated: PYTHONPATH and PATH can make it run files of the repository"
+        yield "note", f"{path} {outdated}; {_AGAIN}"
+    elif content != text(python, root):
+        yield "note", f"{path} is from another version of judgekit; {_AGAIN}"
+    else:
+        by = "" if path.name == HOOK else f" (from {HOOK}, which pre-commit has written)"
+        yield "ok", f"git runs {path}{by}, which runs judgekit of {python}"
+    if not python or not os.access(python, os.X_OK):
+        instead = programs.find("judgekit", os.environ)
+        lost = f"{path}: its interpreter {python} no longer exists"
+        if instead is None:
+            yield "wrong", f"{lost}: pushes are not judged; {_AGAIN}"
+        else:
+            yield "note", f"{lost}: it runs {instead} where that is on the PATH; {_AGAIN}"
+    elif root and not place.in_tree and not _has_judgekit(python, root):  # a clone's interpreter is not tried
+        yield "wrong", f"{path}: {python} no longer has judgekit: pushes are not judged; {_AGAIN}"
+    kept = path.with_name(KEPT)
+    if os.access(kept, os.X_OK):
+        yield "ok", f"{kept}, the earlier hook, runs first and can stop a push"
+    elif os.path.lexists(kept):
+        yield "note", f"{kept}, the earlier hook, does not run: it was not executable"
 
 
-def _move(path: Path, target: Path) -> None:
+def _has_judgekit(python: str, root: str) -> bool:
+    if (python, root) == (sys.executable, programs.ROOT):
+        return True
+    if not os.path.isabs(root):
+        return False
+    code = (
+        f"import sys; sys.path.insert(0, {root!a}); from judgekit import programs; del sys.path[0]; "
+        "programs.make_importable(); import judgekit.cli.app"
+    )
     try:
-        path.replace(target)
-    except OSError as error:
-        told = "check that you can write to the folder; nothing was changed"
-        raise InputError(f"{path}: cannot be moved to {target} ({error.strerror}); {told}") from None
+        done = subprocess.run(  # noqa: S603 - what git runs on every push
+            [python, "-I", "-c", code], capture_output=True, timeout=_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from judgekit.config import yaml_text
 from judgekit.errors import ConfigError
 from judgekit.hooks import files
 from judgekit.hooks.files import FileChange
-from judgekit.hooks.git_hook import BLOCKED
 from judgekit.programs import OWN_PYTHON
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 FILE = ".pre-commit-config.yaml"
 ID = "judgekit-gate"
+# No exit code of ours, of Python (1, 2, 120), of a shell (126 and more) or of sysexits (64 to 78).
+BLOCKED = 85
 
 # pre-commit stops a push for any exit code but 0, and a Python that cannot start ends with 1: so the shell
 # looks for the one code that is a NO-GO.
@@ -42,70 +41,39 @@ ITEM = f"""\
 """
 
 
-def planned_install(project: Path) -> FileChange:
-    """Return what adding the hook to a project's configuration would change.
+def planned_change(project: Path, *, installs: bool) -> FileChange:
+    """Return what adding the hook to a project's configuration, or taking it out, would change.
 
-    Raises `ConfigError` when that file is not what pre-commit reads, `InputError` when it cannot be read.
+    A file that would hold nothing else goes. Raises `ConfigError` when the file is not what pre-commit reads,
+    `InputError` when it cannot be read.
     """
-    path, before, text = _read(project)
-    with _named(path):
-        repos, position = _found(text)
-        if position is not None:
-            if not _is_plain(repos[position]) or repos[position] == yaml_text.parsed(ITEM)[0]:
-                return FileChange(path, before, before)
-            text = yaml_text.without_item(text, "repos", position)
-        return FileChange(path, before, yaml_text.with_item(text, "repos", ITEM).encode())
-
-
-def planned_uninstall(project: Path) -> FileChange:
-    """Return what taking the hook out would change; a file that holds nothing else goes. Raises as above."""
-    path, before, text = _read(project)
-    with _named(path):
-        repos, position = _found(text)
-        if position is None:
-            return FileChange(path, before, before)
-        if not _is_plain(repos[position]):
-            raise ConfigError(f"{ID} is listed among other hooks; remove it by hand", key="repos")
-        rest = yaml_text.without_item(text, "repos", position)
-    return FileChange(path, before, None if yaml_text.parsed(rest) == {"repos": []} else rest.encode())
-
-
-def write(change: FileChange) -> None:
-    """Carry out a planned change; raises `InputError` when that cannot be done, then nothing has changed."""
-    if change.changes:
-        files.replace(*change)
-
-
-def _read(project: Path) -> tuple[Path, bytes | None, str]:
     path = project / FILE
     before = files.read(path)
     try:
-        return path, before, (before or b"").decode()
+        after = _changed((before or b"").decode(), installs=installs)
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
-
-
-def _found(text: str) -> tuple[list[Any], int | None]:
-    """Return the entries of a configuration, and the place of the one with our hook."""
-    data = yaml_text.parsed(text) or {}
-    repos = list(data.get("repos") or []) if isinstance(data, dict) else []
-    return repos, next((place for place, repo in enumerate(repos) if ID in _ids(repo)), None)
-
-
-def _is_plain(repo: dict[str, Any]) -> bool:
-    """Whether the entry with our hook is as we write it: local, alone."""
-    return repo.get("repo") == "local" and _ids(repo) == [ID]
-
-
-def _ids(repo: Any) -> list[Any]:  # noqa: ANN401 - whatever YAML a project has
-    hooks = repo.get("hooks") if isinstance(repo, dict) else None
-    return [hook.get("id") for hook in hooks or () if isinstance(hook, dict)]
-
-
-@contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Say which file an error is about."""
-    try:
-        yield
     except ConfigError as error:
         raise ConfigError(error.problem, path=path, key=error.key) from None
+    return FileChange(path, before, before if after is None else after.encode() or None)
+
+
+def _changed(text: str, *, installs: bool) -> str | None:
+    """Return the text with or without our hook, "" where nothing is left of it; None for no change."""
+    data = yaml_text.parsed(text) or {}
+    repos: list[Any] = list(data.get("repos") or []) if isinstance(data, dict) else []
+    for position, repo in enumerate(repos):
+        hooks = repo.get("hooks") if isinstance(repo, dict) else None
+        ids = [hook.get("id") for hook in hooks or () if isinstance(hook, dict)]
+        if ID not in ids:
+            continue
+        is_as_written = repo.get("repo") == "local" and ids == [ID]
+        if installs and (not is_as_written or repo == yaml_text.parsed(ITEM)[0]):
+            return None
+        if not is_as_written:
+            raise ConfigError(f"{ID} is listed among other hooks; remove it by hand", key="repos")
+        text = yaml_text.without_item(text, "repos", position)
+        if not installs:
+            return "" if yaml_text.parsed(text) == {"repos": []} else text
+        break
+    return yaml_text.with_item(text, "repos", ITEM) if installs else None

@@ -21,9 +21,10 @@ from loopback import Answer, Asked, Loopback, says
 from memory_store import jwt_store
 from scripted import by_content
 
+from judgekit import programs
 from judgekit.cli.app import run
 from judgekit.engine import client
-from judgekit.hooks import launch
+from judgekit.hooks import entries
 from judgekit.ledger import Ledger, VerdictLine
 from judgekit.ledger.store import LineFilter
 
@@ -392,7 +393,7 @@ print("\\n".join(sorted(set(sys.modules) - before)), file=sys.stderr)
 
 def hooked(payload: object) -> tuple[str, list[str]]:
     done = subprocess.run(
-        [sys.executable, *launch.OPTIONS, HOOK.format(root=launch.ROOT)],
+        [sys.executable, *entries.OPTIONS, HOOK.format(root=programs.ROOT)],
         input=json.dumps(payload).encode(),
         capture_output=True,
         timeout=60,

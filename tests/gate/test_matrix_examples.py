@@ -16,7 +16,7 @@ from git_repo import GitRepo
 from pushing import bad, good, path_without_judgekit
 
 from judgekit.config import files, yaml_text
-from judgekit.hooks import git_hook, pre_commit
+from judgekit.hooks import pre_commit
 
 if TYPE_CHECKING:
     from pushing import World
@@ -94,8 +94,8 @@ def test_lefthook_passes_gits_lines_on() -> None:
 
 @pytest.mark.parametrize("name", ["gitconfig", "husky-pre-push", "lefthook.yml"])
 def test_an_example_stops_for_the_private_code_alone(name: str) -> None:
-    assert f"--blocked-code {git_hook.BLOCKED}" in example(name)
-    assert f"-ne {git_hook.BLOCKED} ]" in example(name)
+    assert f"--blocked-code {pre_commit.BLOCKED}" in example(name)
+    assert f"-ne {pre_commit.BLOCKED} ]" in example(name)
 
 
 def program(name: str) -> str:

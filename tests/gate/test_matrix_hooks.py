@@ -13,7 +13,7 @@ import pytest
 from git_repo import GitRepo
 from pushing import bad, good, path_without_judgekit
 
-from judgekit.hooks import git_hook, git_status, pre_commit
+from judgekit.hooks import files, git_hook, pre_commit
 
 if TYPE_CHECKING:
     from pushing import World
@@ -29,7 +29,7 @@ exit {code}
 
 def foreign(world: World, text: str, mode: int = 0o755) -> Path:
     """Take judgekit's hook out, write another one, and install ours again."""
-    git_hook.uninstall(git_hook.planned_uninstall(git_status.find(world.work.folder).hooks))
+    files.uninstall(git_hook.planned_change(git_hook.find(world.work.folder), installs=False))
     hook = world.work.folder / ".git" / "hooks" / "pre-push"
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(text)
@@ -162,8 +162,8 @@ def framework() -> str:
 def pre_committed(world: World) -> World:
     """Return a world whose hook is pre-commit's, with the gate in its configuration."""
     program = framework()
-    git_hook.uninstall(git_hook.planned_uninstall(git_status.find(world.work.folder).hooks))
-    pre_commit.write(pre_commit.planned_install(world.work.folder))
+    files.uninstall(git_hook.planned_change(git_hook.find(world.work.folder), installs=False))
+    files.install(pre_commit.planned_change(world.work.folder, installs=True))
     world.work.commit("the gate")
     world.work("push", "--quiet", "origin", "main")
     binaries = world.folder / "bin"

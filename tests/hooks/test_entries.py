@@ -12,13 +12,14 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from judgekit import programs
 from judgekit.errors import ConfigError
-from judgekit.hooks import entries, launch
+from judgekit.hooks import entries
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-CODE = launch.code("/opt/elsewhere/site-packages")
+CODE = entries.code("/opt/elsewhere/site-packages")
 
 
 def hook(command: object, *args: object, **more: object) -> dict[str, Any]:
@@ -92,53 +93,40 @@ def test_which_hooks_are_ours() -> None:
     assert not any(map(entries.mentions_us, NOT_OURS))
 
 
-def test_the_fastest_form_is_the_launcher_with_this_interpreter() -> None:
+def test_the_two_forms() -> None:
     fastest = entries.fastest()
-    assert [fastest["command"], *fastest["args"]] == launch.command()
+    assert [fastest["command"], *fastest["args"]] == entries.command()
     assert fastest["command"] == sys.executable
     assert entries.fastest("/elsewhere/python")["command"] == "/elsewhere/python"
-
-
-def test_the_portable_form_names_nothing_of_this_machine() -> None:
     text = json.dumps(entries.portable())
     assert sys.executable not in text
-    assert launch.ROOT not in text
+    assert programs.ROOT not in text
     assert "args" not in entries.portable(), "only a shell can find out that judgekit is not there"
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash"])
-@pytest.mark.parametrize(
-    ("script", "printed"),
-    [
-        (None, ""),
-        ('read -r line || :; echo "$1 got $line"', "hook got the prompt\n"),
-        ("exit 2", ""),
-        ("kill -9 $$", ""),
-    ],
-    ids=["missing", "there", "ends with 2", "killed"],
-)
-def test_the_portable_form_never_costs_the_prompt(
-    tmp_path: Path, shell: str, script: str | None, printed: str
-) -> None:
+def test_the_portable_form_never_costs_the_prompt(tmp_path: Path, shell: str) -> None:
     """Code 2, with which a stranger's `judgekit` would refuse our argument, erases a prompt."""
     if not os.access(f"/bin/{shell}", os.X_OK):
         pytest.skip(f"no /bin/{shell}")
-    if script is not None:
-        program = tmp_path / "judgekit"
-        program.write_text(f"#!/bin/sh\n{script}\n")
-        program.chmod(0o755)
-    done = subprocess.run(
-        [f"/bin/{shell}", "-c", entries.PORTABLE],
-        input="the prompt",
-        env={"PATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (0, printed)
-    if script is None:
-        assert done.stderr == ""
+    there = 'read -r line || :; echo "$1 got $line"'
+    for script in (None, there, "exit 2", "kill -9 $$"):
+        if script is not None:
+            (tmp_path / "judgekit").write_text(f"#!/bin/sh\n{script}\n")
+            (tmp_path / "judgekit").chmod(0o755)
+        done = subprocess.run(
+            [f"/bin/{shell}", "-c", entries.PORTABLE],
+            input="the prompt",
+            env={"PATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        printed = "hook got the prompt\n" if script == there else ""
+        assert (done.returncode, done.stdout) == (0, printed), script
+        if script is None:
+            assert done.stderr == ""
 
 
 HOOK = entries.fastest("/usr/bin/python3")
@@ -219,16 +207,16 @@ def test_a_file_keeps_its_layout(text: str) -> None:
     assert all(character in rest for character in text), "what stood there still stands there"
 
 
-@pytest.mark.parametrize("text", ["", '{"model": 1}', json.dumps(OTHER_HOOKS)])
-@pytest.mark.parametrize("second", [entries.portable(), OLD, entries.fastest("/elsewhere/python3")])
-def test_another_form_replaces_ours(text: str, second: dict[str, Any]) -> None:
-    changed = install(install(text), second)
-    assert {event: hook for event, _, hook in ours(changed)} == {
-        event: entries.timed(second, str(event)) for event in entries.EVENTS
-    }
-    assert len(ours(changed)) == len(entries.EVENTS)
-    assert uninstall(changed) == text
-    assert install(changed) == install(text)
+def test_another_form_replaces_ours() -> None:
+    for text in ("", '{"model": 1}', json.dumps(OTHER_HOOKS)):
+        for second in (entries.portable(), OLD, entries.fastest("/elsewhere/python3")):
+            changed = install(install(text), second)
+            assert ours(changed) == sorted(
+                ((event, matcher, entries.timed(second, event)) for event, matcher in entries.EVENTS.items()),
+                key=str,
+            )
+            assert uninstall(changed) == text
+            assert install(changed) == install(text)
 
 
 def test_what_a_person_wrote_is_replaced_in_all_its_places() -> None:
@@ -239,45 +227,31 @@ def test_what_a_person_wrote_is_replaced_in_all_its_places() -> None:
     }
     there = read(install(json.dumps({"hooks": written})))["hooks"]
     assert there["UserPromptSubmit"] == [{"hooks": [FOREIGN]}, {"hooks": [HOOK]}]
-    assert there["PostToolUse"] == [
-        {"matcher": "Write", "hooks": [FOREIGN]},
-        {"matcher": TOOLS, "hooks": [EDIT]},
-    ]
+    edits = [{"matcher": "Write", "hooks": [FOREIGN]}, {"matcher": TOOLS, "hooks": [EDIT]}]
+    assert there["PostToolUse"] == edits
     assert "SessionEnd" not in there
 
 
-def test_equal_entries_among_others_hooks_stay_where_they_are() -> None:
-    text = json.dumps(
-        {
-            "hooks": {
-                "PostToolUse": [{"matcher": TOOLS, "hooks": [FOREIGN, EDIT]}],
-                "UserPromptSubmit": [{"hooks": [HOOK, FOREIGN]}],
-                "Stop": [{"hooks": [FOREIGN]}, {"hooks": [STOP]}],
-                "SessionStart": [{"hooks": [EDIT, FOREIGN]}],
-            }
-        }
-    )
-    assert install(text) == text
-
-
-@pytest.mark.parametrize(
-    "earlier",
-    [
+def test_an_earlier_installation_is_completed_and_a_whole_one_stays_where_it_is() -> None:
+    earlier = [
         {"UserPromptSubmit": [{"hooks": [HOOK]}]},
         {"Stop": [{"hooks": [HOOK]}]},  # its time is too short to judge anything
         {"UserPromptSubmit": [{"hooks": [HOOK]}] * 2},
-    ],
-)
-def test_an_earlier_installation_is_completed(earlier: dict[str, Any]) -> None:
-    assert ours(install(json.dumps({"hooks": earlier}))) == sorted(WHOLE, key=str)
+    ]
+    for hooks in earlier:
+        assert ours(install(json.dumps({"hooks": hooks}))) == sorted(WHOLE, key=str), hooks
+    whole = {
+        "PostToolUse": [{"matcher": TOOLS, "hooks": [FOREIGN, EDIT]}],
+        "UserPromptSubmit": [{"hooks": [HOOK, FOREIGN]}],
+        "Stop": [{"hooks": [FOREIGN]}, {"hooks": [STOP]}],
+        "SessionStart": [{"hooks": [EDIT, FOREIGN]}],
+    }
+    assert install(json.dumps({"hooks": whole})) == json.dumps({"hooks": whole})
 
 
-def test_edits_made_meanwhile_stay() -> None:
+def test_edits_made_meanwhile_stay_and_half_of_a_surrogate_pair_stays_escaped() -> None:
     edited = install('{\n  "model": "opus"\n}\n').replace('"opus"', '"haiku",\n  "env": {\n    "A": "b"\n  }')
     assert uninstall(edited) == '{\n  "model": "haiku",\n  "env": {\n    "A": "b"\n  }\n}\n'
-
-
-def test_half_of_a_surrogate_pair_stays_escaped() -> None:
     assert read(install('{"a": "\\ud800 ü"}'))["a"] == "\ud800 ü"
 
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from memory_store import MemoryStore, jwt_store
 
-from judgekit.hooks import launch
+from judgekit import programs
+from judgekit.hooks import entries
 from judgekit.retrieval import index_file
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ sys.exit(code)
 def imported(payload: dict[str, object]) -> tuple[str, set[str]]:
     """Return what the hook prints, and the modules that it has imported by then."""
     done = subprocess.run(
-        [sys.executable, *launch.OPTIONS, PROBE.format(root=launch.ROOT)],
+        [sys.executable, *entries.OPTIONS, PROBE.format(root=programs.ROOT)],
         input=json.dumps(payload).encode(),
         capture_output=True,
         timeout=120,

@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from git_repo import GitRepo
 
+from judgekit import programs
 from judgekit.errors import ConfigError, InputError, UsageError
-from judgekit.hooks import entries, files, install, launch
+from judgekit.hooks import entries, files, install
 from judgekit.hooks.install import SCOPES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from judgekit.hooks.launch import Scope
+    from judgekit.hooks.entries import Scope
 
 ORIGINALS = [
     None,
@@ -54,14 +55,14 @@ def walk(folder: Path) -> Iterator[tuple[Path, bytes | None]]:
 
 
 def put(scope: Scope, project: Path, python: str | None = None) -> files.FileChange:
-    change = install.planned_install(scope, project, python)
-    install.install(change)
+    change = install.planned_change(scope, project, python, installs=True)
+    files.install(change)
     return change
 
 
 def take_out(scope: Scope, project: Path) -> files.FileChange:
-    change = install.planned_uninstall(scope, project)
-    install.uninstall(change)
+    change = install.planned_change(scope, project, installs=False)
+    files.uninstall(change)
     return change
 
 
@@ -132,7 +133,11 @@ def test_an_installation_does_not_fail_for_its_records_sake(project: Path, isola
     assert not (project / ".claude").exists()
 
 
-def test_folders_that_others_use_stay(project: Path) -> None:
+def test_folders_and_edits_of_others_stay(project: Path) -> None:
+    (project / ".claude").mkdir()
+    put("project", project)
+    take_out("project", project)
+    (project / ".claude").rmdir()  # it was there before, so it is there now
     put("project", project)
     put("local", project)
     take_out("project", project)
@@ -140,16 +145,7 @@ def test_folders_that_others_use_stay(project: Path) -> None:
     (project / ".claude" / "agents").mkdir()
     take_out("local", project)
     assert (project / ".claude" / "agents").is_dir()
-
-
-def test_a_folder_that_was_there_stays(project: Path) -> None:
-    (project / ".claude").mkdir()
-    put("project", project)
-    take_out("project", project)
-    assert (project / ".claude").is_dir()
-
-
-def test_edits_made_after_the_installation_stay(project: Path) -> None:
+    (project / ".claude" / "agents").rmdir()
     path = put("project", project).path
     path.write_bytes(path.read_bytes().replace(b"{\n", b'{\n  "model": "opus",\n', 1))
     take_out("project", project)
@@ -158,11 +154,11 @@ def test_edits_made_after_the_installation_stay(project: Path) -> None:
 
 def test_an_edit_between_plan_and_writing_stays(project: Path) -> None:
     write("local", project, b"{}")
-    change = install.planned_install("local", project)
+    change = install.planned_change("local", project, installs=True)
     assert change.path.read_bytes() == b"{}", "a plan writes nothing"
     change.path.write_bytes(b'{"theirs": 1}')
     with pytest.raises(InputError):
-        install.install(change)
+        files.install(change)
     assert change.path.read_bytes() == b'{"theirs": 1}'
     assert not files.location().exists()
 
@@ -170,9 +166,9 @@ def test_an_edit_between_plan_and_writing_stays(project: Path) -> None:
 def test_which_form_is_written(project: Path) -> None:
     for scope in SCOPES:
         form = entries.portable() if scope == "project" else entries.fastest()
-        written = install.planned_install(scope, project).after or b""
+        written = install.planned_change(scope, project, installs=True).after or b""
         assert json.loads(written)["hooks"]["UserPromptSubmit"][0]["hooks"] == [form]
-        assert (str(launch.ROOT) in written.decode()) == (scope != "project")
+        assert (str(programs.ROOT) in written.decode()) == (scope != "project")
 
 
 def test_the_clients_folder_can_be_elsewhere(
@@ -189,16 +185,16 @@ def test_the_clients_folder_can_be_elsewhere(
 
 def test_a_project_in_the_home_folder_is_not_the_users_settings(isolated: Path) -> None:
     with pytest.raises(UsageError, match="--scope user"):
-        install.planned_install("project", isolated)
+        install.planned_change("project", isolated, installs=True)
     assert not (isolated / ".claude").exists()
 
 
 @pytest.mark.parametrize(("content", "line"), [(b'{\n"a": "\xe9"}', 2), ("{}".encode("utf-16"), 1)])
 def test_what_is_not_utf8_is_refused(project: Path, content: bytes, line: int) -> None:
     write("local", project, content)
-    for plan in (install.planned_install, install.planned_uninstall):
+    for installs in (True, False):
         with pytest.raises(ConfigError, match=rf"settings.local.json:{line}: not UTF-8"):
-            plan("local", project)
+            install.planned_change("local", project, installs=installs)
 
 
 # Whether it answers.
@@ -237,20 +233,14 @@ def test_the_portable_form_answers_where_judgekit_is_found(monkeypatch: pytest.M
         assert install.problem(entries.portable()) == "its program judgekit is not on this shell's PATH"
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_what_does_not_answer_is_said(tmp_path: Path) -> None:
+    for text, said in (
         ("echo hello", "it does not respond: it prints nothing"),
         ("echo wrong >&2; echo worse >&2; exit 2", "it ends with code 2: worse"),
         ("exec sleep 30", "it does not respond within 2 s"),
-    ],
-)
-def test_what_does_not_answer_is_said(tmp_path: Path, text: str, said: str) -> None:
-    assert install.problem(script(tmp_path, text), deadline=2) == said
-
-
-def test_what_is_gone_or_cannot_be_started_is_said(tmp_path: Path) -> None:
-    hook = command(sys.executable, *launch.OPTIONS, launch.code(str(tmp_path)))
+    ):
+        assert install.problem(script(tmp_path, text), deadline=2) == said
+    hook = command(sys.executable, *entries.OPTIONS, entries.code(str(tmp_path)))
     assert "No module named 'judgekit'" in str(install.problem(hook))
     hook = entries.fastest(str(tmp_path / "bin" / "python3"))
     assert install.problem(hook) == f"its program {tmp_path}/bin/python3 no longer exists"
@@ -278,14 +268,12 @@ def test_a_command_of_a_clone_is_not_run(scope: Scope, project: Path, tmp_path: 
     assert status.problem == ("it does not respond: it prints nothing" if scope == "user" else None)
 
 
-def test_an_interpreter_of_a_clone_that_is_gone_is_said(project: Path) -> None:
+def test_other_forms_and_missing_events_are_named(project: Path) -> None:
     write("local", project, hooks(entries.fastest("/no/such/python3")))
     (status,) = install.findings(project)
     assert status.problem == "its program /no/such/python3 no longer exists"
     assert status.form == "the fastest form, of another installation, /no/such/python3"
-
-
-def test_events_that_are_missing_are_named(project: Path) -> None:
+    write("local", project, {})
     write("user", project, hooks(command(sys.executable, "-m", "judgekit", "hook")))
     (status,) = install.findings(project)
     assert status.missing == ("PostToolUse", "Stop", "SessionStart")
@@ -298,39 +286,33 @@ def test_events_that_are_missing_are_named(project: Path) -> None:
 # What else decides whether the hook runs, and how often.
 
 
-@pytest.mark.parametrize("scope", SCOPES)
-def test_a_switch_that_stops_all_hooks_is_said(scope: Scope, project: Path) -> None:
-    path = write(scope, project, {"disableAllHooks": True})
-    (line,) = install.switched_off(project)
-    assert line.startswith(f"{path} sets disableAllHooks")
-    assert line in list(install.notes("user", project))
-    write(scope, project, {"disableAllHooks": False})
-    assert list(install.switched_off(project)) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "switch"),
-    [
+def test_what_stops_all_hooks_is_said(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for scope in SCOPES:
+        path = write(scope, project, {"disableAllHooks": True})
+        (line,) = install.switched_off(project)
+        assert line.startswith(f"{path} sets disableAllHooks")
+        assert line in list(install.notes("user", project))
+        write(scope, project, {"disableAllHooks": False})
+        assert list(install.switched_off(project)) == []
+    monkeypatch.setattr(install, "MANAGED", {sys.platform: str(tmp_path)})
+    for name, switch in (
         ("managed-settings.json", "allowManagedHooksOnly"),
         ("managed-settings.d/20-hooks.json", "disableAllHooks"),
-    ],
-)
-def test_a_policy_is_said(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, switch: str
-) -> None:
-    monkeypatch.setattr(install, "MANAGED", {sys.platform: str(tmp_path)})
-    (tmp_path / name).parent.mkdir(exist_ok=True)
-    (tmp_path / name).write_text(json.dumps({switch: True}))
-    (line,) = install.switched_off(project)
-    assert line == f"{tmp_path / name} (managed) sets {switch}: Claude Code runs none of your hooks"
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps({switch: True}))
+        (line,) = install.switched_off(project)
+        assert line == f"{path} (managed) sets {switch}: Claude Code runs none of your hooks"
+        path.unlink()
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "[" * 100_000, '{"disableAllHooks": "yes"}'])
-def test_unreadable_settings_say_nothing(project: Path, content: str) -> None:
-    write("local", project, content.encode())
-    assert list(install.switched_off(project)) == []
-    assert install.installed("local", project) == []
-    assert not install.plugin_enabled(project)
+def test_unreadable_settings_say_nothing(project: Path) -> None:
+    for content in ("", "{", "[]", "[" * 100_000, '{"disableAllHooks": "yes"}'):
+        write("local", project, content.encode())
+        assert list(install.switched_off(project)) == []
+        assert list(install.findings(project)) == []
+        assert not install.plugin_enabled(project)
 
 
 def test_how_often_a_prompt_is_answered(project: Path) -> None:
@@ -345,47 +327,39 @@ def test_how_often_a_prompt_is_answered(project: Path) -> None:
     assert "in the user settings and in the plugin" in line
 
 
-@pytest.mark.parametrize(
-    ("user", "local", "enabled"),
-    [
+def test_whether_the_plugin_is_on(project: Path) -> None:
+    for user, local, enabled in (
         ({"judgekit@a": True}, None, True),
         ({"judgekit@a": True}, {"judgekit@a": False}, False),
         ({"judgekit@a": False}, {"judgekit@a": True}, True),
         ({"judgekit-other@a": True}, None, False),
         (["judgekit@a"], None, False),
-    ],
-)
-def test_whether_the_plugin_is_on(project: Path, user: object, local: object, *, enabled: bool) -> None:
-    write("user", project, {"enabledPlugins": user})
-    write("local", project, {} if local is None else {"enabledPlugins": local})
-    assert install.plugin_enabled(project) is enabled
+    ):
+        write("user", project, {"enabledPlugins": user})
+        write("local", project, {} if local is None else {"enabledPlugins": local})
+        assert install.plugin_enabled(project) is enabled
 
 
-def test_a_hook_that_runs_us_among_other_things_is_said(project: Path) -> None:
+def test_notes(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def assert_notes(scope: Scope, *texts: str, folder: Path = project) -> None:
+        assert [text in line for text, line in zip(texts, install.notes(scope, folder), strict=True)] == [
+            True for _ in texts
+        ]
+
     write("user", project, hooks(command("judgekit hook | tee log") | {"args": None}))
-    assert ["judgekit hook | tee log" in line for line in install.notes("user", project)] == [True]
+    assert_notes("user", "judgekit hook | tee log")
     write("user", project, {"hooks": {"UserPromptSubmit": [3, {"hooks": 3}, {"hooks": [3]}]}})
-    assert list(install.notes("user", project)) == []
-
-
-def test_local_settings_that_git_would_take_are_said(project: Path, tmp_path: Path) -> None:
+    assert_notes("user")
     write("local", project, {})
-    assert ["git does not ignore" in line for line in install.notes("local", project)] == [True]
+    assert_notes("local", "git does not ignore")
     (project / ".gitignore").write_text(".claude/settings.local.json\n")
-    assert list(install.notes("local", project)) == []
+    assert_notes("local")
     (tmp_path / "elsewhere" / ".claude").mkdir(parents=True)
-    assert list(install.notes("local", tmp_path / "elsewhere")) == [], (
-        "without git there is nothing to ignore"
-    )
-
-
-def test_a_shared_hook_that_finds_nothing_here_is_said(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    assert_notes("local", folder=tmp_path / "elsewhere")  # without git there is nothing to ignore
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert ["not on this shell's PATH" in line for line in install.notes("project", project)] == [True]
+    assert_notes("project", "not on this shell's PATH")
     script(tmp_path, "")
-    assert list(install.notes("project", project)) == []
+    assert_notes("project")
 
 
 @pytest.mark.parametrize(

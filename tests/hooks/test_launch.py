@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 from memory_store import MemoryStore, jwt_store
 
-from judgekit.hooks import launch
+from judgekit import programs
+from judgekit.hooks import entries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,12 +44,12 @@ def payload(store: MemoryStore, **more: object) -> bytes:
 
 def copied(folder: Path) -> list[str]:
     """Return the command for a copy of the package in `folder`."""
-    shutil.copytree(Path(launch.ROOT, "judgekit"), folder / "judgekit")
-    return [sys.executable, *launch.OPTIONS, launch.code(str(folder))]
+    shutil.copytree(Path(programs.ROOT, "judgekit"), folder / "judgekit")
+    return [sys.executable, *entries.OPTIONS, entries.code(str(folder))]
 
 
 def test_it_answers(store: MemoryStore) -> None:
-    done = start(launch.command(), payload(store))
+    done = start(entries.command(), payload(store))
     assert (done.returncode, done.stderr) == (0, b"")
     assert ANSWER in done.stdout
 
@@ -56,14 +57,14 @@ def test_it_answers(store: MemoryStore) -> None:
 @pytest.mark.parametrize("stdin", [b"{", b'{"prompt": 3x}', b'{"a" 1}', b"[1,,2]", b'["open', b"nul"])
 def test_broken_json_is_said(stdin: bytes) -> None:
     """The parser's own error stands in `json`, which this process has not imported."""
-    done = start(launch.command(), stdin)
+    done = start(entries.command(), stdin)
     assert (done.returncode, done.stdout) == (0, b"")
     assert done.stderr.startswith(b"judgekit: stdin: not valid JSON")
 
 
 def test_the_interpreter_can_be_named() -> None:
-    assert launch.command("/opt/some python/bin/python3")[0] == "/opt/some python/bin/python3"
-    assert launch.command()[0] == sys.executable
+    assert entries.command("/opt/some python/bin/python3")[0] == "/opt/some python/bin/python3"
+    assert entries.command()[0] == sys.executable
 
 
 @pytest.mark.parametrize("name", ["with space", 'it\'s "quoted"', "back\\slash", "Übung 流程", "$HOME;`x`"])
@@ -81,7 +82,7 @@ def test_the_current_folder_and_the_environment_cannot_interfere(store: MemorySt
     for name in ("judgekit.py", "os.py", "_sqlite3.py", "sitecustomize.py"):
         (store.project / name).write_text("raise SystemExit('imported from the project')")
     variables = {"PYTHONPATH": str(store.project), "PYTHONSTARTUP": "x.py", "PYTHONHOME": "/nowhere"}
-    done = start(launch.command(), payload(store), store.project, PYTHONWARNINGS="error", **variables)
+    done = start(entries.command(), payload(store), store.project, PYTHONWARNINGS="error", **variables)
     assert (done.returncode, done.stderr) == (0, b"")
     assert ANSWER in done.stdout
 
@@ -100,7 +101,7 @@ def test_a_package_beside_ours_does_not_stand_in_for_the_standard_library(
 
 def test_a_package_that_is_gone_is_no_lost_prompt(store: MemoryStore, tmp_path: Path) -> None:
     """Code 2 would erase the prompt; 1 is said to the user, and the prompt goes on."""
-    command = [sys.executable, *launch.OPTIONS, launch.code(str(tmp_path / "gone"))]
+    command = [sys.executable, *entries.OPTIONS, entries.code(str(tmp_path / "gone"))]
     assert start(command, payload(store)).returncode == 1
 
 
@@ -122,7 +123,7 @@ def bare(folder: Path) -> str:
 def test_a_changed_configuration_is_validated(store: MemoryStore) -> None:
     configured(store, "retrieval: {max_inject: 0}\n")
     for _ in range(2):  # validated, then as it was kept
-        done = start(launch.command(), payload(store))
+        done = start(entries.command(), payload(store))
         assert (done.returncode, done.stderr) == (0, b"")
         assert b"<result" not in done.stdout
         assert b"<memory-nudge>" in done.stdout
@@ -130,7 +131,7 @@ def test_a_changed_configuration_is_validated(store: MemoryStore) -> None:
 
 def test_a_wrong_configuration_is_named(store: MemoryStore) -> None:
     configured(store, "retrieval: {max_inject: many}\n")
-    done = start(launch.command(), payload(store))
+    done = start(entries.command(), payload(store))
     assert b"config.yaml:1: retrieval.max_inject: expected" in done.stderr
     assert ANSWER in done.stdout
 
@@ -140,7 +141,7 @@ def test_a_judge_is_asked(store: MemoryStore, isolated: Path) -> None:
     home = isolated / "judgekit" / "config.yaml"
     home.parent.mkdir(exist_ok=True)
     home.write_text("retrieval: {judge: on}\n")
-    done = start(launch.command(), payload(store), PATH="")
+    done = start(entries.command(), payload(store), PATH="")
     assert ANSWER in done.stdout
     assert b"not judged" not in done.stderr
     assert done.stderr.count(b"\n") == 1
@@ -155,7 +156,7 @@ def test_dependencies_beside_the_package_are_found(store: MemoryStore, tmp_path:
         if path.name != "judgekit" and path.suffix != ".pth":
             (tmp_path / path.name).symlink_to(path)
     for data in ("retrieval", "providers", "rubrics"):
-        shutil.copytree(Path(launch.ROOT, data), tmp_path / "judgekit" / "_bundled" / data)
+        shutil.copytree(Path(programs.ROOT, data), tmp_path / "judgekit" / "_bundled" / data)
     configured(store, "retrieval: {max_inject: 0}\n")
     done = start([bare(tmp_path / "venv"), *command[1:]], payload(store))
     assert (done.returncode, done.stderr) == (0, b"")
@@ -174,5 +175,5 @@ def test_without_dependencies_the_defaults_hold(store: MemoryStore, tmp_path: Pa
 def test_an_edit_is_answered(store: MemoryStore) -> None:
     event = {"hook_event_name": "PostToolUse", "tool_name": "Write"}
     path = str(store.root / "decisions" / "jwt.json")
-    done = start(launch.command(), payload(store, **event, tool_input={"file_path": path}))
+    done = start(entries.command(), payload(store, **event, tool_input={"file_path": path}))
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")

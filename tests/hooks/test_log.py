@@ -14,7 +14,7 @@ import pytest
 from memory_store import MemoryStore, jwt_store
 
 from judgekit import environment
-from judgekit.hooks import claude_code, context, explain, log
+from judgekit.hooks import claude_code, context, explain
 
 QUESTION = "How do we refresh the JWT?"
 
@@ -37,7 +37,7 @@ def ask(store: MemoryStore, prompt: str = QUESTION) -> None:
 
 
 def lines() -> list[dict[str, object]]:
-    return [json.loads(line) for line in Path(log.file()).read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for line in Path(explain.file()).read_text(encoding="utf-8").splitlines()]
 
 
 def test_only_the_user_can_switch_it_on(store: MemoryStore) -> None:
@@ -51,7 +51,7 @@ def test_only_the_user_can_switch_it_on(store: MemoryStore) -> None:
     path.write_text("retrieval: {log: true}\n")
     _, (note,) = claude_code.answer({"prompt": QUESTION, "cwd": str(store.project)})
     assert "only the user's configuration may" in note
-    assert not Path(log.file()).exists()
+    assert not Path(explain.file()).exists()
 
 
 @pytest.mark.usefixtures("switched_on")
@@ -67,7 +67,7 @@ def test_a_line_a_prompt(store: MemoryStore) -> None:
         }
     ]
     assert (first["prompt"], first["project"], first["judge"]) == (QUESTION, str(store.project), "off")
-    assert len(str(second["prompt"])) <= log.PROMPT_CHARS
+    assert len(str(second["prompt"])) <= explain.PROMPT_CHARS
     assert "secret" not in str(second)
 
 
@@ -75,20 +75,20 @@ def test_a_line_a_prompt(store: MemoryStore) -> None:
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 def test_only_the_owner_can_read_it(store: MemoryStore) -> None:
     ask(store)
-    assert stat.S_IMODE(Path(log.file()).stat().st_mode) == 0o600
-    assert stat.S_IMODE(Path(log.file()).parent.stat().st_mode) == 0o700
-    assert log.file().startswith(environment.state_home())
+    assert stat.S_IMODE(Path(explain.file()).stat().st_mode) == 0o600
+    assert stat.S_IMODE(Path(explain.file()).parent.stat().st_mode) == 0o700
+    assert explain.file().startswith(environment.state_home())
 
 
 @pytest.mark.usefixtures("switched_on")
 def test_it_is_bounded(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log, "MAX_BYTES", 1_000)
+    monkeypatch.setattr(explain, "MAX_BYTES", 1_000)
     for _ in range(12):
         ask(store)
-    sizes = [path.stat().st_size for path in Path(log.file()).parent.iterdir()]
+    sizes = [path.stat().st_size for path in Path(explain.file()).parent.iterdir()]
     assert 1 <= len(sizes) <= 2
     assert max(sizes) < 2_000
-    assert len(log.last(QUESTION, str(store.project))) == 3
+    assert len(explain.last(QUESTION, str(store.project))) == 3
 
 
 @pytest.mark.usefixtures("switched_on")
@@ -104,7 +104,7 @@ def test_explain_reads_it(store: MemoryStore) -> None:
     assert "this prompt is not in the log" in explain.report(QUESTION, str(store.project))
     ask(store)
     ask(store, "something else entirely")
-    with Path(log.file()).open("a", encoding="utf-8") as file:
+    with Path(explain.file()).open("a", encoding="utf-8") as file:
         file.write('{"cut off')
     report = explain.report(QUESTION, str(store.project))
     assert "injected JWT token refresh flow; mentioned nothing" in report
@@ -159,5 +159,5 @@ def test_what_is_wrong_with_a_store_is_said_once(store: MemoryStore) -> None:
 def test_a_project_named_with_a_line_separator_has_its_lines(tmp_path: Path) -> None:
     store = jwt_store(tmp_path / "pro\u2028ject\x85", 20)
     ask(store)
-    (line,) = log.last(QUESTION, str(store.project))
+    (line,) = explain.last(QUESTION, str(store.project))
     assert line["project"] == str(store.project)

@@ -15,8 +15,9 @@ from git_repo import GitRepo
 from loopback import SILENT, Loopback, fails, says
 from scripted import scores
 
+from judgekit import programs
 from judgekit.config import settings
-from judgekit.hooks import claude_code, launch
+from judgekit.hooks import claude_code, entries
 from judgekit.hooks import stop as stop_hook
 from judgekit.ledger import Ledger, OverrideLine, VerdictLine
 
@@ -372,12 +373,12 @@ def test_where_it_is_off_the_process_imports_next_to_nothing(work: GitRepo, conf
     by_user(configured)
     payload = {"hook_event_name": "Stop", "cwd": str(work.folder), "stop_hook_active": False}
     probe = (
-        f"import sys; sys.path.insert(0, {launch.ROOT!r}); from judgekit.hooks.claude_code import main; "
+        f"import sys; sys.path.insert(0, {programs.ROOT!r}); from judgekit.hooks.claude_code import main; "
         "del sys.path[0]; main([]); print(*sys.modules, file=sys.stderr)"
     )
     for _ in range(2):  # the first one compiles the settings
         done = subprocess.run(
-            [sys.executable, *launch.OPTIONS, probe],
+            [sys.executable, *entries.OPTIONS, probe],
             input=json.dumps(payload).encode(),
             capture_output=True,
             check=True,

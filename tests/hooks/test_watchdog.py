@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from git_repo import beside_origin
 
-from judgekit.hooks import launch
+from judgekit import programs
+from judgekit.hooks import entries
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.slow
 STUCK = "(lambda *_, **__: 10 ** (10 ** 9))"
 HOOK = f"""
 import sys
-sys.path.insert(0, {launch.ROOT!r})
+sys.path.insert(0, {programs.ROOT!r})
 from judgekit.hooks import claude_code
 del sys.path[0]
 claude_code.SECONDS = {{seconds}}
@@ -46,7 +47,7 @@ sys.exit(__main__.main())
 def test_a_hook_that_is_stuck_ends_well() -> None:
     begun = time.monotonic()
     done = subprocess.run(
-        [sys.executable, *launch.OPTIONS, HOOK.format(seconds=0.5)],
+        [sys.executable, *entries.OPTIONS, HOOK.format(seconds=0.5)],
         input=json.dumps({"hook_event_name": "UserPromptSubmit", "prompt": "How do we refresh the JWT?"}),
         capture_output=True,
         text=True,
@@ -62,7 +63,7 @@ def test_a_client_that_never_ends_its_input_is_left() -> None:
     reading, writing = os.pipe()
     try:
         done = subprocess.run(
-            [sys.executable, *launch.OPTIONS, HOOK.format(seconds=0.5)],
+            [sys.executable, *entries.OPTIONS, HOOK.format(seconds=0.5)],
             stdin=reading,
             capture_output=True,
             check=False,
@@ -107,7 +108,7 @@ def test_a_push_that_is_stuck_goes_on(
 def test_what_is_said_stays_said() -> None:
     """A hook that ends in time is none the worse."""
     done = subprocess.run(
-        launch.command(), input=b"{", capture_output=True, check=False, timeout=60, env={**os.environ}
+        entries.command(), input=b"{", capture_output=True, check=False, timeout=60, env={**os.environ}
     )
     assert done.returncode == 0
     assert b"not valid JSON" in done.stderr

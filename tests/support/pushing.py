@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from git_repo import GitRepo
 from scripted import scores
 
-from judgekit.hooks import git_hook, git_status
+from judgekit.hooks import files, git_hook
 
 if TYPE_CHECKING:
     import subprocess
@@ -76,9 +76,9 @@ class World:
 
     def install(self, repository: GitRepo | None = None, python: str | None = None) -> Path:
         """Install the hook and return it."""
-        place = git_status.find((repository or self.work).folder)
-        change = git_hook.planned_install(place.hooks, python)
-        git_hook.install(change)
+        place = git_hook.find((repository or self.work).folder)
+        change = git_hook.planned_change(place, python, installs=True)
+        files.install(change, program=True)
         return change.path
 
     def start(self, config: str = BLOCKING, **files: str | bytes) -> None:
