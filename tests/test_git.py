@@ -32,8 +32,7 @@ STARTERS = {
     "hooks/watchdog.py": "this process once more",
     "hooks/git_hook.py": "the interpreter of an installed hook",
     "hooks/install.py": "the client's hook",
-    "providers/local_fetch.py": "pip",
-    "providers/local.py": "a local model",
+    "providers/local.py": "pip, and a local model",
 }
 STARTING = {
     *("run", "Popen", "call", "check_call", "check_output", "getoutput", "getstatusoutput"),

@@ -70,7 +70,6 @@ def _model(wanted: str | None, environ: dict[str, str]) -> str:
     from judgekit.config import settings
     from judgekit.judging.panel import resolve_panel
     from judgekit.providers import local as models
-    from judgekit.providers import local_fetch
 
     panel, reason = resolve_panel(settings.load(None), None, environ)
     endpoints = {tier: jury[0] for tier, jury in panel.items()}
@@ -92,7 +91,7 @@ def _model(wanted: str | None, environ: dict[str, str]) -> str:
         warn(
             f"downloading it once ({model.megabytes}) to {models.folder()}; Ctrl-C stops, a later run resumes"
         )
-        local_fetch.fetch(name, warn)
+        models.fetch(name, warn)
     # Named in the variables that go before every other choice, so that what is said below is so.
     for variable in ("JUDGEKIT_API_BASE", "JUDGEKIT_REPLAY", *TIER_VARIABLES):
         environ.pop(variable, None)

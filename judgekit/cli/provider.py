@@ -15,7 +15,7 @@ from judgekit.errors import Exit, UsageError
 
 if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint
-    from judgekit.providers.report import Checked
+    from judgekit.providers.gateway import Checked
     from judgekit.providers.resolve import PanelRequest
 
 app = typer.Typer(no_args_is_help=True, help="Providers of models.")
@@ -24,7 +24,7 @@ app = typer.Typer(no_args_is_help=True, help="Providers of models.")
 @app.command("list")
 def list_() -> int:
     """List providers in the order of use, and why each can or cannot be used here."""
-    from judgekit.providers.report import provider_report
+    from judgekit.providers.resolve import provider_report
 
     for provider_state in provider_report(os.environ, _wanted()):
         mark = "usable" if provider_state.usable else "-"
@@ -54,11 +54,11 @@ def check(
     results = asyncio.run(_check(endpoints))
     for result in results:
         say(f"{result.provider:<18} {result.model}: {_outcome(result)}")
-    return Exit.ACCEPTED if all(result.ok for result in results) else Exit.HUMAN_NEEDED
+    return Exit.ACCEPTED if all(result.failure is None for result in results) else Exit.HUMAN_NEEDED
 
 
 def _outcome(checked: Checked) -> str:
-    if not checked.ok:
+    if checked.failure is not None:
         return f"{checked.failure}: {checked.message}"
     usage = checked.usage
     cost = "" if usage.cost_usd is None else f", ${usage.cost_usd:.6f}{source_text(usage.cost_source)}"
@@ -69,8 +69,8 @@ def _outcome(checked: Checked) -> str:
 async def _check(endpoints: list[Endpoint]) -> list[Checked]:
     from contextlib import aclosing
 
+    from judgekit.providers.gateway import check as check_one
     from judgekit.providers.gateway import open_gateway
-    from judgekit.providers.report import check as check_one
 
     async with aclosing(open_gateway(os.environ)) as gateway:
         return [await check_one(gateway, endpoint) for endpoint in endpoints]
@@ -104,7 +104,7 @@ def _wanted() -> PanelRequest:
 
 
 def _fetch(name: str) -> None:
-    from judgekit.providers import local, local_fetch
+    from judgekit.providers import local
 
     if not name:
         known = ", ".join(local.CATALOGUE)
@@ -114,4 +114,4 @@ def _fetch(name: str) -> None:
         found = local.resolve(name)
     # Fetched before: that is verified, and fetched again only if it is damaged. Elsewhere it is the user's.
     if found is None or found.parent == local.folder():
-        local_fetch.fetch(name, warn)
+        local.fetch(name, warn)

@@ -20,7 +20,7 @@ from judgekit.environment import __version__
 from judgekit.errors import JudgekitError
 from judgekit.judging import redact, service
 from judgekit.providers import litellm
-from judgekit.providers.gateway import before_asking, lending, open_gateway
+from judgekit.providers.gateway import before_asking, borrowed, open_gateway
 from judgekit.providers.pace import Pace
 from judgekit.text import one_line
 
@@ -255,8 +255,8 @@ async def in_thread(gateway: Gateway, work: Callable[[], Value]) -> Value:
     """
     loop = asyncio.get_running_loop()
     lent = ThreadGateway(gateway, loop)
-    with lending(lent):
-        context = copy_context()
+    context = copy_context()
+    context.run(borrowed.set, lent)
     try:
         return await loop.run_in_executor(_threads, context.run, work)
     finally:

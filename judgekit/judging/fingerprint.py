@@ -25,7 +25,7 @@ from judgekit.judging.orchestrator import USUAL, JudgeOptions
 from judgekit.judging.score import ScoreTask
 from judgekit.providers import registry
 from judgekit.providers.base import Endpoint, models_by_tier
-from judgekit.providers.registry import CommandProfile, LitellmProfile, by_beginning
+from judgekit.providers.registry import CommandProfile, LitellmProfile
 from judgekit.rubric.schema import CompareRubric, ScoreRubric
 
 if TYPE_CHECKING:
@@ -106,10 +106,9 @@ def profile_sha256(endpoint: Endpoint) -> str | None:
     """Return a hash of all that its profile says about how a model is asked; None of a recording."""
     profile = endpoint.profile
     if isinstance(profile, LitellmProfile):
-        bare = profile.bare_name(endpoint.model)
         how: dict[str, Any] = {
-            "arguments": by_beginning(profile.arguments, bare, {}),
-            "thinking": by_beginning(profile.thinking, bare, 0),
+            "arguments": profile.of_model(profile.arguments, endpoint.model, {}),
+            "thinking": profile.of_model(profile.thinking, endpoint.model, 0),
         }
     elif isinstance(profile, CommandProfile):
         how = profile.model_dump(include={"argv", "reply", "reply_key", "reply_where", "files", "set_env"})

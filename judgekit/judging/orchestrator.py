@@ -23,7 +23,7 @@ from judgekit.judging.panel import apart
 from judgekit.judging.round import Answer, Session, gather_limited, joined
 from judgekit.judging.verdict import Round
 from judgekit.providers.base import models_by_tier
-from judgekit.providers.served_models import with_family
+from judgekit.providers.servers import with_family
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence

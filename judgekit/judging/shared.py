@@ -21,7 +21,7 @@ from judgekit.errors import Exit, GatewayError, JudgekitError
 from judgekit.judging import redact
 from judgekit.judging.orchestrator import JudgingState
 from judgekit.judging.verdict import Subject, Verdict
-from judgekit.providers import bounded, running
+from judgekit.providers import running, servers
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Shared:
         seconds: float,
         *,
         of_one_read: float = _LEDGER_SECONDS,
-        most: int = bounded.MOST,
+        most: int = servers.MOST,
         **sent: Any,  # noqa: ANN401 - httpx's own
     ) -> bytes:
         """Return the body of what the server answers within `seconds` in all.
@@ -124,7 +124,7 @@ class Shared:
         Raises one of `_FAILURES`, and `SharedError` for an answer that is an error.
         """
         timeout = httpx.Timeout(of_one_read, connect=_CONNECT_SECONDS)
-        with bounded.replies(most):
+        with servers.bounded(most):
             async with (
                 asyncio.timeout(seconds),
                 httpx.AsyncClient(base_url=self.url, timeout=timeout, verify=_trust()) as client,

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from copy import deepcopy
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Protocol, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from judgekit.errors import CallUsage
-from judgekit.providers import registry
-from judgekit.providers.registry import CommandProfile, LitellmProfile, by_beginning
+from judgekit.providers.registry import CommandProfile, LitellmProfile, family_by_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,12 +28,12 @@ class Message(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A model and how it is reached; keys live here and nowhere else.
+    """A model and how it is reached; keys are held here and nowhere else.
 
-    `model` is named as litellm names it ("anthropic/claude-haiku-4-5"). `parameters` are further
-    arguments of the provider's client (a region, a deployment). `pointwise` marks a small local model
-    that is asked once per candidate or dimension and answers in token probabilities; `logprobs` one whose
-    whole replies bring the probabilities of their tokens when asked to.
+    `model` is named as litellm names it ("anthropic/claude-haiku-4-5"). `parameters` are further arguments of
+    the provider's client (a region, a deployment), or all the environment that a command sees. `pointwise`
+    marks a small local model that is asked once per candidate or dimension and answers in token
+    probabilities; `logprobs` one whose whole replies bring the probabilities of their tokens when asked to.
     """
 
     profile: Profile
@@ -56,15 +54,15 @@ PanelModels: TypeAlias = "Mapping[TierName, Endpoint | Sequence[Endpoint]]"
 
 def models_by_tier(panel: PanelModels) -> dict[TierName, tuple[Endpoint, ...]]:
     """Return the models of each tier, where there is one as where there are several."""
-    return {tier: (given,) if isinstance(given, Endpoint) else tuple(given) for tier, given in panel.items()}
+    return {tier: (jury,) if isinstance(jury, Endpoint) else tuple(jury) for tier, jury in panel.items()}
 
 
 class CallKey(NamedTuple):
-    """What a call is about, independent of how its prompt is worded: the replay provider matches on it.
+    """What a call is about, independent of how its prompt is worded: a recording is matched by it.
 
-    `subject` is the SHA-256 of what is judged; `part` names a dimension or candidate that is asked about
-    alone, "idle" where it is asked about for an idle request, "sample1" and so on where several replies are
-    wanted, and "reask" for a second try, with a slash between them.
+    `subject` is the SHA-256 of what is judged. `part`, joined by slashes, names a dimension or candidate that
+    is asked about alone, "idle" for an idle request, "sample1" and so on for one of several replies, and
+    "reask" for a second try.
     """
 
     subject: str
@@ -81,11 +79,11 @@ class CallKey(NamedTuple):
 class Request:
     """One call. `timeout` is a deadline in seconds for the whole call, its retries included.
 
-    `schema` is the JSON Schema the reply should follow. `top_logprobs` asks for that many alternatives
-    of each generated token: with a schema they are wanted where they can be had, without one they are the
-    answer. `labels` maps each label in the prompt to the id it stands for: labels differ
-    between installations, so a recording needs to know. `sample` is the number of one of several replies
-    to the same question, from 1: only these are drawn at random, at temperature 1.
+    `schema` is the JSON Schema the reply should follow. `top_logprobs` asks for that many alternatives of
+    each token: with a schema where they can be had, without one they are the answer. `labels` maps each label
+    in the prompt to the id it stands for: labels differ between installations, so a recording needs them.
+    `sample` is the number of one of several replies to the same question, from 1: only these have temperature
+    1.
     """
 
     messages: tuple[Message, ...]
@@ -102,9 +100,9 @@ class Request:
 class Reply:
     """What a model answered.
 
-    `model` is the name in the reply. `tokens` are what it wrote, piece by piece, and `logprobs` beside each
-    the alternatives there were, itself among them; both are empty where a provider gives neither. `held` says
-    that the provider was to hold the text to the request's schema.
+    `model` is the name in the reply. `tokens` are the pieces of the text, and `logprobs` beside each the
+    alternatives, itself among them; both are empty where a provider gives neither. `held` says that the
+    provider was to hold the text to the request's schema.
     """
 
     text: str
@@ -119,14 +117,11 @@ class Gateway(Protocol):
     """A way to reach models."""
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Return the model's reply within `request.timeout` seconds.
-
-        Raises `GatewayError`, and nothing else, when there is none.
-        """
+        """Return the model's reply within `request.timeout` seconds; raises nothing but `GatewayError`."""
         ...
 
     async def aclose(self) -> None:
-        """Let go of connections and processes."""
+        """Close connections and end processes."""
         ...
 
 
@@ -139,35 +134,36 @@ _SECRET = re.compile(r"key|secret|token|credential|password", re.IGNORECASE)
 
 
 def endpoint(profile: Profile, model: str, environ: Mapping[str, str], base: str | None = None) -> Endpoint:
-    """Return how `model` of `profile` is reached with the keys and addresses in `environ`.
-
-    The parameters of a command are all the environment that it sees.
-    """
-    if isinstance(profile, LitellmProfile):
-        model = profile.full_name(model)
-        address = base or first_set(profile.base_env, environ) or profile.base
-        parameters = {name: first_set(names, environ) for name, names in profile.parameters.items()}
-        return Endpoint(
-            profile,
-            model,
-            registry.family_of(profile, model),
-            profile.output_of(model),
-            api_base=address,
-            api_key=first_set(profile.key, environ) or (NO_KEY if address else None),
-            parameters={name: value for name, value in parameters.items() if value},
-            pointwise=profile.pointwise,
-            logprobs=profile.logprobs_of(model) and not profile.pointwise,
-            price=profile.price_of(model),
-        )
-    seen = ("PATH", "HOME", *profile.keep_env) if isinstance(profile, CommandProfile) else ()
-    return Endpoint(
-        profile,
-        model,
-        registry.family_of(profile, model),
-        profile.output_of(model),
-        parameters={name: environ[name] for name in seen if environ.get(name)},
-        price=profile.price_of(model),
+    """Return how `model` of `profile` is reached with the keys and addresses in `environ`."""
+    family = profile.of_model(profile.families, model, profile.family)
+    family = family or family_by_name(profile.bare_name(model))
+    output, price = (
+        profile.of_model(profile.outputs, model, profile.output),
+        profile.of_model(profile.price, model, None),
     )
+    usual = Endpoint(profile, model, family, output, price=price)
+    if isinstance(profile, CommandProfile):
+        seen = ("PATH", "HOME", *profile.keep_env)
+        return replace(usual, parameters={name: environ[name] for name in seen if environ.get(name)})
+    if not isinstance(profile, LitellmProfile):
+        return usual
+    address = base or first_set(profile.base_env, environ) or profile.base
+    logprobs = {"": profile.logprobs} if isinstance(profile.logprobs, bool) else profile.logprobs
+    parameters = {name: first_set(variables, environ) for name, variables in profile.parameters.items()}
+    return replace(
+        usual,
+        model=profile.prefix + profile.bare_name(model),
+        api_base=address,
+        api_key=first_set(profile.key, environ) or (NO_KEY if address else None),
+        parameters={name: value for name, value in parameters.items() if value},
+        pointwise=profile.pointwise,
+        logprobs=not profile.pointwise and profile.of_model(logprobs, model, default=False),
+    )
+
+
+def first_set(variables: Sequence[str], environ: Mapping[str, str]) -> str | None:
+    """Return the value of the first variable that is set and not blank."""
+    return next((value for name in variables if (value := environ.get(name, "").strip())), None)
 
 
 def is_loopback(base: str) -> bool:
@@ -183,45 +179,10 @@ def is_local(endpoint: Endpoint) -> bool:
     return profile.embedded or bool(profile.detect.port and is_loopback(endpoint.api_base or ""))
 
 
-def first_set(variables: Sequence[str], environ: Mapping[str, str]) -> str | None:
-    """Return the value of the first variable that is set and not blank."""
-    return next((value for name in variables if (value := environ.get(name, "").strip())), None)
-
-
-def extra_arguments(profile: LitellmProfile, model: str) -> dict[str, object]:
-    """Return the arguments that the profile adds to each call of `model`."""
-    return dict(by_beginning(profile.arguments, profile.bare_name(model), {}))
-
-
 def secret_values(endpoint: Endpoint) -> list[str]:
     """Return the values of an endpoint that must never be shown."""
     named = [value for name, value in endpoint.parameters.items() if _SECRET.search(name)]
     return [value for value in (endpoint.api_key, *named) if value and value != NO_KEY]
-
-
-SCHEMA_NAME: Final = "opinion"
-WEAKER: Final[Mapping[OutputMode, OutputMode]] = {
-    "json_schema": "json_object",
-    "tool": "text",
-    "json_object": "text",
-}
-
-
-def schema_arguments(schema: dict[str, Any] | None, mode: OutputMode) -> dict[str, Any]:
-    """Return the arguments of an OpenAI-style call that hold its reply to `schema`."""
-    if schema is None or mode == "text":
-        return {}
-    if mode == "json_object":
-        return {"response_format": {"type": "json_object"}}
-    schema = deepcopy(schema)  # a client makes it what its provider takes, in place
-    if mode == "json_schema":
-        form = {"name": SCHEMA_NAME, "strict": True, "schema": schema}
-        return {"response_format": {"type": "json_schema", "json_schema": form}}
-    function = {"name": SCHEMA_NAME, "description": "Give your answer.", "parameters": schema}
-    return {
-        "tools": [{"type": "function", "function": function}],
-        "tool_choice": {"type": "function", "function": {"name": SCHEMA_NAME}},
-    }
 
 
 def with_schema(
@@ -230,9 +191,8 @@ def with_schema(
     """Return the messages with the schema in the system message, where the call itself cannot carry it."""
     if schema is None or mode in ("json_schema", "tool"):
         return messages
-    words = "Answer with one JSON object and nothing else. It follows this JSON Schema:\n" + json.dumps(
-        schema, ensure_ascii=False
-    )
+    words = "Answer with one JSON object and nothing else. It follows this JSON Schema:\n"
+    words += json.dumps(schema, ensure_ascii=False)
     if messages and messages[0].role == "system":
         return (messages[0]._replace(content=f"{messages[0].content}\n\n{words}"), *messages[1:])
     return (Message("system", words), *messages)

@@ -17,23 +17,22 @@ import secrets
 import signal
 import sys
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, programs
 from judgekit.errors import CallUsage, FailureKind, GatewayError
-from judgekit.providers import failures, running
+from judgekit.providers import failures
 from judgekit.providers.base import INSIDE, Reply, secret_values, with_schema
-from judgekit.providers.pace import Paces, no_turn
+from judgekit.providers.pace import Paces, Turn
 from judgekit.providers.registry import PLACEHOLDERS, CommandProfile
 from judgekit.text import lines_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from judgekit.providers.base import Endpoint, Request
-
 
 DEFAULT = "default"  # the model's name where the program is to choose
 MAX_OUTPUT = 1_000_000
@@ -43,9 +42,9 @@ _PLACEHOLDER = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
 # Where programs that print JSON say what went wrong.
 _EXPLANATIONS = ("error.data.message", "error.message", "message", "error")
 _MOST = 1e15  # of a count or an amount: what is more is no number of either
-_MAX_STDERR = 8_000
+_MAX_STDERR = 100_000_000  # bytes on disk; of these the last are read
+_LAST_STDERR = 8_000
 _POLL = 0.05
-_LAST_WORDS = 0.3  # seconds for what an ended program has written and nobody has read yet
 _DYING = 1.0  # seconds, of which a killed program needs milliseconds
 _TIDYING = 3.0  # seconds to end what a program has started, of which milliseconds are needed
 _ROUNDS = 5  # what is found may start another while it is looked for
@@ -66,30 +65,30 @@ class CommandGateway:
         if environment.environ().get(INSIDE):
             problem = "judgekit started it through another program (a loop)"
             raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=CallUsage())
-        begun, end = False, time.monotonic() + request.timeout
-
-        async def in_turn() -> Reply:
-            nonlocal begun
-            async with self._paces.of(endpoint).turn(end):
-                begun = True
-                with tempfile.TemporaryDirectory(prefix="judgekit-", ignore_cleanup_errors=True) as folder:
-                    call = prepare(profile, endpoint, request, Path(folder))
-                    output = await _run(call, endpoint, profile)
-                    if profile.reply_file is not None:
-                        output = _content(Path(folder, profile.reply_file))
-                    return reply_of(output, profile, endpoint)
-
-        try:
-            async with asyncio.timeout(request.timeout):
-                return await running.inside(in_turn, patience=_TIDYING)
-        except TimeoutError:
-            if not begun:
-                raise no_turn(request) from None
-            message = f"{profile.argv[0]} did not reply within {request.timeout:.3g} s"
-            raise GatewayError(FailureKind.TIMEOUT, message) from None
+        work, late = partial(_answer, profile, endpoint, request), f"{profile.argv[0]} did not reply"
+        return await self._paces.call(endpoint, request, work, late, _TIDYING)
 
     async def aclose(self) -> None:
         """Nothing stays open."""
+
+
+async def _answer(
+    profile: CommandProfile, endpoint: Endpoint, request: Request, turn: Turn, _end: float
+) -> Reply:
+    async with turn():
+        with tempfile.TemporaryDirectory(prefix="judgekit-", ignore_cleanup_errors=True) as folder:
+            output = await _run(prepare(profile, endpoint, request, Path(folder)), endpoint, profile)
+            if profile.reply_file is not None:
+                output = _content(Path(folder, profile.reply_file))
+            return reply_of(output, profile, endpoint)
+
+
+def _content(path: Path) -> str:
+    """Return what a program wrote to the file of its reply, "" where there is none."""
+    if not path.is_file():
+        return ""
+    with path.open("rb") as file:
+        return file.read(MAX_OUTPUT).decode(errors="replace")
 
 
 class Invocation(NamedTuple):
@@ -132,16 +131,18 @@ def prepare(profile: CommandProfile, endpoint: Endpoint, request: Request, folde
     files = {name: _filled(text, values) for name, text in profile.files.items()}
     if schema is not None:
         files[_SCHEMA] = values["schema"]
+    own = endpoint.parameters
+    homes = {"~": own.get("HOME"), **{f"${name}": folder for name, folder in own.items()}}
     try:
         (folder / _WORK).mkdir()
-        for name, text in files.items():
+        for name in (*files, *profile.links):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8", errors="replace")
         for name, sources in profile.links.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            theirs = next(
-                (path for source in sources if (path := _theirs(source, endpoint.parameters))), None
-            )
+            parts = (source.partition("/") for source in sources)
+            paths = (Path(home, rest) for base, _, rest in parts if (home := homes.get(base)))
+            theirs = next((path for path in paths if os.path.isfile(path)), None)  # noqa: PTH113 - raises nothing
             if theirs:
                 (folder / name).symlink_to(theirs)
     except OSError as error:
@@ -159,14 +160,6 @@ def prepare(profile: CommandProfile, endpoint: Endpoint, request: Request, folde
 def _filled(text: str, values: Mapping[str, str]) -> str:
     # In one pass, so that a text which contains another placeholder stays as it is.
     return _PLACEHOLDER.sub(lambda match: values[match[1]], text)
-
-
-def _theirs(source: str, environ: Mapping[str, str]) -> str | None:
-    """Return the path of a file of the user's, or None when it is not there."""
-    first, _, rest = source.partition("/")
-    base = environ.get("HOME" if first == "~" else first.removeprefix("$"))
-    path = os.path.join(base, rest) if base else ""  # noqa: PTH118 - a string is wanted, and none to resolve
-    return path if path and os.path.isfile(path) else None  # noqa: PTH113 - as above
 
 
 # What a program printed
@@ -224,21 +217,17 @@ def at(value: Any, key: str) -> list[Any]:  # noqa: ANN401 - any JSON
 
 
 def _printed_values(output: str, profile: CommandProfile) -> list[Any]:
-    """Return the JSON that was printed; words before, after or between are passed over."""
+    """Return the lists and mappings that were printed in JSON; words around them are passed over."""
     lines = output.split("\n")  # texts may hold other line separators, which JSON takes as they are
-    if profile.reply == "jsonl":
-        return [value for line in lines for value in _parsed(line)]
-    start = next((place for place, line in enumerate(lines) if line.startswith(("{", "["))), len(lines))
-    return _parsed(output) or _parsed("\n".join(lines[start:]))
-
-
-def _parsed(text: str) -> list[Any]:
-    """Return the JSON with which a text begins, none where it is not a list or a mapping."""
-    try:
-        value, _ = json.JSONDecoder().raw_decode(text.lstrip())
-    except (ValueError, RecursionError):
-        return []
-    return [value] if isinstance(value, dict | list) else []
+    if profile.reply == "json":
+        start = next((place for place, line in enumerate(lines) if line.startswith(("{", "["))), len(lines))
+        lines = [output, "\n".join(lines[start:])]
+    found = []
+    for text in lines:
+        with contextlib.suppress(ValueError, RecursionError):
+            found.append(json.JSONDecoder().raw_decode(text.lstrip())[0])
+    values = [value for value in found if isinstance(value, dict | list)]
+    return values if profile.reply == "jsonl" else values[:1]
 
 
 def _holds(value: Any, where: Mapping[str, Any]) -> bool:  # noqa: ANN401 - any JSON
@@ -254,161 +243,96 @@ def _usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoint) -
     def numbers(*places: str) -> list[float]:
         # NaN and infinity, which Python reads in JSON, are none.
         there = [number for key in places for number in at(stating[-1], key)]
-        sound = [
-            number for number in there if isinstance(number, int | float) and not isinstance(number, bool)
-        ]
+        sound = [n for n in there if isinstance(n, int | float) and not isinstance(n, bool)]
         return [float(number) for number in sound if abs(number) < _MOST]
 
     kinds = (keys.input, keys.output, keys.cache_read, keys.cache_write)
-    counts = [int(max(0.0, sum(numbers(*kind)))) for kind in kinds]
-    read, written, cache_read, cache_write = counts
-    costs = numbers(keys.cost) if keys.cost else []
+    read, written, cache_read, cache_write = (int(max(0.0, sum(numbers(*kind)))) for kind in kinds)
+    usage = CallUsage(read, written, None, None, cache_read, cache_write)
     if endpoint.price is not None:
-        price = endpoint.price.of(read, written, cache_read, cache_write)
-        return CallUsage(read, written, price, "profile", cache_read, cache_write)
-    if not costs:
-        return CallUsage(read, written, None, None, cache_read, cache_write)
-    return CallUsage(read, written, max(0.0, sum(costs)), "provider", cache_read, cache_write)
+        cost = endpoint.price.of(read, written, cache_read, cache_write)
+        return usage._replace(cost_usd=cost, cost_source="profile")
+    if costs := numbers(keys.cost) if keys.cost else []:
+        return usage._replace(cost_usd=max(0.0, sum(costs)), cost_source="provider")
+    return usage
 
 
 # The process
 
 
 async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) -> str:
+    """Return what the program prints: it is given files, since a child could hold pipes open for long."""
     program = profile.argv[0]
-    try:
-        process = await asyncio.create_subprocess_exec(
-            programs.find(program, call.environ) or "",
-            *call.argv[1:],
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=call.cwd,
-            env={**call.environ, "PATH": programs.search_path(call.environ)},
-            start_new_session=True,
-        )
-    except OSError as error:
-        message = f"{program} cannot be started ({error.strerror})"
-        raise GatewayError(FailureKind.COMMAND_FAILED, message, usage=CallUsage()) from None
-    leaving = asyncio.create_task(_end_after(process))
-    try:
-        output, errors, _ = await asyncio.gather(_read(process), _tail(process), _feed(process, call.prompt))
-        code = await process.wait()
-    finally:
-        cut_off = process.returncode is None
-        leaving.cancel()
-        _kill(process)
-        if cut_off:
-            kill_marked(INSIDE, call.environ[INSIDE])
-        await _end(process)
-    text = output.decode(errors="replace")
-    if code:
-        line = explained(text, profile) or _last_line(errors) or _last_line(output) or "no message"
+    with (
+        tempfile.TemporaryFile() as prompt,
+        tempfile.TemporaryFile() as output,
+        tempfile.TemporaryFile() as errors,
+    ):
+        prompt.write(call.prompt.encode(errors="replace"))
+        prompt.seek(0)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                programs.find(program, call.environ) or "",
+                *call.argv[1:],
+                stdin=prompt,
+                stdout=output,
+                stderr=errors,
+                cwd=call.cwd,
+                env={**call.environ, "PATH": programs.search_path(call.environ)},
+                start_new_session=True,
+            )
+        except OSError as error:
+            message = f"{program} cannot be started ({error.strerror})"
+            raise GatewayError(FailureKind.COMMAND_FAILED, message, usage=CallUsage()) from None
+        try:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(process.wait(), _POLL)
+                sizes = [os.fstat(file.fileno()).st_size for file in (output, errors)]
+                if sizes[0] > MAX_OUTPUT or sizes[1] > _MAX_STDERR:
+                    problem = f"printed more than {MAX_OUTPUT} bytes"
+                    raise GatewayError(FailureKind.COMMAND_FAILED, problem)
+                if process.returncode is not None:
+                    break
+        finally:
+            cut_off = process.returncode is None
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if sys.platform == "win32":
+                    process.kill()
+                else:  # with everything that it started and did not wait for, in its own session
+                    os.killpg(process.pid, signal.SIGKILL)
+            if cut_off:
+                kill_marked(call.environ[INSIDE])
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), _DYING)
+        output.seek(0)
+        errors.seek(max(0, sizes[1] - _LAST_STDERR))
+        printed, complaints = (file.read().decode(errors="replace") for file in (output, errors))
+    if process.returncode:
+        lines = [line.strip() for text in (printed, complaints) for line in lines_of(text) if line.strip()]
+        line = explained(printed, profile) or (lines or ["no message"])[-1]
         words = failures.without_values(line[: failures.MAX_MESSAGE], secret_values(endpoint))
-        raise GatewayError(FailureKind.COMMAND_FAILED, f"{program} exited with {code}: {words}")
-    return text
+        message = f"{program} exited with {process.returncode}: {words}"
+        raise GatewayError(FailureKind.COMMAND_FAILED, message)
+    return printed
 
 
-def _content(path: Path) -> str:
-    """Return what a program wrote to the file of its reply, "" where there is none."""
-    if not path.is_file():
-        return ""
-    with path.open("rb") as file:
-        return file.read(MAX_OUTPUT).decode(errors="replace")
+def kill_marked(mark: str) -> int:
+    """Kill every process that was started with `INSIDE` set to `mark`; return how many were found.
 
-
-async def _feed(process: asyncio.subprocess.Process, prompt: str) -> None:
-    assert process.stdin is not None  # noqa: S101 - opened as a pipe
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        process.stdin.write(prompt.encode(errors="replace"))
-        await process.stdin.drain()
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-        process.stdin.close()
-        await process.stdin.wait_closed()
-
-
-async def _read(process: asyncio.subprocess.Process) -> bytes:
-    assert process.stdout is not None  # noqa: S101 - opened as a pipe
-    output = b""
-    while chunk := await process.stdout.read(65536):
-        output += chunk
-        if len(output) > MAX_OUTPUT:
-            raise GatewayError(FailureKind.COMMAND_FAILED, f"printed more than {MAX_OUTPUT} bytes")
-    return output
-
-
-async def _tail(process: asyncio.subprocess.Process) -> bytes:
-    assert process.stderr is not None  # noqa: S101 - opened as a pipe
-    errors = b""
-    while chunk := await process.stderr.read(65536):
-        errors = (errors + chunk)[-_MAX_STDERR:]
-    return errors
-
-
-async def _end_after(process: asyncio.subprocess.Process) -> None:
-    """When the program itself has ended, wait for no child of its that keeps the pipes open."""
-    while process.returncode is None:  # noqa: ASYNC110 - asyncio tells of it only when the pipes are closed
-        await asyncio.sleep(_POLL)
-    await asyncio.sleep(_LAST_WORDS)
-    await _end(process)
-
-
-def _kill(process: asyncio.subprocess.Process) -> None:
-    """Kill the program with everything that it started and did not wait for, in its own session."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if sys.platform == "win32":
-            process.kill()
-        else:
-            os.killpg(process.pid, signal.SIGKILL)
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Kill the program with its session, and let go of its pipes.
-
-    A child in a session of its own may hold the pipes open as long as it likes.
+    `mark` must be one that nobody else has chosen. Only Linux shows the environment of other processes.
     """
-    _kill(process)
-    transport = process._transport  # type: ignore[attr-defined]  # noqa: SLF001 - no public way to the pipes
-    for descriptor in range(3):
-        pipe = transport.get_pipe_transport(descriptor)
-        if not isinstance(pipe, asyncio.WriteTransport):
-            pipe.close()
-        elif pipe.get_write_buffer_size() or not pipe.is_closing():
-            pipe.abort()  # closing would wait until someone has read what is left
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(process.wait(), _DYING)
-
-
-def kill_marked(variable: str, mark: str) -> int:
-    """Kill every process that was started with `variable` set to `mark`; return how many were found.
-
-    `mark` must be one that nobody else has chosen.
-    """
-    if sys.platform != "linux":
-        return 0
-    killed: set[int] = set()
-    for _ in range(_ROUNDS):
-        found = (
-            set(_marked(f"{variable}={mark}".encode())) - killed
-        )  # a dying one can still be read for a while
-        if not found:
+    setting, killed = f"{INSIDE}={mark}".encode(), set[int]()
+    for _ in range(_ROUNDS if sys.platform == "linux" else 0):
+        found = set[int]()
+        for file in Path(_PROCESSES).glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):  # it has ended, or is another user's
+                if setting in file.read_bytes().split(b"\0"):
+                    found.add(int(file.parent.name))
+        if found <= killed:  # a dying one can still be read for a while
             break
-        for process in found:
+        for process in found - killed:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)
         killed |= found
     return len(killed)
-
-
-def _marked(setting: bytes) -> Iterator[int]:
-    """Yield the processes of this user whose environment has a setting."""
-    with contextlib.suppress(OSError):
-        for name in filter(str.isdecimal, os.listdir(_PROCESSES)):  # noqa: PTH208 - names are wanted, no paths
-            with contextlib.suppress(OSError):  # it has ended, or is another user's
-                if setting in Path(_PROCESSES, name, "environ").read_bytes().split(b"\0"):
-                    yield int(name)
-
-
-def _last_line(output: bytes) -> str:
-    lines = [line.strip() for line in lines_of(output.decode(errors="replace")) if line.strip()]
-    return lines[-1][: failures.MAX_MESSAGE] if lines else ""

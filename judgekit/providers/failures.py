@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
 from judgekit.errors import FailureKind, GatewayError
+from judgekit.providers.pace import seconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 _CLASSES: Final[Mapping[FailureKind, str]] = {
     FailureKind.AUTHENTICATION: "AuthenticationError",
@@ -35,7 +34,7 @@ KINDS: Final = {name: kind for kind, names in _CLASSES.items() for name in names
 """Every class of litellm.exceptions; a test fails when a release brings one that is not here."""
 # The classes that say little: the same one stands for a full disk, a refused connection and a broken reply.
 _VAGUE = {"APIConnectionError", "APIError", "InternalServerError", "OpenAIError", "BadRequestError"}
-_BY_STATUS: Final[Mapping[int, FailureKind]] = {
+_BY_STATUS: Final[Mapping[object, FailureKind]] = {
     401: FailureKind.AUTHENTICATION,
     402: FailureKind.PERMISSION,
     403: FailureKind.PERMISSION,
@@ -70,15 +69,56 @@ _REJECTED_FORMAT = re.compile(
 )
 MAX_MESSAGE = 300
 _MOST_READ = 20_000  # characters of what an exception says
+_MOST_CAUSES = 12
 
 
 def failure_of(error: BaseException, secrets: Iterable[str] = ()) -> GatewayError:
-    """Return the failure that an exception of a call means; none of the `secrets` is in its message."""
-    own = next((cause for cause in _causes(error) if isinstance(cause, GatewayError)), None)
-    if own is not None:
+    """Return the failure that an exception of a call means; none of the `secrets` is in its message.
+
+    The message is the provider's own where the exception carries the provider's JSON, in one line.
+    """
+    causes: list[BaseException] = [error]
+    while len(causes) < _MOST_CAUSES and (cause := causes[-1].__cause__ or causes[-1].__context__):
+        causes.append(cause)  # a chain may be a ring
+    if own := next((cause for cause in causes if isinstance(cause, GatewayError)), None):
         return own
-    message = without_values(_one_line(error), secrets)
-    return GatewayError(_kind(error), message, retry_after=_retry_after(error))
+    text = str(error)[:_MOST_READ].split("Traceback (most recent call last)")[0]
+    head, brace, rest = text.partition("{")
+    try:
+        data, _ = json.JSONDecoder().raw_decode(brace + rest)
+    except (ValueError, RecursionError):
+        data = None
+    words = data.get("error", data) if isinstance(data, dict) else None
+    words = words.get("message") if isinstance(words, dict) else words
+    text = f"{head}{words}" if isinstance(words, str) else text
+    text = re.sub(r"(?:litellm\.)?\b[A-Za-z]+Error: |\b\w+Exception - ", "", text)
+    text = re.sub(r"\. Handle with `litellm\.\w+`\.?", "", text)
+    text = re.sub(r" ssl:<[^<>]*>| \[Connect call failed [^][]*\]", "", text)
+    text = " ".join(text.split()).strip(" |") or type(error).__name__
+    text = text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
+    own_headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    for headers in (own_headers, getattr(error, "litellm_response_headers", None) or {}):
+        if value := str(headers.get("retry-after") or ""):
+            return GatewayError(_kind(causes), without_values(text, secrets), retry_after=seconds_of(value))
+    return GatewayError(_kind(causes), without_values(text, secrets))
+
+
+def _kind(causes: Sequence[BaseException]) -> FailureKind:
+    """Return what kind of failure an exception is, which comes before what led to it."""
+    error, names, text = causes[0], [type(cause).__name__ for cause in causes], str(causes[0])
+    for kind, origins in _BY_CAUSE.items():
+        if not set(origins.split()).isdisjoint(names):
+            return kind
+    by_text = next((kind for pattern, kind in _BY_TEXT if pattern.search(text)), None)
+    known = next((base.__name__ for base in type(error).__mro__ if base.__name__ in KINDS), "")
+    if known and known not in _VAGUE:
+        return by_text or KINDS[known]
+    # A reply came, but not one that litellm could read.
+    is_broken = "HTTPStatusError" not in names and ("JSONDecodeError" in names or names[-1] in _BROKEN_REPLY)
+    if is_broken or re.search(r"no 'choices'|'choices' that is not", text):
+        return FailureKind.INVALID_REPLY
+    by_class = KINDS.get(known, FailureKind.SERVER_ERROR)
+    return by_text or _BY_STATUS.get(getattr(error, "status_code", None), by_class)
 
 
 def rejects_format(failure: GatewayError) -> bool:
@@ -99,67 +139,3 @@ def without_values(text: str, secrets: Iterable[str]) -> str:
         ends = "|".join(re.escape(secret[-length:]) for length in range(len(secret) - 1, 3, -1))
         text = re.sub(rf"(?<![^\W_])(?:{ends})(?![^\W_])", "[key]", text)
     return text
-
-
-def _kind(error: BaseException) -> FailureKind:
-    names, text = [type(cause).__name__ for cause in _causes(error)], str(error)
-    for kind, causes in _BY_CAUSE.items():
-        if not set(causes.split()).isdisjoint(names):
-            return kind
-    by_text = next((kind for pattern, kind in _BY_TEXT if pattern.search(text)), None)
-    known = next((base.__name__ for base in type(error).__mro__ if base.__name__ in KINDS), "")
-    if known and known not in _VAGUE:
-        return by_text or KINDS[known]
-    # A reply came, but not one that litellm could read.
-    is_broken = "HTTPStatusError" not in names and ("JSONDecodeError" in names or names[-1] in _BROKEN_REPLY)
-    if is_broken or re.search(r"no 'choices'|'choices' that is not", text):
-        return FailureKind.INVALID_REPLY
-    status = getattr(error, "status_code", None)
-    by_class = KINDS.get(known, FailureKind.SERVER_ERROR)
-    return by_text or (_BY_STATUS.get(status, by_class) if isinstance(status, int) else by_class)
-
-
-def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an exception and what led to it; bounded, since a chain may be a ring."""
-    current: BaseException | None = error
-    for _ in range(12):
-        if current is None:
-            return
-        yield current
-        current = current.__cause__ or current.__context__
-
-
-def _one_line(error: BaseException) -> str:
-    """Return what an exception says: the provider's own words where it carries the provider's JSON."""
-    text = str(error)[:_MOST_READ].split("Traceback (most recent call last)")[0]
-    head, brace, rest = text.partition("{")
-    try:
-        data, _ = json.JSONDecoder().raw_decode(brace + rest)
-    except (ValueError, RecursionError):
-        data = None
-    words = data.get("error", data) if isinstance(data, dict) else None
-    words = words.get("message") if isinstance(words, dict) else words
-    text = f"{head}{words}" if isinstance(words, str) else text
-    text = re.sub(r"(?:litellm\.)?\b[A-Za-z]+Error: |\b\w+Exception - ", "", text)
-    text = re.sub(r"\. Handle with `litellm\.\w+`\.?", "", text)
-    text = re.sub(r" ssl:<[^<>]*>| \[Connect call failed [^][]*\]", "", text)
-    text = " ".join(text.split()).strip(" |") or type(error).__name__
-    return text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
-
-
-def _retry_after(error: BaseException) -> float | None:
-    """Return the seconds that a provider asked to wait, as a number or as a time; None where it did not."""
-    hidden = getattr(error, "litellm_response_headers", None)
-    for headers in (getattr(getattr(error, "response", None), "headers", None), hidden):
-        value = str(headers.get("retry-after") or "") if headers else ""
-        if not value:
-            continue
-        try:
-            return max(0.0, float(value))
-        except ValueError:
-            pass
-        try:
-            return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-        except (ValueError, TypeError):
-            return None
-    return None

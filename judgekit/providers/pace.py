@@ -1,7 +1,7 @@
-"""How fast a provider may be asked: learned from what it answers, and fair between those who ask.
+"""How fast a provider may be asked: learned from what it answers, and fair between its callers.
 
-Of calls that fly together and are refused together, as many as got through are made at a time from then on;
-slowly it is one more again, and sooner the longer ago the last refusal is. A pause that the provider asks for
+Of calls that were made together and refused together, as many as got through are made at a time from then on.
+Slowly it is one more again, and sooner the longer ago the last refusal is. A pause that the provider asks for
 holds for everyone.
 """
 
@@ -10,18 +10,23 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections import OrderedDict, deque
+from collections import deque
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, TypeAlias
 
 from judgekit.errors import CallUsage, FailureKind, GatewayError
+from judgekit.providers import running
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+    from contextlib import AbstractAsyncContextManager
 
-    from judgekit.providers.base import Endpoint, Request
+    from judgekit.providers.base import Endpoint, Reply, Request
 
 AT_ONCE = 64
 _FIRST_PAUSE = 0.5  # seconds, where a provider that is asked too much does not say how long to wait
@@ -39,21 +44,13 @@ _BUDGETS = (
 )
 
 caller: ContextVar[str] = ContextVar("caller", default="")
-"""On whose behalf the current task asks; callers of one process get turns in the same measure."""
+"""For whom the current task asks; callers of one process get turns in the same measure."""
 
-
-class _Waiter(NamedTuple):
-    """A call that waits for a turn, and until when by the pace's clock."""
-
-    turn: asyncio.Future[None]
-    end: float
+Turn: TypeAlias = "Callable[[], AbstractAsyncContextManager[None]]"
 
 
 class Pace:
-    """The turns to ask one provider.
-
-    At most `most` calls at a time, and where given `per_minute` calls in any minute.
-    """
+    """The turns to ask one provider: so many calls at a time and, where given, in any minute."""
 
     def __init__(
         self,
@@ -62,14 +59,13 @@ class Pace:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._most = self._limit = float(most)
-        self._per_minute = per_minute
-        self._clock = clock
+        self._per_minute, self._clock = per_minute, clock
         self._flying = 0
         self._begun: deque[float] = deque()
-        self._paused_until = 0.0
-        self._refused_at = -inf
+        self._paused_until, self._refused_at = 0.0, -inf
         self._reason = FailureKind.RATE_LIMIT
-        self._waiting: OrderedDict[str, deque[_Waiter]] = OrderedDict()
+        # By caller, the calls that wait: each a future, and until when by the clock it can wait.
+        self._queues: dict[str, deque[tuple[asyncio.Future[None], float]]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -79,142 +75,141 @@ class Pace:
 
     @property
     def waiting(self) -> int:
-        """How many wait for their turn."""
-        return sum(map(len, self._waiting.values()))
+        """How many calls wait for their turn."""
+        return sum(not turn.done() for queue in self._queues.values() for turn, _ in queue)
 
     @asynccontextmanager
     async def turn(self, end: float = inf) -> AsyncIterator[None]:
         """Wait for a turn, and hold it for the block.
 
-        Raises `GatewayError` as soon as it is known that none comes before `end`, a time by the pace's clock.
+        Raises `GatewayError` as soon as it is known that none comes before `end`, a time by the clock.
         """
-        name, mine = caller.get(), _Waiter(asyncio.get_running_loop().create_future(), end)
-        queue = self._waiting.setdefault(name, deque())
-        queue.append(mine)
-        self._dismiss()
-        self._give()
+        turn = asyncio.get_running_loop().create_future()
+        self._queues.setdefault(caller.get(), deque()).append((turn, end))
+        self._advance()
         try:
-            await mine.turn
+            await turn
             yield
         finally:
             # A turn may also come at the very moment of a cancellation.
-            if mine.turn.done() and not mine.turn.cancelled() and mine.turn.exception() is None:
+            if turn.done() and not turn.cancelled() and turn.exception() is None:
                 self._flying -= 1
-                self._give()
-            elif mine in queue:
-                queue.remove(mine)
-                if not queue and self._waiting.get(name) is queue:
-                    del self._waiting[name]
+            self._advance()
 
-    def went_well(self) -> None:
-        """Tell that a call was answered."""
+    def went_well(self, headers: Mapping[str, str]) -> None:
+        """Learn that a call was answered; where its headers say that nothing is left, all wait for more."""
         since = self._clock() - self._refused_at
         rounds = _ROUNDS if since < _CAREFUL else 1 / since
         self._limit = min(self._most, self._limit + 1 / max(1.0, rounds * self._limit))
+        for left, reset in _BUDGETS:
+            if headers.get(left, "").strip() == "0":
+                self.pause(seconds_of(headers.get(reset, "")) or None)
 
     def was_too_much(self, seconds: float | None) -> None:
-        """Tell that the provider refused a call for being one too many, and for how long it asked to wait."""
-        if self._clock() >= self._paused_until:  # the first refusal of those that flew together
+        """Learn that the provider refused a call for being one too many, and asked to wait so long."""
+        if self._clock() >= self._paused_until:  # the first refusal of those that were made together
             self._limit = min(self._limit, self._flying)
         self._limit = max(1.0, self._limit - 1)
         self._refused_at = self._clock()
-        self._pause(seconds, FailureKind.RATE_LIMIT)
+        self.pause(seconds)
 
-    def is_away(self, seconds: float | None) -> None:
-        """Tell that the provider cannot answer anybody just now, and for how long it asked to wait."""
-        self._pause(seconds, FailureKind.OVERLOADED)
-
-    def heard(self, headers: Mapping[str, str]) -> None:
-        """Tell what headers came with an answer: where nothing is left, all wait until there is again."""
-        for left, reset in _BUDGETS:
-            if headers.get(left, "").strip() == "0":
-                self._pause(seconds_of(headers.get(reset, "")) or None, FailureKind.RATE_LIMIT)
-
-    def _pause(self, seconds: float | None, reason: FailureKind) -> None:
+    def pause(self, seconds: float | None, reason: FailureKind = FailureKind.RATE_LIMIT) -> None:
+        """Make no call for so many seconds, half a second where None is given, two minutes at most."""
         until = self._clock() + min(_FIRST_PAUSE if seconds is None else seconds, _LONGEST_PAUSE)
         if until > self._paused_until:
             self._paused_until, self._reason = until, reason
-            self._dismiss()
+            self._advance()
 
-    def _next_turn(self) -> tuple[float, bool]:
-        """Return the seconds until a call may be made, and whether a pause is what it waits for."""
-        now = self._clock()
-        while self._begun and self._begun[0] <= now - _MINUTE:
-            self._begun.popleft()
-        minute = now
-        if self._per_minute is not None and len(self._begun) >= self._per_minute:
-            minute = self._begun[-self._per_minute] + _MINUTE
-        return max(self._paused_until, minute) - now, self._paused_until >= minute
-
-    def _dismiss(self) -> None:
-        """Refuse the calls that wait in vain, since no turn comes before their end."""
-        later, is_paused = self._next_turn()
-        if later <= 0:
+    def _advance(self) -> None:
+        """Give turns, one caller after another, as far as there are any; refuse calls that wait in vain."""
+        while True:
+            now = self._clock()
+            while self._begun and self._begun[0] <= now - _MINUTE:
+                self._begun.popleft()
+            minute = now
+            if self._per_minute is not None and len(self._begun) >= self._per_minute:
+                minute = self._begun[-self._per_minute] + _MINUTE
+            later = max(self._paused_until, minute) - now
+            if later > 0 or not self._queues or self._flying >= self.limit:
+                break
+            name = next(iter(self._queues))
+            queue = self._queues.pop(name)
+            turn, _ = queue.popleft()
+            if queue:
+                self._queues[name] = queue  # behind all others
+            if not turn.done():
+                self._flying += 1
+                self._begun.append(now)
+                turn.set_result(None)
+        if later <= 0 or not self._queues:
             return
-        why = f"{self._per_minute} calls were made in a minute"
-        why = "the provider asked for a pause" if is_paused else why
+        is_paused = self._paused_until >= minute
+        why = (
+            "the provider asked for a pause"
+            if is_paused
+            else f"{self._per_minute} calls were made in a minute"
+        )
         message = (
             f"{why}: no model was asked, because the next call is allowed in {later:.3g} s, after the "
             "deadline"
         )
         reason = self._reason if is_paused else FailureKind.RATE_LIMIT
-        for waiter in (waiter for queue in self._waiting.values() for waiter in queue):
-            if self._clock() + later >= waiter.end and not waiter.turn.done():
-                error = GatewayError(reason, message, retry_after=later, usage=CallUsage())
-                waiter.turn.set_exception(error)
-
-    def _give(self) -> None:
-        """Give turns to those who wait, one caller after another, as far as there are any."""
-        while self._waiting and self._flying < self.limit:
-            later, _ = self._next_turn()
-            if later > 0:
-                if self._timer is not None:
-                    self._timer.cancel()
-                self._timer = asyncio.get_running_loop().call_later(later, self._give)
-                return
-            name, queue = self._waiting.popitem(last=False)
-            turn = queue.popleft().turn
-            if queue:
-                self._waiting[name] = queue  # behind all others
-            if not turn.done():
-                self._flying += 1
-                self._begun.append(self._clock())
-                turn.set_result(None)
+        for turn, end in (waiter for queue in self._queues.values() for waiter in queue):
+            if now + later >= end and not turn.done():
+                turn.set_exception(GatewayError(reason, message, retry_after=later, usage=CallUsage()))
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(later, self._advance)
 
 
-class Paces:
-    """The paces of all whom a gateway asks.
-
-    What a provider's profile bounds is bounded for all of its models together; where it bounds nothing, each
-    model has a pace of its own.
-    """
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[object, ...], Pace] = {}
+class Paces(dict[tuple[object, ...], Pace]):
+    """The paces of all endpoints that a gateway asks."""
 
     def of(self, endpoint: Endpoint) -> Pace:
-        """Return the pace at which an endpoint is asked."""
+        """Return the pace of its provider, or of its model alone where the profile sets no limit."""
         limits = endpoint.profile.limits
         most, per_minute = limits.concurrency, limits.requests_per_minute
         model = "" if most or per_minute else endpoint.model
         key = hash(endpoint.api_key)  # whose limits they are; the key itself is kept nowhere
         # With their limits, which a user may change while an engine runs.
         whom = (endpoint.profile.provider, endpoint.api_base, model, key, most, per_minute)
-        if whom not in self._kept:
-            self._kept[whom] = Pace(most or AT_ONCE, per_minute)
-        return self._kept[whom]
+        return self.setdefault(whom, Pace(most or AT_ONCE, per_minute))
 
+    async def call(
+        self,
+        endpoint: Endpoint,
+        request: Request,
+        work: Callable[[Turn, float], Coroutine[None, None, Reply]],
+        late: str = "no reply",
+        patience: float = 0.0,
+    ) -> Reply:
+        """Return what `work` returns by the deadline of the request; it is run in the process's loop.
 
-def no_turn(request: Request) -> GatewayError:
-    """Return the failure of a call that was never made: others were asking all the time it had."""
-    message = f"no turn within {request.timeout:.3g} s: other calls came first"
-    return GatewayError(FailureKind.TIMEOUT, message, usage=CallUsage())
+        `work` gets what it enters to wait for a turn, and the end of the call as a time of the monotonic
+        clock.
+        """
+        end, begun = time.monotonic() + request.timeout, False
+
+        @asynccontextmanager
+        async def turn() -> AsyncIterator[None]:
+            nonlocal begun
+            async with self.of(endpoint).turn(end):
+                begun = True
+                yield
+
+        try:
+            async with asyncio.timeout(request.timeout):
+                return await running.inside(partial(work, turn, end), patience)
+        except TimeoutError:
+            if begun:
+                message = f"{late} within {request.timeout:.3g} s"
+                raise GatewayError(FailureKind.TIMEOUT, message) from None
+            message = f"no turn within {request.timeout:.3g} s: other calls came first"
+            raise GatewayError(FailureKind.TIMEOUT, message, usage=CallUsage()) from None
 
 
 def seconds_of(text: str) -> float | None:
     """Return the seconds that a provider means by "20", "6m0s", "120ms" or a time; None if unreadable."""
-    from datetime import UTC, datetime  # noqa: PLC0415 - one provider alone says a time
-
     text = text.strip()
     try:
         return max(0.0, float(text))
@@ -224,8 +219,9 @@ def seconds_of(text: str) -> float | None:
     if text and parts:
         hours, minutes, seconds, thousandths = (float(part or 0) for part in parts.groups())
         return hours * 3600 + minutes * 60 + seconds + thousandths / 1000
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return max(0.0, (moment.astimezone(UTC) - datetime.now(UTC)).total_seconds())
+    for read in (datetime.fromisoformat, parsedate_to_datetime):
+        try:
+            return max(0.0, (read(text).astimezone(UTC) - datetime.now(UTC)).total_seconds())
+        except (ValueError, TypeError):
+            continue
+    return None

@@ -7,11 +7,12 @@ not be able to say where text or keys are sent.
 from __future__ import annotations
 
 import re
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, Field, JsonValue, RootModel, StringConstraints, model_validator
 
-from judgekit.config import TierName, files, yamlfile
+from judgekit.config import TIERS, TierName, files, yamlfile
 from judgekit.config.yamlfile import Identifier, Strict, Text
 from judgekit.errors import ConfigError, UsageError
 
@@ -19,15 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-
 OutputMode: TypeAlias = Literal["json_schema", "json_object", "tool", "text"]
 Variable = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*$")]
 Family = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$")]
-
+Value = TypeVar("Value")
+Default = TypeVar("Default")
 
 # What a command profile may have replaced in its arguments, files and variables.
 PLACEHOLDERS = ("model", "model_json", "system", "system_json", "schema", "schema_file", "folder")
-_PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 
 
 def _inside(path: str) -> str:
@@ -42,10 +42,9 @@ RelativePath = Annotated[Text, AfterValidator(_inside)]
 class Detect(Strict):
     """What shows that a provider can be used here; everything that is named must hold.
 
-    `env` holds groups of variables: all of one group must be set and not empty, the first group that is
-    decides. `named` holds further groups that count only when the user asks for this provider or a model
-    of it: credentials that are commonly there for other purposes. `port` is a local server's, `command` a
-    program on PATH, `module` an importable package.
+    `env` holds groups of variables: all of one group must be set and not empty. The groups of `named` count
+    only when the user asks for this provider or a model of it: credentials that commonly serve other
+    purposes. `port` is a local server's, `command` a program on PATH, `module` an importable package.
     """
 
     env: list[list[Variable]] = []
@@ -62,7 +61,7 @@ class Detect(Strict):
 
 
 class Models(Strict):
-    """The model of each tier, as litellm names it; empty for a server whose models are asked for."""
+    """The model of each tier, as litellm names it; empty for a server that lists its own."""
 
     quick: Text | None = None
     deep: Text | None = None
@@ -71,12 +70,7 @@ class Models(Strict):
     @property
     def by_tier(self) -> dict[TierName, str]:
         """The tiers that have a model."""
-        named: dict[TierName, str | None] = {
-            "quick": self.quick,
-            "deep": self.deep,
-            "tiebreaker": self.tiebreaker,
-        }
-        return {tier: model for tier, model in named.items() if model is not None}
+        return {tier: model for tier in TIERS if (model := getattr(self, tier))}
 
 
 class Price(Strict):
@@ -93,17 +87,14 @@ class Price(Strict):
 
     def of(self, read: int, written: int, cache_read: int = 0, cache_write: int = 0) -> float:
         """Return what a call costs in US dollars; `read` counts all tokens of the prompt."""
-        cached = (
-            (cache_read, self.input if self.cache_read is None else self.cache_read),
-            (cache_write, self.input if self.cache_write is None else self.cache_write),
-        )
-        plain = read - cache_read - cache_write
-        parts = ((plain, self.input), (written, self.output), *cached)
-        return sum(tokens * price for tokens, price in parts) / 1e6
+        from_cache = cache_read * (self.input if self.cache_read is None else self.cache_read)
+        to_cache = cache_write * (self.input if self.cache_write is None else self.cache_write)
+        plain = (read - cache_read - cache_write) * self.input
+        return (plain + written * self.output + from_cache + to_cache) / 1e6
 
 
 class Limits(Strict):
-    """What the provider bears: calls at a time and in a minute, characters of a prompt; absent: no bound."""
+    """What the provider takes: calls at a time and in a minute, characters of a prompt; absent: no bound."""
 
     concurrency: int | None = Field(default=None, gt=0)
     requests_per_minute: int | None = Field(default=None, gt=0)
@@ -128,13 +119,11 @@ class _Profile(Strict):
     price: dict[Text, Price] = Field(default={}, description="by the beginning of a bare model name")
     notes: Text | None = None
 
-    def output_of(self, model: str) -> OutputMode:
-        """Return how a reply of `model` is held to a schema."""
-        return by_beginning(self.outputs, self.bare_name(model), self.output)
-
-    def price_of(self, model: str) -> Price | None:
-        """Return what `model` costs where litellm does not know it."""
-        return by_beginning(self.price, self.bare_name(model), None)
+    def of_model(self, table: Mapping[str, Value], model: str, default: Default) -> Value | Default:
+        """Return the value of the longest key of `table` that the bare name of `model` begins with."""
+        bare = self.bare_name(model)
+        fitting = [key for key in table if bare.startswith(key)]
+        return table[max(fitting, key=len)] if fitting else default
 
     def bare_name(self, model: str) -> str:
         """Return `model` as the tables of this profile name it."""
@@ -187,16 +176,6 @@ class LitellmProfile(_Profile):
     def is_addressed(self) -> bool:
         """Whether its address and its models are both the user's to name."""
         return bool(self.base_env and self.models_env.by_tier)
-
-    def logprobs_of(self, model: str) -> bool:
-        """Return whether replies of `model` bring the probabilities of their tokens when asked to."""
-        if isinstance(self.logprobs, bool):
-            return self.logprobs
-        return by_beginning(self.logprobs, self.bare_name(model), default=False)
-
-    def full_name(self, model: str) -> str:
-        """Return `model`, named without or with the prefix, as litellm names it."""
-        return model if model.startswith(self.prefix) else self.prefix + model
 
     def bare_name(self, model: str) -> str:
         """Return `model` without litellm's prefix."""
@@ -269,7 +248,7 @@ class CommandProfile(_Profile):
         if self.reply == "text" and (self.reply_key or self.reply_where or self.model_key or self.usage):
             raise ValueError("reply_key, reply_where, model_key and usage need reply: json or jsonl")
         for text in (*self.argv, *self.files.values(), *self.set_env.values()):
-            for name in _PLACEHOLDER.findall(text):
+            for name in re.findall(r"\{([a-z_]+)\}", text):
                 if name not in PLACEHOLDERS:
                     raise ValueError(f"no placeholder {{{name}}}; there are {', '.join(PLACEHOLDERS)}")
         for source in (source for sources in self.links.values() for source in sources):
@@ -290,16 +269,6 @@ Profile: TypeAlias = LitellmProfile | CommandProfile | ReplayProfile
 
 class ProfileFile(RootModel[Annotated[Profile, Field(discriminator="kind")]]):
     """A provider profile as it stands in a file."""
-
-
-_Value = TypeVar("_Value")
-_Default = TypeVar("_Default")
-
-
-def by_beginning(table: Mapping[str, _Value], model: str, default: _Default) -> _Value | _Default:
-    """Return the value of the longest key that `model` begins with, else `default`."""
-    fitting = [key for key in table if model.startswith(key)]
-    return table[max(fitting, key=len)] if fitting else default
 
 
 # Who trained a model, by a word in its name; for providers that serve models of several.
@@ -324,23 +293,19 @@ _ALIASES = {"custom": "openai-compatible"}  # the beginning of its models' names
 
 
 def profiles() -> list[Profile]:
-    """Return all profiles in the order they are tried: by `rank`, then by name.
+    """Return all profiles in the order in which they are tried: by `rank`, then by name.
 
-    The order is data (`rank` in each file), so that a profile of the user's own can take its place in it.
     A file in the user's folder replaces the bundled one of the same name. Raises `ConfigError`.
     """
-    found = [load(path) for path in files.profile_files()]
-    return sorted(found, key=lambda profile: (profile.rank, profile.provider))
+    return sorted(map(load, files.profile_files()), key=attrgetter("rank", "provider"))
 
 
 def find(name: str) -> Profile:
     """Return the profile called `name`, or by its alias; raises `UsageError` naming those that exist."""
-    known = profiles()
-    for profile in known:
-        if profile.provider == unaliased(name):
-            return profile
-    names = ", ".join(profile.provider for profile in known)
-    raise UsageError(f"no provider {name!r}; there are: {names}")
+    known = {profile.provider: profile for profile in profiles()}
+    if (profile := known.get(unaliased(name))) is None:
+        raise UsageError(f"no provider {name!r}; there are: {', '.join(known)}")
+    return profile
 
 
 def unaliased(name: str) -> str:
@@ -352,17 +317,9 @@ def load(path: Path) -> Profile:
     """Read one profile; its file must be named after it. Raises `ConfigError`."""
     profile = yamlfile.read(path, ProfileFile, version_key="provider").root
     if path.stem != profile.provider:
-        raise ConfigError(
-            f"holds {profile.provider}; name the file {profile.provider}.yaml", path=path, key="provider"
-        )
+        name = profile.provider
+        raise ConfigError(f"holds {name}; name the file {name}.yaml", path=path, key="provider")
     return profile
-
-
-def family_of(profile: Profile, model: str) -> str:
-    """Return who trained `model`: as the profile says, else by its name, else "unknown"."""
-    bare = profile.bare_name(model)
-    told = by_beginning(profile.families, bare, profile.family)
-    return told or family_by_name(bare)
 
 
 def family_by_name(model: str) -> str:

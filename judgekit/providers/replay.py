@@ -22,7 +22,7 @@ import os
 import re
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -34,11 +34,9 @@ from judgekit.providers import registry
 from judgekit.providers.base import CallKey, Endpoint, Gateway, Reply, Request
 from judgekit.text import encodable, lines_of
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 REPLAY_VARIABLE = "JUDGEKIT_REPLAY"
 RECORD_VARIABLE = "JUDGEKIT_RECORD"
+_USAGE = {*CallUsage._fields} - {"unpriced_calls"}
 
 
 class RecordedReply(Strict):
@@ -58,7 +56,7 @@ class RecordedReply(Strict):
 
 
 class RecordedFailure(Strict):
-    """Why it gave no answer."""
+    """Why a model gave no answer."""
 
     kind: FailureKind
     message: str
@@ -84,11 +82,6 @@ class RecordedLine(Strict):
         if (self.reply is None) == (self.failure is None):
             raise ValueError("expected either reply or failure")
         return self
-
-    @property
-    def key(self) -> tuple[CallKey, str]:
-        """What a request must be about to get this line."""
-        return CallKey(self.subject, self.rubric, self.tier, self.part), self.model
 
 
 def read(path: Path) -> list[RecordedLine]:
@@ -153,7 +146,8 @@ class ReplayGateway:
                 raise GatewayError(FailureKind.NOT_RECORDED, str(error)) from None
             recording: defaultdict[tuple[CallKey, str], list[RecordedLine]] = defaultdict(list)
             for line in lines:
-                recording[line.key].append(line)
+                key = CallKey(line.subject, line.rubric, line.tier, line.part)
+                recording[key, line.model].append(line)
             self._recordings[file] = recording
         key = request.call_key
         waiting = self._recordings[file].get((key, endpoint.model), [])
@@ -166,15 +160,11 @@ class ReplayGateway:
             raise GatewayError(line.failure.kind, line.failure.message)
         recorded = line.reply
         assert recorded is not None  # noqa: S101 - a line has a reply or a failure
-        usage = CallUsage(
-            recorded.input_tokens,
-            recorded.output_tokens,
-            recorded.cost_usd,
-            recorded.cost_source,
-            recorded.cache_read_tokens,
-            recorded.cache_write_tokens,
-        )
-        text = _relabelled(recorded.text, line.labels, request.labels)
+        usage = CallUsage(**recorded.model_dump(include=_USAGE))
+        text, today = recorded.text, {own: label for label, own in request.labels.items()}
+        # All at once: one installation's label may be another one's for a different candidate.
+        if new := {label: today[own] for label, own in line.labels.items() if own in today}:
+            text = re.sub(rf"\b({'|'.join(map(re.escape, new))})\b", lambda found: new[found[1]], text)
         logprobs, tokens = tuple(recorded.logprobs), tuple(recorded.tokens)
         return Reply(text, recorded.model, usage, logprobs, tokens, bool(recorded.held))
 
@@ -200,19 +190,13 @@ class Recorder:
         except GatewayError as error:
             self._append(endpoint, request, failure=RecordedFailure(kind=error.kind, message=error.message))
             raise
-        usage = reply.usage
+        usage = {name: value for name, value in reply.usage._asdict().items() if name in _USAGE}
+        logprobs = [{encodable(token): value for token, value in beside.items()} for beside in reply.logprobs]
         recorded = RecordedReply(
             text=encodable(reply.text),
             model=reply.model,
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cost_usd=usage.cost_usd,
-            cost_source=usage.cost_source,
-            cache_read_tokens=usage.cache_read_tokens,
-            cache_write_tokens=usage.cache_write_tokens,
-            logprobs=[
-                {encodable(token): each for token, each in beside.items()} for beside in reply.logprobs
-            ],
+            **usage,
+            logprobs=logprobs,
             tokens=[encodable(token) for token in reply.tokens],
             held=reply.held or None,
         )
@@ -224,11 +208,7 @@ class Recorder:
         await self._inner.aclose()
 
     def _append(
-        self,
-        endpoint: Endpoint,
-        request: Request,
-        reply: RecordedReply | None = None,
-        failure: RecordedFailure | None = None,
+        self, endpoint: Endpoint, request: Request, **outcome: RecordedReply | RecordedFailure
     ) -> None:
         line = RecordedLine(
             replay=1,
@@ -236,9 +216,8 @@ class Recorder:
             model=endpoint.model,
             family=endpoint.family,
             pointwise=endpoint.pointwise,
-            labels={label: encodable(each) for label, each in request.labels.items()},
-            reply=reply,
-            failure=failure,
+            labels={label: encodable(own) for label, own in request.labels.items()},
+            **outcome,
         )
         text = line.model_dump_json(exclude_none=True) + "\n"
         # One write to a file opened for appending: lines of several processes never mix.
@@ -261,13 +240,3 @@ def _opened(path: Path) -> int:
             path=path,
             key=RECORD_VARIABLE,
         ) from None
-
-
-def _relabelled(text: str, recorded: Mapping[str, str], labels: Mapping[str, str]) -> str:
-    """Put today's labels in the place of the recorded ones, by the ids that both stand for."""
-    today = {each: label for label, each in labels.items()}
-    new = {label: today[each] for label, each in recorded.items() if each in today}
-    if not new:
-        return text
-    # All at once: one installation's label may be another one's for a different candidate.
-    return re.sub(rf"\b({'|'.join(map(re.escape, new))})\b", lambda found: new[found[1]], text)

@@ -1,4 +1,4 @@
-"""Chooses which models judge: the panel that a user's wishes and an environment come to.
+"""Chooses which models judge, by the user's wishes and an environment; says why a provider cannot be used.
 
 Order: a recording, models named by the user, the `JUDGEKIT_*` endpoint, keys in the environment, a local
 server that answers, the embedded model, a command that the user allowed.
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from judgekit import programs
 from judgekit.config import TIERS, TierName
-from judgekit.providers import registry, replay, served_models
+from judgekit.providers import registry, replay, servers
 from judgekit.providers.base import INSIDE, endpoint, first_set
 from judgekit.providers.registry import CommandProfile, LitellmProfile, Profile
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint
 
     Tiers: TypeAlias = Mapping[TierName, tuple[Endpoint, ...]]
-    Named: TypeAlias = Mapping[TierName, Sequence[str]]
+    Named: TypeAlias = Mapping[TierName, str | Sequence[str]]
 
 Others: TypeAlias = "Callable[[], Sequence[Tiers]]"
 """Returns what judges with the other providers that may be asked would be, the first choice first."""
@@ -80,70 +80,29 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
 
     Raises `ConfigError` when a profile's or a recording's file is wrong.
     """
-    recording = environ.get(replay.REPLAY_VARIABLE, "").strip()
-    if recording:
-        reason = f"replies recorded in {recording}"
-        return Panel(fill(replay.recorded_models(Path(recording))), "replay", reason)
-    first = [registry.unaliased(name) for name in wanted.order or ()]
-    known = [profile for profile in registry.profiles() if wanted.allows(profile)]
-    known.sort(key=lambda profile: first.index(profile.provider) if profile.provider in first else len(first))
+    if recording := environ.get(replay.REPLAY_VARIABLE, "").strip():
+        endpoints = fill(replay.recorded_models(Path(recording)))
+        return Panel(endpoints, "replay", f"replies recorded in {recording}")
+    profiles = registry.profiles()
+    by_name = {profile.provider: profile for profile in profiles if wanted.allows(profile)}
+    first = [name for name in map(registry.unaliased, wanted.order or ()) if name in by_name]
+    known = [by_name[name] for name in dict.fromkeys((*first, *by_name))]
     others = functools.cache(
         lambda: tuple(panel.endpoints for panel in _detected(known, wanted, environ) if panel.endpoints)
     )
-    if not any(wanted.models.values()):
-        models = _models_without_address(known, environ)
-        if not models:
-            panel = next(_detected(known, wanted, environ), None)
-            return replace(panel, others=others) if panel else Panel({}, None, _nothing(wanted, environ))
-        wanted = replace(wanted, models=models, listed_only=frozenset())
-    return _named(wanted, known, environ, others)
-
-
-def fill(endpoints: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Give every tier models: its own, else those of the nearest deeper tier, else of the shallower one."""
-    if not endpoints:
-        return {}
-    filled: dict[TierName, tuple[Endpoint, ...]] = {}
-    for place, tier in enumerate(TIERS):
-        nearest = (*TIERS[place:], *reversed(TIERS[:place]))
-        filled[tier] = next(endpoints[near] for near in nearest if near in endpoints)
-    return filled
-
-
-def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False) -> str | None:
-    """Return why a profile cannot be used here, or None when it can; local servers are not asked.
-
-    `named` says that the user asked for this provider, so general-purpose credentials count too.
-    """
-    shown = profile.detect
-    groups = [*shown.env, *(shown.named if named else [])]
-    if (shown.env or shown.named) and not any(_is_set(group, environ) for group in groups):
-        lacking = " or ".join(" with ".join(group) for group in groups) or "a request for it by name"
-        return f"set {lacking}"
-    if isinstance(profile, CommandProfile) and environ.get(INSIDE):
-        return "a program that judgekit runs started it"
-    if shown.module and not importable(shown.module):
-        return f"the Python package {shown.module} is not installed"
-    if shown.command and programs.find(shown.command, environ) is None:
-        return f"no command {shown.command} on PATH"
-    return None
-
-
-def _is_set(group: Sequence[str], environ: Mapping[str, str]) -> bool:
-    return all(environ.get(name, "").strip() for name in group)
-
-
-def importable(module: str) -> bool:
-    """Whether a module could be imported, without importing it."""
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # a parent package is missing
-        return False
-
-
-def served(profile: LitellmProfile, environ: Mapping[str, str]) -> str:
-    """Return the address of a local server."""
-    return first_set(profile.base_env, environ) or profile.base or ""
+    if any(wanted.models.values()):
+        return _named(wanted, known, environ, others)
+    variables = {tier: f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS}
+    if not _addressed(known, environ) and (models := _models_in(variables, environ)):
+        return _named(replace(wanted, models=models, listed_only=frozenset()), known, environ, others)
+    if panel := next(_detected(known, wanted, environ), None):
+        return replace(panel, others=others)
+    problem = _NOTHING
+    if wanted.allow is not None:
+        problem = f"no model found among the allowed providers ({', '.join(wanted.allow) or 'none'})"
+    commands = [profile for profile in profiles if isinstance(profile, CommandProfile)]
+    there = [profile for profile in commands if not wanted.allows(profile) and not detect(profile, environ)]
+    return Panel({}, None, f"{problem}; {_signed_in(there)}" if there else problem)
 
 
 def _detected(known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[str, str]) -> Iterator[Panel]:
@@ -153,7 +112,7 @@ def _detected(known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[s
     """
     unnamed: list[Panel] = []
     for profile in _addressed(known, environ):
-        models, problem = models_at(profile, environ)
+        models, problem = _models_at(profile, environ)
         if problem is None:
             yield _panel(profile, models, f"{profile.title}: {served(profile, environ)}", environ)
         elif profile.provider == CUSTOM:  # it was meant, and nothing that comes after it
@@ -165,14 +124,14 @@ def _detected(known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[s
         has_models = bool(profile.models.by_tier)
         if has_models and detect(profile, environ, named=wanted.asks_for(profile)) is None:
             yield _panel(profile, profile.models.by_tier, f"{profile.title}: its key is set", environ)
-    servers = [profile for profile in reached if profile.detect.port]
-    lists = served_models.models_of_all([served(server, environ) for server in servers])
-    for profile, listed in zip(servers, lists, strict=True):
+    local = [profile for profile in reached if profile.detect.port]
+    lists = servers.models_of_all([served(server, environ) for server in local])
+    for profile, listed in zip(local, lists, strict=True):
         if listed:
             reason = f"{profile.title} answers at {served(profile, environ)}"
             yield _panel(profile, dict.fromkeys(TIERS, listed[:1]), reason, environ)
     for profile in (profile for profile in reached if profile.embedded):
-        models = _models_in(profile, environ)
+        models = _models_in(profile.models_env.by_tier, environ, usual=False)
         if models and detect(profile, environ) is None:
             yield _panel(profile, models, f"the embedded model {next(iter(models.values()))[0]}", environ)
     for command in (profile for profile in known if isinstance(profile, CommandProfile)):
@@ -180,22 +139,6 @@ def _detected(known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[s
             reason = f"{command.title}: the command {command.detect.command} is on PATH"
             yield _panel(command, command.models.by_tier, reason, environ)
     yield from unnamed
-
-
-def models_at(profile: LitellmProfile, environ: Mapping[str, str]) -> tuple[Named, str | None]:
-    """Return the models at an address that the user names, or why there are none.
-
-    Which they are is the user's to say. `JUDGEKIT_API_BASE` alone is asked for them, where it is on this
-    machine.
-    """
-    base, models = served(profile, environ), _models_in(profile, environ)
-    if not base.startswith(("http://", "https://")):
-        expected = "expected an address such as http://127.0.0.1:8080/v1"
-        return {}, f"the address of {profile.provider} is {base!r}: {expected}"
-    if not models and profile.provider == CUSTOM and (listed := served_models.models(base)):
-        models = dict.fromkeys(TIERS, listed[:1])
-    variable = next((name for name in profile.base_env if environ.get(name, "").strip()), "")
-    return models, None if models else f"{variable} is {base}: set JUDGEKIT_MODEL to a model of that server"
 
 
 def _named(
@@ -215,16 +158,16 @@ def _named(
         if profile is None or problem:
             return Panel({}, None, f"the model {name} is configured ({tier}), but {problem}")
         endpoints[tier] = (*endpoints.get(tier, ()), endpoint(profile, model, environ))
-    used = [each.profile for jury in endpoints.values() for each in jury]
+    used = [endpoint.profile for jury in endpoints.values() for endpoint in jury]
     if all(profile == used[0] for profile in used):
         endpoints = {**_endpoints(used[0], used[0].models.by_tier, environ), **endpoints}
     by = "project" if wanted.listed_only.issuperset(tiers) else "user"
-    panel = Panel(fill(endpoints), used[0].provider, f"named by the {by}")
     at_home = all(
         isinstance(profile, LitellmProfile)
         and (profile.detect.port or profile.models_env.by_tier or profile.embedded)
         for profile in used
     )
+    panel = Panel(fill(endpoints), used[0].provider, f"named by the {by}")
     return panel if at_home and wanted.allow is None else replace(panel, others=others)
 
 
@@ -232,15 +175,34 @@ def _unusable(
     profile: Profile, tier: TierName, wanted: PanelRequest, environ: Mapping[str, str]
 ) -> str | None:
     """Return why the named model of a tier cannot be used here; a project does not lend credentials."""
-    if tier not in wanted.listed_only or wanted.asks_for(profile):
-        return detect(profile, environ, named=True)
-    problem = detect(profile, environ)
-    if problem and detect(profile, environ, named=True) is None:
-        return (
-            f"a project alone cannot choose to use your credentials for {profile.title}: add "
-            f"{profile.provider} to providers.allow in your own configuration"
-        )
-    return problem
+    named = tier not in wanted.listed_only or wanted.asks_for(profile)
+    problem = detect(profile, environ, named=named)
+    if problem is None or named or detect(profile, environ, named=True):
+        return problem
+    return (
+        f"a project alone cannot choose to use your credentials for {profile.title}: add "
+        f"{profile.provider} to providers.allow in your own configuration"
+    )
+
+
+def fill(endpoints: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
+    """Give every tier models: its own, else those of the nearest deeper tier, else of the shallower one."""
+    if not endpoints:
+        return {}
+    filled: dict[TierName, tuple[Endpoint, ...]] = {}
+    for place, tier in enumerate(TIERS):
+        nearest = (*TIERS[place:], *reversed(TIERS[:place]))
+        filled[tier] = next(endpoints[near] for near in nearest if near in endpoints)
+    return filled
+
+
+def _panel(profile: Profile, models: Named, reason: str, environ: Mapping[str, str]) -> Panel:
+    return Panel(fill(_endpoints(profile, models, environ)), profile.provider, reason)
+
+
+def _endpoints(profile: Profile, models: Named, environ: Mapping[str, str]) -> Tiers:
+    juries = {tier: [jury] if isinstance(jury, str) else jury for tier, jury in models.items()}
+    return {tier: tuple(endpoint(profile, model, environ) for model in jury) for tier, jury in juries.items()}
 
 
 def profile_of(name: str, known: Sequence[Profile]) -> tuple[Profile | None, str]:
@@ -256,65 +218,140 @@ def profile_of(name: str, known: Sequence[Profile]) -> tuple[Profile | None, str
     for profile in known:
         if name in profile.models.by_tier.values():
             return profile, name
-    fitting = [each for each in known if isinstance(each, LitellmProfile) and name.startswith(each.prefix)]
-    return max(fitting, key=lambda each: len(each.prefix), default=None), name
+    reached = (profile for profile in known if isinstance(profile, LitellmProfile))
+    fitting = [profile for profile in reached if name.startswith(profile.prefix)]
+    return max(fitting, key=lambda profile: len(profile.prefix), default=None), name
 
 
-def names(given: str | Sequence[str]) -> tuple[str, ...]:
+def names(models: str | Sequence[str]) -> tuple[str, ...]:
     """Return the models that one text, separated by commas, or a list names; each once, in order."""
-    parts = given.split(",") if isinstance(given, str) else given
+    parts = models.split(",") if isinstance(models, str) else models
     return tuple(dict.fromkeys(name.strip() for name in parts if name.strip()))
 
 
-def _panel(
-    profile: Profile, models: Mapping[TierName, str | Sequence[str]], reason: str, environ: Mapping[str, str]
-) -> Panel:
-    return Panel(fill(_endpoints(profile, models, environ)), profile.provider, reason)
-
-
-def _endpoints(
-    profile: Profile, models: Mapping[TierName, str | Sequence[str]], environ: Mapping[str, str]
-) -> Tiers:
-    juries = {tier: [jury] if isinstance(jury, str) else jury for tier, jury in models.items()}
-    return {tier: tuple(endpoint(profile, model, environ) for model in jury) for tier, jury in juries.items()}
-
-
-def _models_in(profile: LitellmProfile, environ: Mapping[str, str]) -> Named:
-    """Return the models that the profile's own variables name."""
-    every = names(environ.get("JUDGEKIT_MODEL", "")) if profile.base_env else ()
-    by_tier = profile.models_env.by_tier.items()
-    found = {tier: names(environ.get(variable, "")) or every for tier, variable in by_tier}
-    return {tier: models for tier, models in found.items() if models}
-
-
-def _models_without_address(known: Sequence[Profile], environ: Mapping[str, str]) -> Named:
-    """Return the models of `JUDGEKIT_MODEL` and its like where no address says whose they are."""
-    if _addressed(known, environ):
-        return {}
-    every = names(environ.get("JUDGEKIT_MODEL", ""))
-    found = {tier: names(environ.get(f"JUDGEKIT_{tier.upper()}_MODEL", "")) or every for tier in TIERS}
+def _models_in(
+    variables: Mapping[TierName, str], environ: Mapping[str, str], *, usual: bool = True
+) -> dict[TierName, tuple[str, ...]]:
+    """Return the models that the variable of each tier names, else those of JUDGEKIT_MODEL where `usual`."""
+    every = names(environ.get("JUDGEKIT_MODEL", "")) if usual else ()
+    found = {tier: names(environ.get(variable, "")) or every for tier, variable in variables.items()}
     return {tier: models for tier, models in found.items() if models}
 
 
 def _addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[LitellmProfile]:
     """Return the profiles whose address and models are both the user's to name, and whose address is set."""
-    named = [each for each in known if isinstance(each, LitellmProfile) and each.is_addressed]
-    return [profile for profile in named if first_set(profile.base_env, environ)]
+    reached = (profile for profile in known if isinstance(profile, LitellmProfile))
+    return [each for each in reached if each.is_addressed and first_set(each.base_env, environ)]
 
 
-def _nothing(wanted: PanelRequest, environ: Mapping[str, str]) -> str:
-    """Say that there is no model, and of commands that are there what keeps them from being used."""
-    problem = _NOTHING
-    if wanted.allow is not None:
-        problem = f"no model found among the allowed providers ({', '.join(wanted.allow) or 'none'})"
-    commands = [profile for profile in registry.profiles() if isinstance(profile, CommandProfile)]
-    there = [each for each in commands if not wanted.allows(each) and detect(each, environ) is None]
-    return f"{problem}; {signed_in(there)}" if there else problem
+def _models_at(profile: LitellmProfile, environ: Mapping[str, str]) -> tuple[Named, str | None]:
+    """Return the models at an address that the user names, or why there are none.
+
+    Which they are is the user's to say. `JUDGEKIT_API_BASE` alone is asked for them, where it is on this
+    machine.
+    """
+    base = served(profile, environ)
+    if not base.startswith(("http://", "https://")):
+        expected = "expected an address such as http://127.0.0.1:8080/v1"
+        return {}, f"the address of {profile.provider} is {base!r}: {expected}"
+    models: Named = _models_in(profile.models_env.by_tier, environ)
+    if not models and profile.provider == CUSTOM and (listed := servers.models(base)):
+        models = dict.fromkeys(TIERS, listed[:1])
+    variable = next((name for name in profile.base_env if environ.get(name, "").strip()), "")
+    return models, None if models else f"{variable} is {base}: set JUDGEKIT_MODEL to a model of that server"
 
 
-def signed_in(commands: Sequence[CommandProfile]) -> str:
+def served(profile: LitellmProfile, environ: Mapping[str, str]) -> str:
+    """Return the address of a server."""
+    return first_set(profile.base_env, environ) or profile.base or ""
+
+
+def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False) -> str | None:
+    """Return why a profile cannot be used here, or None when it can; local servers are not asked.
+
+    `named` says that the user asked for this provider, so general-purpose credentials count too.
+    """
+    shown = profile.detect
+    groups = [*shown.env, *(shown.named if named else [])]
+    is_set = any(all(first_set([name], environ) for name in group) for group in groups)
+    if (shown.env or shown.named) and not is_set:
+        lacking = " or ".join(" with ".join(group) for group in groups) or "a request for it by name"
+        return f"set {lacking}"
+    if isinstance(profile, CommandProfile) and environ.get(INSIDE):
+        return "a program that judgekit runs started it"
+    if shown.module and not importable(shown.module):
+        return f"the Python package {shown.module} is not installed"
+    if shown.command and programs.find(shown.command, environ) is None:
+        return f"no command {shown.command} on PATH"
+    return None
+
+
+def importable(module: str) -> bool:
+    """Whether a module could be imported, without importing it."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # a parent package is missing
+        return False
+
+
+def _signed_in(commands: Sequence[CommandProfile]) -> str:
     """Say how to judge with commands that are there and not allowed."""
     words = " and ".join(str(command.detect.command) for command in commands)
     allow = ", ".join(command.provider for command in commands)
     there = f"{words} {'is' if len(commands) == 1 else 'are'} on PATH, but a subscription is not an API key"
     return f"{there}: to judge with it, add {allow} to providers.allow in your own configuration"
+
+
+# What can be used here, and why not
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderState:
+    """One line of `judgekit provider list`; `why` says what makes it usable or what is lacking."""
+
+    name: str
+    usable: bool
+    why: str
+    models: dict[TierName, str]
+
+
+def provider_report(environ: Mapping[str, str], wanted: PanelRequest | None = None) -> list[ProviderState]:
+    """Return all providers in the order they are tried; asks local servers for their models, up to 0.3 s.
+
+    Raises `ConfigError` when a profile's file is wrong.
+    """
+    wanted, known = wanted or PanelRequest(), registry.profiles()
+    local = [profile for profile in known if isinstance(profile, LitellmProfile) and profile.detect.port]
+    lists = servers.models_of_all([served(server, environ) for server in local])
+    listed = dict(zip((server.provider for server in local), lists, strict=True))
+    meant = {name for models in wanted.models.values() if models for name in names(models)}
+    by_name = {profile.provider for name in meant if (profile := profile_of(name, known)[0])}
+    states = []
+    for profile in known:
+        lacking, models = detect(profile, environ, named=wanted.asks_for(profile)), profile.models.by_tier
+        if lacking is None and profile.detect.port and not (there := listed.get(profile.provider)):
+            lacking = f"no server responds on port {profile.detect.port}"
+            lacking = lacking if there is None else "it has no chat model"
+        elif lacking is None and isinstance(profile, LitellmProfile) and profile.is_addressed:
+            # At an address of the user's own, unless a model there is named.
+            lacking = None if profile.provider in by_name else _models_at(profile, environ)[1]
+        if served_here := listed.get(profile.provider):
+            models = dict.fromkeys(TIERS, served_here[0])
+        why = lacking or _evidence(profile, environ)
+        if not wanted.allows(profile):
+            how = f"add {profile.provider} to providers.allow in your own configuration"
+            if isinstance(profile, CommandProfile) and lacking is None:
+                how = _signed_in([profile])
+            lacking = why = f"not allowed: {how}" + (f"; {lacking}" if lacking else "")
+        states.append(ProviderState(profile.provider, lacking is None, why, models))
+    return states
+
+
+def _evidence(profile: Profile, environ: Mapping[str, str]) -> str:
+    """Say what shows that a provider is there: a variable's name, never its value."""
+    for group in (*profile.detect.env, *profile.detect.named):
+        if all(first_set([name], environ) for name in group):
+            return f"{' and '.join(group)} set"
+    if isinstance(profile, LitellmProfile) and profile.detect.port:
+        return f"answers at {served(profile, environ)}"
+    return f"{profile.detect.command} is on PATH" if isinstance(profile, CommandProfile) else "there"

@@ -1,7 +1,4 @@
-"""Runs coroutines where no event loop can, and long work where none should.
-
-The event loop in which this process asks models: one, in a thread of its own, whoever asks from wherever.
-"""
+"""The one event loop in which this process asks models, and how coroutines and long work run beside it."""
 
 from __future__ import annotations
 
@@ -22,9 +19,15 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 _END_SECONDS = 2.0  # for what is cancelled as the process ends, which takes milliseconds
-_MOST_IMPORTING = (
-    30.0  # seconds that a fork waits; litellm takes three of CPU, on a busy machine more than ten
-)
+# Seconds that a fork waits for imports; litellm takes three of CPU, on a busy machine more than ten.
+_MOST_IMPORTING = 30.0
+
+_lock = threading.Lock()
+_home: tuple[asyncio.AbstractEventLoop, threading.Thread] | None = None
+_lasting: dict[Callable[[], object], object] = {}
+_closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
+_left: list[object] = []  # of the process that this one was forked from, whose sockets are not ours to close
+_unfinished: list[int] = []  # threads whose import must not be cut off by a fork
 
 
 def run(coroutine: Coroutine[Any, Any, Value]) -> Value:
@@ -40,7 +43,7 @@ def run(coroutine: Coroutine[Any, Any, Value]) -> Value:
 async def aside(work: Callable[[], Value]) -> Value:
     """Return what `work` returns, done in a thread with the caller's context while the event loop goes on.
 
-    Neither the end of the loop nor that of the process waits for it: who gives it up is free at once.
+    Neither the end of the loop nor that of the process waits for it: a caller that gives up is free at once.
     """
     context = copy_context()
     future: Future[Value] = Future()
@@ -49,28 +52,11 @@ async def aside(work: Callable[[], Value]) -> Value:
     def settle() -> None:
         try:
             future.set_result(context.run(work))
-        except BaseException as error:  # noqa: BLE001 - raised again where somebody waits
+        except BaseException as error:  # noqa: BLE001 - raised again where the caller waits
             future.set_exception(error)
 
     threading.Thread(target=settle, name="judgekit-aside", daemon=True).start()
     return await asyncio.wrap_future(future)
-
-
-_lock = threading.Lock()
-_home: tuple[asyncio.AbstractEventLoop, threading.Thread] | None = None
-_lasting: dict[Callable[[], object], object] = {}
-_closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
-_left: list[object] = []  # of the process that this one was forked from, whose sockets are not ours to close
-
-
-def _loop() -> asyncio.AbstractEventLoop:
-    global _home  # noqa: PLW0603 - one for the process
-    with _lock:
-        if _home is None:
-            loop = asyncio.new_event_loop()
-            _home = loop, threading.Thread(target=loop.run_forever, name="judgekit-models", daemon=True)
-            _home[1].start()
-        return _home[0]
 
 
 def lasting(make: Callable[[], Value]) -> Value:
@@ -82,34 +68,39 @@ def lasting(make: Callable[[], Value]) -> Value:
 
 
 async def inside(work: Callable[[], Coroutine[Any, Any, Value]], patience: float = 0.0) -> Value:
-    """Return what the coroutine returns that `work` makes, run in the loop with the caller's context.
+    """Return what the coroutine of `work` returns, run in the process's loop with the caller's context.
 
-    When the caller is cancelled, so is the work, for whose end it is waited up to `patience` seconds then.
+    When the caller is cancelled, so is the work; the caller then waits up to `patience` seconds for its end.
     """
-    loop, own, over = _loop(), asyncio.get_running_loop(), asyncio.Event()
-    if loop is own:
+    global _home  # noqa: PLW0603 - one for the process
+    with _lock:
+        if _home is None:
+            loop = asyncio.new_event_loop()
+            _home = loop, threading.Thread(target=loop.run_forever, name="judgekit-models", daemon=True)
+            _home[1].start()
+        loop = _home[0]
+    if loop is asyncio.get_running_loop():
         return await work()
+    over = threading.Event()
 
     async def to_its_end() -> Value:
         try:
             return await work()
         finally:
-            with suppress(RuntimeError):  # the caller's loop is closed
-                own.call_soon_threadsafe(over.set)
+            over.set()
 
     try:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(to_its_end(), loop))
     except asyncio.CancelledError:
         if patience:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(over.wait(), patience)
+            await asyncio.to_thread(over.wait, patience)
         raise
 
 
 def close_at_exit(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Have something closed, in the loop, when the process ends."""
     _closing.append(close)
-    # Again: what is registered last is called first, and the library just imported may tidy up, too.
+    # Registered last, and so called first: the library just imported may tidy up, too.
     atexit.unregister(_end)
     atexit.register(_end)
 
@@ -135,12 +126,6 @@ def _end() -> None:
     thread.join(_END_SECONDS)
 
 
-atexit.register(_end)
-
-# Forks: only the thread that forked is in the child, where nobody would end another one's import.
-_unfinished: list[int] = []
-
-
 @contextmanager
 def not_to_be_forked() -> Iterator[None]:
     """While a thread is within, forks by other threads wait, up to half a minute."""
@@ -152,7 +137,7 @@ def not_to_be_forked() -> Iterator[None]:
 
 
 def _before_fork() -> None:
-    """Wait until no other thread imports, and let none begin."""
+    """Wait until no other thread imports, and let none begin: nobody would end its import in the child."""
     end, own = time.monotonic() + _MOST_IMPORTING, threading.get_ident()
     _imp.acquire_lock()
     while time.monotonic() < end:
@@ -175,5 +160,6 @@ def _in_child() -> None:
     _lasting.clear()
 
 
+atexit.register(_end)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_imp.release_lock, after_in_child=_in_child)

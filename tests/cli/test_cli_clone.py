@@ -11,7 +11,7 @@ from scripted import by_content
 
 from judgekit.config import settings
 from judgekit.judging import calibration
-from judgekit.providers import served_models
+from judgekit.providers import servers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,7 @@ def by_project(project: Path, text: str) -> None:
 
 @pytest.fixture(autouse=True)
 def no_servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(served_models, "models", lambda base, seconds=0.3: None)
+    monkeypatch.setattr(servers, "models", lambda base, seconds=0.3: None)
 
 
 @pytest.mark.parametrize("named", ["config", "one tier", "JUDGEKIT_MODEL", "JUDGEKIT_DEEP_MODEL"])

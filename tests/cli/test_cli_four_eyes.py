@@ -12,7 +12,7 @@ from loopback import Loopback, fails, says, sends
 from scripted import by_content, scores
 
 from judgekit import api
-from judgekit.providers import served_models
+from judgekit.providers import servers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("project")
 def no_servers(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
     """Let no server of this machine answer but those that a test names."""
     there: dict[str, list[str]] = {}
-    monkeypatch.setattr(served_models, "models", lambda base, seconds=0.3: there.get(base))
+    monkeypatch.setattr(servers, "models", lambda base, seconds=0.3: there.get(base))
     return there
 
 
@@ -229,12 +229,6 @@ class Proxy(Loopback):
         return sends({"data": data}) if data else fails(404)
 
 
-@pytest.fixture(autouse=True)
-def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no test know what a proxy told another one."""
-    monkeypatch.setattr(served_models, "_asked", {})
-
-
 @pytest.mark.parametrize(
     ("behind", "wrote", "independent"),
     [
@@ -262,7 +256,6 @@ def test_a_proxy_is_asked_once_whose_model_stands_behind_a_name(
         for _ in range(2):
             done = judgekit("judge", "good.md", "bad.md", "--author-family", wrote, "--format", "jsonl")
             assert [json.loads(line)["independent"] for line in done.out.splitlines()] == [independent] * 2
-            monkeypatch.setattr(served_models, "_asked", {})  # as another process
     assert server.infos == 1
 
 
@@ -270,7 +263,6 @@ def test_what_a_proxy_says_in_vain_changes_nothing(
     judgekit: Run, use: Use, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for said in (b"[", b"[" * 100_000, b"{}", b" " * 1_100_000, b'{"data": [{}]}', b'{"data": 1}'):
-        monkeypatch.setattr(served_models, "_asked", {})
         with Loopback(says(scores(4, 4, 5))) as server:
             use(server)
             server.answer = lambda asked, said=said, server=server: (  # type: ignore[method-assign, misc]  # but for one path

@@ -13,7 +13,7 @@ from scripted import by_content, scores
 from judgekit import api
 from judgekit.config import files
 from judgekit.errors import ConfigError, UsageError
-from judgekit.providers import served_models
+from judgekit.providers import servers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,7 +129,7 @@ def test_what_a_call_costs_is_said(
         own = text.replace("http://127.0.0.1:11434/v1", server.base)
         (isolated / "judgekit" / "providers" / "ollama.yaml").write_text(own, encoding="utf-8")
         monkeypatch.setattr(
-            served_models, "models", lambda base, seconds=0.3: ["m"] if base == server.base else None
+            servers, "models", lambda base, seconds=0.3: ["m"] if base == server.base else None
         )
         done = judgekit("judge", "good.md", "--max-cost", "1")
         assert "cost 0 (local)" in done.out, done.err
@@ -210,7 +210,7 @@ def test_a_subscription_is_no_key_and_how_it_can_judge_is_said(
     (folder / command).write_text("#!/bin/sh\n")
     (folder / command).chmod(0o700)
     monkeypatch.setenv("PATH", str(folder))
-    monkeypatch.setattr(served_models, "models", lambda base, seconds=0.3: None)
+    monkeypatch.setattr(servers, "models", lambda base, seconds=0.3: None)
     provider = {"claude": "claude-code"}.get(command, command)
     told = (
         f"{command} is on PATH, but a subscription is not an API key: to judge with it, add {provider} to "

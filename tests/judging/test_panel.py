@@ -8,7 +8,7 @@ import pytest
 
 from judgekit.config import settings
 from judgekit.judging.panel import resolve_panel
-from judgekit.providers import served_models
+from judgekit.providers import servers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ HERE = {"JUDGEKIT_API_BASE": BASE}
 @pytest.fixture(autouse=True)
 def first(monkeypatch: pytest.MonkeyPatch) -> None:
     """The address has a model of its own."""
-    monkeypatch.setattr(served_models, "models", lambda base, seconds=0.3: ["first"])
+    monkeypatch.setattr(servers, "models", lambda base, seconds=0.3: ["first"])
 
 
 def by_user(text: str) -> None:

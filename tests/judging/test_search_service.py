@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import json
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -103,7 +103,7 @@ def hook(
 
     litellm is imported before, so that a busy machine does not spend the hook's few seconds on it.
     """
-    litellm._load()
+    litellm.load()
 
     def call(prompt: str, server: Loopback | None, settings: str = "judge: 'on'") -> tuple[str, str]:
         user_file().parent.mkdir(parents=True, exist_ok=True)
@@ -166,15 +166,19 @@ def test_a_judge_that_fails_leaves_what_bm25_is_sure_of(
 @pytest.fixture
 def slow_import(hook: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Let the first use of litellm take longer than a call may."""
-    found = litellm._load()
+    found, loaded, lock = litellm.load(), list[object](), threading.Lock()
 
     def load() -> object:
-        time.sleep(1.5)
-        return found
+        with lock:
+            if not loaded:
+                time.sleep(1.5)
+                loaded.append(found)
+            return found
 
-    monkeypatch.setattr(litellm, "_load", functools.cache(load))
+    monkeypatch.setattr(litellm, "_loaded", loaded)
+    monkeypatch.setattr(litellm, "load", load)
     yield
-    with litellm._LOCK:  # until what a test left behind is done
+    with lock:  # until what a test left behind is done
         pass
 
 

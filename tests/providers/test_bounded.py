@@ -12,7 +12,7 @@ from asking import KEY, ask, custom, failure, request
 from loopback import Answer, Asked, Loopback, says, sends
 
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.providers import bounded, served_models
+from judgekit.providers import servers
 from judgekit.providers.litellm import LitellmGateway
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def test_of_a_reply_that_never_ends_only_the_limit_is_taken() -> None:
         gateway_error = failure(LitellmGateway(), custom(server.base), request(timeout=60))
         assert server.gone.wait(20)
     assert gateway_error.kind is FailureKind.INVALID_REPLY
-    assert server.sent < 3 * bounded.MOST  # what fits into sockets was on its way
+    assert server.sent < 3 * servers.MOST  # what fits into sockets was on its way
 
 
 @pytest.mark.parametrize(("how", "name"), [(GZIP, "gzip"), (ZLIB, "deflate"), (GZIP, "x-gzip")])
@@ -68,7 +68,7 @@ def test_a_packed_reply_is_read(how: int, name: str) -> None:
 
 
 def test_a_reply_just_below_the_limit_is_read() -> None:
-    text = "a" * (bounded.MOST - 1000)
+    text = "a" * (servers.MOST - 1000)
     with Loopback(says(text)) as server:
         assert ask(LitellmGateway(), custom(server.base), request(timeout=60)).text == text
 
@@ -114,7 +114,7 @@ def test_a_list_of_models_is_not_trusted_either(listed: Callable[[Loopback], Ans
     with Loopback(says("")) as other, Loopback(missing, listing=lambda _: listed(other)) as server:
         gateway_error = failure(LitellmGateway(), custom(server.base), request(timeout=30))
         assert gateway_error.kind is FailureKind.NOT_FOUND
-        assert served_models.models(server.base, 5) is None
+        assert servers.models(server.base, 5) is None
         assert other.listed == []
 
 
@@ -139,6 +139,6 @@ def test_other_clients_in_the_process_are_left_alone() -> None:
         async with httpx.AsyncClient() as client:
             return len((await client.post(base, content=b"{}")).content)
 
-    body = gzip.compress(b"x" * (bounded.MOST + 1))
+    body = gzip.compress(b"x" * (servers.MOST + 1))
     with Loopback(encoded(body, "gzip")) as server:
-        assert asyncio.run(read(server.base)) == bounded.MOST + 1
+        assert asyncio.run(read(server.base)) == servers.MOST + 1

@@ -304,11 +304,11 @@ def test_those_with_the_mark_are_ended_and_no_others(
     marked = [started(JUDGEKIT_INSIDE=MARK) for _ in range(2)]
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(command, "_PROCESSES", "/nowhere")
-        assert command.kill_marked("JUDGEKIT_INSIDE", MARK) == 0
+        assert command.kill_marked(MARK) == 0
     with monkeypatch.context() as elsewhere:
         elsewhere.setattr(sys, "platform", "darwin")
-        assert command.kill_marked("JUDGEKIT_INSIDE", MARK) == 0
+        assert command.kill_marked(MARK) == 0
     assert [process.poll() for process in marked] == [None, None]
-    assert command.kill_marked("JUDGEKIT_INSIDE", MARK) == len(marked)
+    assert command.kill_marked(MARK) == len(marked)
     assert [process.wait(5) for process in marked] == [-9, -9]
     assert [process.poll() for process in others] == [None] * len(others)

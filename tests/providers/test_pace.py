@@ -84,7 +84,7 @@ def test_as_many_as_got_through_may_fly_and_success_brings_more() -> None:
         left = pace.limit
         await asyncio.gather(*tasks)
         for _ in range(2_000):
-            pace.went_well()
+            pace.went_well({})
         return left, pace.limit
 
     assert asyncio.run(run()) == (5, 16)
@@ -98,18 +98,18 @@ def test_what_was_learned_is_forgotten_with_time() -> None:
     assert pace.limit == 1
     now += 1
     for _ in range(20):
-        pace.went_well()
+        pace.went_well({})
     assert pace.limit <= 3
     now += 60
     for _ in range(40):
-        pace.went_well()
+        pace.went_well({})
     assert pace.limit == 32
 
 
 def test_a_provider_that_is_away_bears_as_much_when_it_is_back() -> None:
     pace = Pace(8)
     for _ in range(40):
-        pace.is_away(0)
+        pace.pause(0, FailureKind.OVERLOADED)
     assert pace.limit == 8
 
 
@@ -136,7 +136,7 @@ def test_a_pause_holds_for_everyone() -> None:
 def test_what_is_used_up_is_waited_for() -> None:
     async def run() -> tuple[list[str], int]:
         pace, flights = Pace(4), Flights()
-        pace.heard({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "60ms"})
+        pace.went_well({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "60ms"})
         task = asyncio.create_task(flights.call(pace, "a"))
         await asyncio.sleep(0.01)
         early = list(flights.order)
@@ -149,7 +149,7 @@ def test_what_is_used_up_is_waited_for() -> None:
 def test_plenty_left_is_no_reason_to_wait() -> None:
     async def run() -> None:
         pace = Pace(1)
-        pace.heard({"x-ratelimit-remaining-requests": "59", "x-ratelimit-reset-requests": "1h"})
+        pace.went_well({"x-ratelimit-remaining-requests": "59", "x-ratelimit-reset-requests": "1h"})
         async with asyncio.timeout(5), pace.turn():
             pass
 
@@ -164,7 +164,7 @@ def test_no_more_in_a_minute_than_the_provider_bears() -> None:
         await asyncio.sleep(0.02)
         first = len(flights.order)
         now += 61
-        pace._give()
+        pace._advance()
         await asyncio.gather(*tasks)
         return first, len(flights.order)
 
@@ -175,8 +175,8 @@ def test_no_more_in_a_minute_than_the_provider_bears() -> None:
     ("tell", "kind"),
     [
         (lambda pace: pace.was_too_much(100), FailureKind.RATE_LIMIT),
-        (lambda pace: pace.is_away(100), FailureKind.OVERLOADED),
-        (lambda pace: pace.heard(USED_UP), FailureKind.RATE_LIMIT),
+        (lambda pace: pace.pause(100, FailureKind.OVERLOADED), FailureKind.OVERLOADED),
+        (lambda pace: pace.went_well(USED_UP), FailureKind.RATE_LIMIT),
     ],
     ids=["too much", "away", "used up"],
 )
@@ -231,7 +231,7 @@ def test_one_who_is_told_and_gives_up_at_the_same_moment_takes_no_turn_along() -
         async with pace.turn():
             task = asyncio.create_task(takes(pace, 20))
             await asyncio.sleep(0)
-            pace.is_away(100)
+            pace.pause(100, FailureKind.OVERLOADED)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
             assert (pace.waiting, pace._flying) == (0, 1)

@@ -13,13 +13,12 @@ from judgekit import environment
 from judgekit.config import TIERS, files
 from judgekit.errors import ConfigError, UsageError
 from judgekit.providers import litellm, registry
-from judgekit.providers.base import extra_arguments
+from judgekit.providers.base import endpoint
 from judgekit.providers.registry import (
     CommandProfile,
     LitellmProfile,
     Models,
     Price,
-    by_beginning,
 )
 
 FILES = sorted(files.folder("providers").glob("*.yaml"))
@@ -97,7 +96,7 @@ def test_each_model_is_in_litellms_table_can_chat_and_has_a_family(
 ) -> None:
     assert known(profile, model).get("mode") == "chat", model
     assert model.startswith(profile.prefix)
-    assert registry.family_of(profile, model) != registry.UNKNOWN_FAMILY
+    assert endpoint(profile, model, {}).family != registry.UNKNOWN_FAMILY
 
 
 @pytest.mark.parametrize(
@@ -105,7 +104,7 @@ def test_each_model_is_in_litellms_table_can_chat_and_has_a_family(
 )
 def test_a_model_that_thinks_before_it_answers_is_no_quick_tier(profile: LitellmProfile) -> None:
     model = profile.models.quick or ""
-    arguments = extra_arguments(profile, model)
+    arguments = profile.of_model(profile.arguments, model, {})
     nested = arguments.get("extra_body")
     switched = nested if isinstance(nested, dict) else arguments
     entry = known(profile, model)
@@ -205,14 +204,14 @@ def test_a_wrong_profile_is_one_line_with_its_place(text: str, line: int | None,
 def test_tables_are_read_by_the_longest_beginning_of_a_bare_name() -> None:
     openai = registry.find("openai")
     assert isinstance(openai, LitellmProfile)
-    assert openai.full_name("gpt-x") == openai.full_name("openai/gpt-x") == "openai/gpt-x"
+    assert endpoint(openai, "gpt-x", {}).model == endpoint(openai, "openai/gpt-x", {}).model == "openai/gpt-x"
     assert openai.bare_name("openai/gpt-x") == openai.bare_name("gpt-x") == "gpt-x"
     table = {"gpt-": 1, "gpt-4": 2, "": 0}
-    assert [by_beginning(table, name, None) for name in ("gpt-4.1", "gpt-5", "x")] == [2, 1, 0]
-    assert by_beginning({"a": 1}, "b", None) is None
+    assert [openai.of_model(table, name, None) for name in ("gpt-4.1", "openai/gpt-5", "x")] == [2, 1, 0]
+    assert openai.of_model({"a": 1}, "b", None) is None
     groq = registry.find("groq")
-    assert groq.output_of("groq/openai/gpt-oss-120b") == "json_schema"
-    assert groq.output_of("groq/llama-3.3-70b") == "tool"
+    assert endpoint(groq, "groq/openai/gpt-oss-120b", {}).output == "json_schema"
+    assert endpoint(groq, "groq/llama-3.3-70b", {}).output == "tool"
     assert Models(quick="a", tiebreaker="c").by_tier == {"quick": "a", "tiebreaker": "c"}
     assert tuple(Models(quick="a", deep="b", tiebreaker="c").by_tier) == TIERS
 

@@ -17,10 +17,11 @@ from making import reply
 from judgekit.cli import app
 from judgekit.config import settings
 from judgekit.errors import FailureKind
-from judgekit.providers import litellm, local, local_fetch, registry, report, served_models
+from judgekit.providers import litellm, local, registry
+from judgekit.providers import servers as lists
+from judgekit.providers.gateway import Checked, check
 from judgekit.providers.litellm import LitellmGateway
-from judgekit.providers.report import Checked, ProviderState, check, provider_report
-from judgekit.providers.resolve import PanelRequest
+from judgekit.providers.resolve import PanelRequest, ProviderState, provider_report
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +56,7 @@ def test_models_come_in_the_servers_order_without_those_that_cannot_chat() -> No
         "rerank-2",
     )
     with Listing(listing(*names)) as server:
-        assert served_models.models(server.base) == ["qwen2.5:7b", "llama-3"]
+        assert lists.models(server.base) == ["qwen2.5:7b", "llama-3"]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +77,7 @@ def test_models_come_in_the_servers_order_without_those_that_cannot_chat() -> No
 def test_what_is_no_model_server_is_none_in_time(answer: Answer) -> None:
     start = time.monotonic()
     with Listing(answer) as server:
-        assert served_models.models(server.base, 0.3) is None
+        assert lists.models(server.base, 0.3) is None
     assert time.monotonic() - start < 3
 
 
@@ -84,11 +85,11 @@ def test_nothing_there_and_a_flood_are_none_and_an_empty_list_is_a_server() -> N
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    assert served_models.models(f"http://127.0.0.1:{port}/v1") is None
+    assert lists.models(f"http://127.0.0.1:{port}/v1") is None
     with Listing(listing()) as server:
-        assert served_models.models(server.base) == []
+        assert lists.models(server.base) == []
     with Listing(sends(b" " * 3_000_000)) as server:
-        assert served_models.models(server.base) is None
+        assert lists.models(server.base) is None
 
 
 @pytest.mark.parametrize(
@@ -100,21 +101,21 @@ def test_only_this_machine_is_asked(base: str, monkeypatch: pytest.MonkeyPatch) 
         raise AssertionError("asked")
 
     monkeypatch.setattr(socket, "create_connection", forbidden)
-    assert served_models.models(base) is None
+    assert lists.models(base) is None
 
 
 def test_several_are_asked_at_once() -> None:
     with Listing(SILENT) as one, Listing(SILENT) as two, Listing(listing("a")) as three:
         start = time.monotonic()
-        assert served_models.models_of_all([one.base, two.base, three.base], 0.5) == [None, None, ["a"]]
+        assert lists.models_of_all([one.base, two.base, three.base], 0.5) == [None, None, ["a"]]
     assert time.monotonic() - start < 3
-    assert served_models.models_of_all([]) == []
+    assert lists.models_of_all([]) == []
 
 
 @pytest.fixture
 def servers(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str] | None]:
     answers: dict[str, list[str] | None] = {}
-    monkeypatch.setattr(served_models, "models", lambda base, seconds=0.3: answers.get(base))
+    monkeypatch.setattr(lists, "models", lambda base, seconds=0.3: answers.get(base))
     return answers
 
 
@@ -164,17 +165,17 @@ def test_a_check_is_one_tiny_call() -> None:
     with Loopback(says("yes")) as server:
         result = checked(custom(server.base))
         asked = server.requests
-    assert (result.ok, result.failure, result.provider) == (True, None, "openai-compatible")
+    assert (result.failure, result.provider) == (None, "openai-compatible")
     assert result.latency_ms >= 0
     assert len(asked) == 1
     assert asked[0].body["max_tokens"] == 16
 
     with Loopback(fails(401)) as server:
         result = checked(custom(server.base))
-    assert (result.ok, result.failure) == (False, FailureKind.AUTHENTICATION)
+    assert result.failure == FailureKind.AUTHENTICATION
     assert "it went wrong" in result.message
     with Loopback(says("Yes, of course, because", finish="length")) as server:
-        assert checked(custom(server.base)).ok  # a model that is cut short did answer
+        assert checked(custom(server.base)).failure is None  # a model that is cut short did answer
 
 
 @pytest.fixture(autouse=True)
@@ -219,7 +220,7 @@ def test_a_program_that_is_not_allowed_is_not_started(
 
 def test_a_model_that_is_here_is_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fetched: list[str] = []
-    monkeypatch.setattr(local_fetch, "fetch", lambda name, _: fetched.append(name))
+    monkeypatch.setattr(local, "fetch", lambda name, _: fetched.append(name))
     monkeypatch.setenv("JUDGEKIT_LOCAL_MODEL", "smollm2-135m")
     monkeypatch.setenv("JUDGEKIT_MODELS", str(tmp_path))
     allow("[openai]")  # nothing is to be run here
@@ -328,6 +329,6 @@ def test_loading_is_not_the_providers_time(monkeypatch: pytest.MonkeyPatch) -> N
             """Nothing is open."""
 
     monkeypatch.setattr(litellm, "loaded", loaded)
-    checked = asyncio.run(report.check(Quick(), custom("http://127.0.0.1:1/v1")))
-    assert (order, checked.ok) == (["loaded", "asked"], True)
+    checked = asyncio.run(check(Quick(), custom("http://127.0.0.1:1/v1")))
+    assert (order, checked.failure) == (["loaded", "asked"], None)
     assert checked.latency_ms < 200

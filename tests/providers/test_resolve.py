@@ -10,7 +10,8 @@ from asking import KEY
 from loopback import Loopback
 
 from judgekit.config import TIERS
-from judgekit.providers import registry, served_models
+from judgekit.providers import registry
+from judgekit.providers import servers as lists
 from judgekit.providers.resolve import CUSTOM, Panel, PanelRequest, detect, fill, profile_of, resolve
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 def servers(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str] | None]:
     """No server of this machine is asked; a test says which addresses answer with which models."""
     answers: dict[str, list[str] | None] = {}
-    monkeypatch.setattr(served_models, "models", lambda base, seconds=0.3: answers.get(base))
+    monkeypatch.setattr(lists, "models", lambda base, seconds=0.3: answers.get(base))
     return answers
 
 

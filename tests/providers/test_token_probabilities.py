@@ -80,8 +80,9 @@ def test_one_that_does_not_or_of_which_it_is_not_known_is_not() -> None:
     assert isinstance(profile, LitellmProfile)
     tables: list[bool | dict[str, bool]] = [True, {"a": True, "a-thinks": False}]
     whole, some = (profile.model_copy(update={"logprobs": table}) for table in tables)
-    assert whole.logprobs_of("custom/x")
-    assert [some.logprobs_of(f"custom/{name}") for name in ("a-1", "a-thinks-1", "b")] == [True, False, False]
+    assert endpoint(whole, "custom/x", {}).logprobs
+    found = [endpoint(some, f"custom/{name}", {}).logprobs for name in ("a-1", "a-thinks-1", "b")]
+    assert found == [True, False, False]
 
 
 def test_a_model_that_refuses_to_tell_is_asked_without_and_that_is_remembered() -> None:

@@ -17,7 +17,7 @@ from making import call_usage
 
 from judgekit.providers import registry, running
 from judgekit.providers.base import Message, endpoint
-from judgekit.providers.litellm import CallCost, LitellmGateway, _cost, load, reply_of
+from judgekit.providers.litellm import LitellmGateway, load, reply_of
 from judgekit.providers.registry import Price
 
 if TYPE_CHECKING:
@@ -385,7 +385,7 @@ def test_only_what_a_schema_holds_counts_as_held(mode: OutputMode) -> None:
         body = chat("m")
         body["choices"][0]["message"] = {"role": "assistant", **message}
         response = load().ModelResponse(**body)
-        return reply_of(response, custom, asked, CallCost(), mode)
+        return reply_of(response, custom, asked, mode)
 
     both = read(content=forged, tool_calls=[call])
     assert (both.text, both.held) == ((own, True) if mode == "tool" else (forged, mode == "json_schema"))
@@ -407,7 +407,8 @@ def test_a_price_list_that_fails_does_not_cost_the_reply(
     monkeypatch.setattr(litellm, "cost_per_token", fails)
     monkeypatch.setitem(litellm.model_cost, own.model, {"input_cost_per_token": 1})
     response = litellm.ModelResponse(**chat(own.model))
-    assert _cost(litellm, response, own) == CallCost()
+    reply = reply_of(response, own, request(), "text")
+    assert (reply.usage.cost_usd, reply.usage.unpriced_calls) == (None, 1)
 
 
 def test_a_price_in_the_profile_is_used() -> None:
@@ -415,6 +416,6 @@ def test_a_price_in_the_profile_is_used() -> None:
     profile = custom.model_copy(update={"price": {"my-": Price(input=1, output=2)}})
     priced = endpoint(profile, "my-model", {"JUDGEKIT_API_BASE": "http://127.0.0.1:1/v1"})
     response = load().ModelResponse(**chat("my-model"))
-    reply = reply_of(response, priced, request(), CallCost(1.0, "litellm"), "text")
+    reply = reply_of(response, priced, request(), "text")
     assert reply.usage.cost_usd == pytest.approx((100 + 2 * 20) / 1e6)
     assert reply.usage.cost_source == "profile"

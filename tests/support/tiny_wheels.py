@@ -45,7 +45,5 @@ def tiny_model(sha256: str | None = None) -> Model:
             for number, data in enumerate(SLICES, 1)
         ),
         sha256=sha256 or hashlib.sha256(b"".join(SLICES)).hexdigest(),
-        licence="none",
-        origin="this test",
         judges="nothing",
     )

@@ -1,0 +1,277 @@
+"""Asks servers which models they offer, and bounds what any server may answer over HTTP.
+
+No server is trusted to end its reply, or to keep a request for itself: keys and texts would go wherever it
+points to. Every question here is bounded in bytes and time, and starts no model.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import hashlib
+import json
+import re
+import socket
+import threading
+import time
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from judgekit import environment
+from judgekit.errors import FailureKind, GatewayError
+from judgekit.providers.base import NO_KEY, is_loopback
+from judgekit.providers.registry import UNKNOWN_FAMILY, LitellmProfile, family_by_name
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+    import httpx
+
+    from judgekit.providers.base import Endpoint
+
+MOST = 4_000_000  # bytes of a reply, as it is sent and as it is read
+_MOST_SAID = 64_000  # bytes of an error, and of a reply that need not be JSON
+_ENCODINGS = {"": False, "identity": False, "gzip": True, "x-gzip": True, "deflate": True}
+_OF_THE_BODY = ("content-encoding", "content-length", "transfer-encoding")
+_PORTS = {"http": 80, "https": 443}
+SHOWN = 5  # models that an address offers, where one is gone
+SECONDS = 0.3
+_LIST_BYTES = 1_000_000
+_NO_CHAT = re.compile(r"embed|rerank|whisper|(?:^|[/_-])(?:bge|e5|gte|minilm|tts)(?:[-_:]|$)", re.IGNORECASE)
+PROXY_SECONDS = 2.0  # for the whole question
+KEPT_SECONDS = 86_400.0
+FAILED_SECONDS = 600.0  # before a proxy that gave no answer is asked again
+FOLDER = "proxies"
+_lock = threading.Lock()
+_most: ContextVar[int | None] = ContextVar("most", default=None)
+
+
+# What any server answers
+
+
+@contextmanager
+def bounded(most: int = MOST) -> Iterator[None]:
+    """While it is entered, replies to this task's requests of httpx are bounded, to so many bytes.
+
+    Requests raise `GatewayError` then, as do those that go through other transports given to `bound`.
+    """
+    import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
+
+    bound(httpx.AsyncHTTPTransport)
+    before = _most.set(most)
+    try:
+        yield
+    finally:
+        _most.reset(before)
+
+
+@functools.cache
+def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
+    """Have a class of transports bound the replies to requests made within `bounded`, and no others."""
+    import httpx  # noqa: PLC0415 - the same
+
+    unbounded: Callable[..., Awaitable[httpx.Response]] = transport.handle_async_request
+
+    async def handle(self: Any, request: httpx.Request) -> httpx.Response:  # noqa: ANN401 - of that class
+        if (most := _most.get()) is None:
+            return await unbounded(self, request)
+        request.headers["accept-encoding"] = "gzip"
+        response = await unbounded(self, request)
+        try:
+            if response.has_redirect_location:
+                _check_origin(request.url, response.headers["location"])
+            body = await _body(response, most)
+        finally:
+            await response.aclose()
+        return httpx.Response(
+            response.status_code,
+            headers=[item for item in response.headers.multi_items() if item[0] not in _OF_THE_BODY],
+            content=body[:_MOST_SAID] if response.is_error else body,
+            request=request,
+            extensions=response.extensions,
+        )
+
+    transport.handle_async_request = handle  # type: ignore[method-assign]
+
+
+def _check_origin(here: httpx.URL, location: str) -> None:
+    """Raise `GatewayError` where a reply points to another server."""
+    import httpx  # noqa: PLC0415 - the same
+
+    try:
+        there = _origin(here.join(location))
+    except (httpx.InvalidURL, ValueError):
+        there = "not an address"
+    if there != _origin(here):
+        problem = f"it redirects to another address ({there}), which is not followed; configure that address"
+        raise GatewayError(FailureKind.BAD_REQUEST, f"{problem} if it is right")
+
+
+def _origin(url: httpx.URL) -> str:
+    return f"{url.scheme}://{url.host}:{url.port or _PORTS.get(url.scheme)}"
+
+
+async def _body(response: httpx.Response, most: int) -> bytes:
+    """Return the body, unpacked; raises `GatewayError` where it is too large or packed otherwise than asked.
+
+    Libraries look through a reply at length: a large one that is no JSON object is refused, too.
+    """
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    if encoding not in _ENCODINGS:
+        problem = f"the reply has an unexpected encoding ({encoding[:40]!r})"
+        raise GatewayError(FailureKind.INVALID_REPLY, problem)
+    packed = zlib.decompressobj(zlib.MAX_WBITS | 32) if _ENCODINGS[encoding] else None  # gzip or zlib
+    body, sent = bytearray(), 0
+    async for part in response.stream:  # type: ignore[union-attr]  # of an asynchronous transport
+        sent += len(part)
+        try:
+            # One more than is left, which shows that there is more.
+            body += part if packed is None else packed.decompress(part, most - len(body) + 1)
+        except zlib.error:
+            raise GatewayError(FailureKind.INVALID_REPLY, "the reply cannot be decompressed") from None
+        if max(sent, len(body)) > most:
+            problem = f"the reply is larger than {most / 1_000_000:g} MB"
+            raise GatewayError(FailureKind.INVALID_REPLY, problem)
+    if response.is_success and len(body) > _MOST_SAID:
+        with suppress(ValueError, RecursionError):
+            if isinstance(json.loads(body), dict):
+                return bytes(body)
+        problem = f"the reply of {len(body):,} bytes is not a JSON object"
+        raise GatewayError(FailureKind.INVALID_REPLY, problem)
+    return bytes(body)
+
+
+# Which models servers offer
+
+
+def models(base: str, seconds: float = SECONDS) -> list[str] | None:
+    """Return the models that can chat at an OpenAI-compatible address on this machine.
+
+    None when nothing there answers like such a server within `seconds`. Only loopback addresses are asked.
+    """
+    url, end = urlsplit(base), time.monotonic() + seconds
+    if url.scheme != "http" or not is_loopback(base):
+        return None
+    answer = head = body = b""
+    length: re.Match[bytes] | None = None
+    try:
+        # HTTP/1.0 ends with the connection, so there is no chunked body to decode; a socket of our own, since
+        # the timeout of http.client is one for each read and a slow drip would never end.
+        host, port = url.hostname or "", url.port or 80
+        with socket.create_connection((host, port), timeout=seconds) as connection:
+            path = url.path.rstrip("/") + "/models"
+            connection.sendall(f"GET {path} HTTP/1.0\r\nHost: {host}:{port}\r\n\r\n".encode())
+            while len(answer) < _LIST_BYTES and not (length and len(body) >= int(length[1])):
+                if (left := end - time.monotonic()) <= 0:
+                    return None
+                connection.settimeout(left)
+                if not (received := connection.recv(65536)):
+                    break
+                answer += received
+                head, separator, body = answer.partition(b"\r\n\r\n")
+                length = re.search(rb"(?im)^content-length:\s*(\d+)", head) if separator else None
+        if not re.match(rb"HTTP/1\.[01] 200\b", head):
+            return None
+        listed = json.loads(body)["data"]
+        names = [str(model["id"]) for model in listed if isinstance(model, dict) and model.get("id")]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return [name for name in names if not _NO_CHAT.search(name)]
+
+
+def models_of_all(bases: Sequence[str], seconds: float = SECONDS) -> list[list[str] | None]:
+    """Ask several servers at once: the slowest decides how long it takes, not their sum."""
+    with ThreadPoolExecutor(max(1, len(bases)), thread_name_prefix="judgekit-probe") as pool:
+        return list(pool.map(lambda base: models(base, seconds), bases))
+
+
+async def offered(endpoint: Endpoint, seconds: float) -> list[str]:
+    """Return the models that an address lists, those with the nearest names first; empty when it does not.
+
+    `seconds` bounds the whole question.
+    """
+    import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
+
+    profile = endpoint.profile
+    if not isinstance(profile, LitellmProfile) or not profile.models_path or not endpoint.api_base:
+        return []
+    url = endpoint.api_base.rstrip("/") + profile.models_path
+    try:
+        names = [str(model["id"]) for model in await _listed(url, endpoint.api_key, seconds, MOST)]
+    except (GatewayError, httpx.HTTPError, TimeoutError, ValueError, KeyError, TypeError, RecursionError):
+        return []
+    near = difflib.get_close_matches(profile.bare_name(endpoint.model), names, n=SHOWN, cutoff=0.3)
+    return [*near, *(name for name in names if name not in near)]
+
+
+async def _listed(url: str, key: str | None, seconds: float, most: int) -> list[Any]:
+    """Return the `data` of a server's JSON; raises whatever httpx and a strange reply raise."""
+    import asyncio  # noqa: PLC0415 - for a question over httpx alone
+
+    import httpx  # noqa: PLC0415 - the same
+
+    headers = {"Authorization": f"Bearer {key}"} if key and key != NO_KEY else {}
+    with bounded(most):
+        async with asyncio.timeout(seconds), httpx.AsyncClient(timeout=seconds) as client:
+            models: list[Any] = (await client.get(url, headers=headers)).raise_for_status().json()["data"]
+            return models
+
+
+def with_family(endpoint: Endpoint) -> Endpoint:
+    """Return a model with the family that its proxy tells; as it is where its profile says it, or no proxy.
+
+    A proxy is asked which models stand behind its names, since their families decide who is independent: once
+    a day, and never while a prompt waits. Where a name stands for models of several families, its family is
+    unknown.
+    """
+    profile = endpoint.profile
+    if not isinstance(profile, LitellmProfile) or not profile.is_addressed or not endpoint.api_base:
+        return endpoint
+    if profile.of_model(profile.families, endpoint.model, profile.family):
+        return endpoint
+    bare = profile.bare_name(endpoint.model)
+    with _lock:
+        families = _families(endpoint.api_base, endpoint.api_key)
+    patterns = (name for name in families if name.endswith("*") and bare.startswith(name[:-1]))
+    family = families.get(bare) or families.get(next(patterns, ""))
+    return replace(endpoint, family=family) if family else endpoint
+
+
+def _families(base: str, key: str | None) -> dict[str, str]:
+    """Return the family behind each name of a proxy, as it said within a day; none where it says nothing."""
+    digest = hashlib.sha256(f"{base}\0{key}".encode()).hexdigest()
+    path = Path(environment.cache_home()) / FOLDER / f"{digest}.json"
+    at, known = 0.0, dict[str, str]()
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        kept = json.loads(path.read_bytes())
+        families = {str(name): str(family) for name, family in kept["families"].items()}
+        at, known = float(kept["at"]), families
+    if abs(time.time() - at) < (KEPT_SECONDS if known else FAILED_SECONDS):
+        return known
+    with suppress(Exception):  # whatever a stranger's server does; the families stay as they are
+        known = _asked_proxy(base, key)
+    with suppress(OSError):
+        environment.private_folder(str(path.parent))
+        environment.write_private(str(path), json.dumps({"at": time.time(), "families": known}))
+    return known
+
+
+def _asked_proxy(base: str, key: str | None) -> dict[str, str]:
+    import asyncio  # noqa: PLC0415 - for a proxy alone
+
+    url = f"{base.rstrip('/').removesuffix('/v1')}/v1/model/info"
+    found: dict[str, set[str]] = {}
+    for model in asyncio.run(_listed(url, key, PROXY_SECONDS, _LIST_BYTES)):
+        behind = (model.get("model_info") or {}).get("base_model") or model["litellm_params"]["model"]
+        found.setdefault(str(model["model_name"]), set()).add(family_by_name(str(behind)))
+    return {
+        name: families.pop() if len(families) == 1 else UNKNOWN_FAMILY
+        for name, families in found.items()
+        if families != {UNKNOWN_FAMILY}
+    }
