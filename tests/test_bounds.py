@@ -180,7 +180,6 @@ GIVEN: dict[str, Callable[[str], object]] = {
     ),
     "config.patterns.Patterns": patterns,
     "hooks.context.render": candidates,
-    "hooks.configure.is_off": of("hooks.configure._enabled"),
     "hooks.entries.found": lambda text: of("hooks.entries.found")(text, "settings.json"),
     "hooks.entries.is_ours": hooks_of_a_client,
     "hooks.git_hook.kind": lambda text: of("hooks.git_hook.kind")(text.encode("utf-8", "replace")),

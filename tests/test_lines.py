@@ -49,7 +49,7 @@ WORDS = {
 # Where a text file is opened so that a lone carriage return ends a line.
 UNIVERSAL = {
     "config/yamlfile.py": "YAML ends lines at it too",
-    "hooks/configure.py": "the same files, looked at without a YAML parser",
+    "hooks/settings.py": "the same files, looked at without a YAML parser",
 }
 
 # `read_text` does so as well, and cannot be told not to.

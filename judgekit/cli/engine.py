@@ -10,7 +10,7 @@ import typer
 
 from judgekit.cli.output import emit, say, warn
 from judgekit.errors import Exit
-from judgekit.hooks import session
+from judgekit.hooks.settings import engine_wanted
 
 if TYPE_CHECKING:
     from judgekit.engine.process import Known
@@ -68,7 +68,7 @@ def status(
     for each in known:
         _print(each)
     if not known:
-        said = "the first command that judges starts one" if session.wanted() else "it is switched off here"
+        said = "the first command that judges starts one" if engine_wanted() else "it is switched off here"
         say(f"no engine is running; {said}")
     return 0
 

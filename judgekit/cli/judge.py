@@ -28,7 +28,7 @@ from judgekit.cli.output import (
 )
 from judgekit.engine import client
 from judgekit.errors import Exit, InputError
-from judgekit.hooks import session
+from judgekit.hooks.settings import engine_wanted
 from judgekit.text import encodable, escaped
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def judge(
             raise InputError(f"task {task_id}: not judged, because a part of it cannot be read")
         subjects = (documents.document(each, task_id, task, author_family) for each in [parts])
     printer = VerdictPrinter(format_, cached=not no_cache)
-    use = not no_engine and not show_prompt and session.wanted()
+    use = not no_engine and not show_prompt and engine_wanted()
     if show_prompt:
         _show(list(subjects), Path(project), request)
     elif task_id is None:

@@ -14,7 +14,7 @@ from judgekit.cli.judge import ModeOption
 from judgekit.cli.output import AsJson, NoEngine, check_filled, emit, say, warn
 from judgekit.engine import client
 from judgekit.errors import UsageError
-from judgekit.hooks import session
+from judgekit.hooks.settings import engine_wanted
 
 
 def search(
@@ -46,7 +46,7 @@ def search(
         return recall.search(query, **asked).model_dump(mode="json")
 
     # The name of a root means something in this process alone.
-    use = judge and not no_engine and all(Path(name).is_dir() for name in root or ()) and session.wanted()
+    use = judge and not no_engine and all(Path(name).is_dir() for name in root or ()) and engine_wanted()
     found = client.call("search", body, _read, locally, use=use)
     for note in found.pop("notes"):
         warn(note)

@@ -1,8 +1,8 @@
 """The hooks of Claude Code: JSON on stdin, context for the agent on stdout, always exit code 0.
 
-Any other exit code would lose the user's prompt or our answer, so every failure is one line on stderr. Which
-event it is stands in the JSON: a prompt is answered, an edited file is read into the index at once, what an
-agent leaves when it stops may be judged, and every other event is met with silence.
+Any other exit code would lose the user's prompt or our answer, so every failure is one line on stderr. The
+JSON names the event: a prompt is answered, a session's start warms the engine, an edited memory is indexed,
+what an agent leaves when it stops may be judged, and every other event is met with silence.
 """
 
 from __future__ import annotations
@@ -16,15 +16,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from judgekit.hooks.context import ShownMemories
-    from judgekit.hooks.settings import Settings
-    from judgekit.retrieval.confidence import Candidate
-
 SECONDS = 9.0  # for everything, unless an event is known to have longer; with Python's start less than 10
+STOP_GRACE = 8.0  # seconds beside its deadline in which a stop is judged, for imports, files and the ledger
 MAX_INPUT = 50_000_000  # bytes
 _GARBAGE = 100_000  # objects before a process of milliseconds looks for garbage
 PROMPT = "UserPromptSubmit"
-_OTHERS = ("PostToolUse", "Stop", "SessionStart")
+TOOLS = ("Edit", "Write", "MultiEdit", "NotebookEdit")
 _PLACES = (  # of the client's JSON that are read
     *("hook_event_name", "prompt", "user_prompt", "cwd", "transcript_path"),
     *("tool_name", "tool_input.file_path", "tool_input.notebook_path"),
@@ -33,7 +30,6 @@ _PLACES = (  # of the client's JSON that are read
 MIN_PROMPT = 10  # characters; a shorter one ("yes, go on") asks for nothing that is stored
 # The event also fires for texts that no person wrote.
 NOTIFICATIONS = ("<task-notification>", "<system-reminder>", "[SYSTEM NOTIFICATION", "<cross-session-message")
-_EXPLAIN = "--explain"
 _WHO = "Claude Code gives its hooks"
 
 
@@ -64,17 +60,35 @@ def guarded(arguments: list[str] | None = None) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Answer one event, or explain an answer; return 0 whatever happens. `arguments` are those of `hook`."""
-    from judgekit import environment  # noqa: PLC0415 - what this module imports, starting Python pays for
+    from judgekit.environment import is_on  # noqa: PLC0415 - what this module imports, starting Python pays for
 
-    if environment.is_on("JUDGEKIT_DISABLE"):
+    if is_on("JUDGEKIT_DISABLE"):
         return 0
+    notes: list[str] = []
     try:
         arguments = sys.argv[2:] if arguments is None else arguments
         option, given, first = "".join(arguments[:1]).partition("=")
-        if option == _EXPLAIN:
-            _explain(" ".join([first, *arguments[1:]] if given else arguments[1:]))
+        if option == "--explain":
+            from judgekit.hooks import explain  # noqa: PLC0415 - for people, not for the client
+
+            prompt = " ".join([first, *arguments[1:]] if given else arguments[1:])
+            text = explain.report(prompt, os.getcwd(), silent=is_silent(prompt))
         else:
-            _answer(_read_input())
+            payload = _read_input()
+            event = payload.get("hook_event_name")
+            text = ""
+            if event in (None, PROMPT):
+                text, notes = answer(payload)
+            elif event == "PostToolUse":
+                _refresh(payload)
+            elif event == "SessionStart":
+                begin(_project(payload))
+            elif event == "Stop":
+                text, notes = _stop(payload)
+        for note in notes:
+            _warn(note)
+        if text:
+            _print(text)
     except BadInputError as error:
         _warn(str(error))
     except KeyboardInterrupt:
@@ -87,9 +101,14 @@ def main(arguments: list[str] | None = None) -> int:
 def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     """Return what the hook prints for a prompt's `payload`, and its lines for stderr.
 
-    Raises `BadInputError` when the payload has no prompt.
+    Raises `BadInputError` when the payload has no prompt, under its present or its old name.
     """
-    prompt = prompt_of(payload)
+    name = "prompt" if payload.get("prompt") is not None else "user_prompt"
+    prompt = payload.get(name)
+    if prompt is None:
+        raise BadInputError(f"stdin: prompt: missing; expected the JSON that {_WHO}")
+    if not isinstance(prompt, str):
+        raise BadInputError(f"stdin: {name}: expected a string, got {type(prompt).__name__}")
     if is_silent(prompt):
         return "", []
     from judgekit.hooks import context, settings  # noqa: PLC0415 - many prompts end above
@@ -109,7 +128,16 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
         from judgekit.hooks import explain  # noqa: PLC0415 - off unless the user asks for it
 
         explain.add(prompt, ranked, shown, configured)
-    return _render(shown, configured), notes
+    injected, mentioned = shown
+    described = {hit.root: settings.descriptions(hit.root) for hit in (*ranked.pinned, *injected)}
+    text = context.render(ranked.pinned, injected, mentioned, configured.project, described)
+    if not text and configured["hint_on_zero"]:
+        from judgekit.retrieval import search  # noqa: PLC0415 - loaded already
+
+        stores = [search.resolve(root, configured.project) for root in configured["roots"]]
+        text = context.NOTHING_FOUND if any(map(os.path.isdir, stores)) else ""
+    titles = [candidate.title for candidate in (*ranked.pinned, *injected)]
+    return context.with_message(text, titles) if configured["show"] and titles else text, notes
 
 
 def is_silent(prompt: str) -> bool:
@@ -118,62 +146,56 @@ def is_silent(prompt: str) -> bool:
     return len(text) < MIN_PROMPT or text.startswith(NOTIFICATIONS)
 
 
-def prompt_of(payload: Mapping[str, Any]) -> str:
-    """Return the prompt in the client's payload, under its present or its old name."""
-    for name in ("prompt", "user_prompt"):
-        prompt = payload.get(name)
-        if isinstance(prompt, str):
-            return prompt
-        if prompt is not None:
-            raise BadInputError(f"stdin: {name}: expected a string, got {type(prompt).__name__}")
-    raise BadInputError(f"stdin: prompt: missing; expected the JSON that {_WHO}")
+def begin(project: str) -> None:
+    """Start the engine, unless it runs or prompts are not judged here."""
+    from judgekit.hooks import settings  # noqa: PLC0415 - many prompts need no settings
+
+    configured, _ = settings.load(project)  # what is wrong there the first prompt says
+    if configured["enabled"] and configured["judge"] == "on" and settings.engine_wanted(configured):
+        from judgekit.engine import client  # noqa: PLC0415 - where prompts are not judged, no engine is needed
+
+        try:
+            client.start_for_later()
+        except client.NoEngine:  # in vain lately; the first prompt says so
+            return
 
 
-def _render(shown: ShownMemories, configured: Settings) -> str:
-    injected = [*shown.pinned, *shown.injected]
-    if not injected and not shown.mentioned:
-        return _nothing(configured)
-    from judgekit.hooks import context, settings  # noqa: PLC0415 - most prompts end above
-
-    described = {candidate.root: settings.descriptions(candidate.root) for candidate in injected}
-    text = context.render(shown.pinned, shown.injected, shown.mentioned, configured.project, described)
-    return _shown(text, injected) if configured["show"] and injected else text
-
-
-def _nothing(configured: Settings) -> str:
-    if not configured["hint_on_zero"]:
-        return ""
-    from judgekit.hooks import context  # noqa: PLC0415 - not the usual setting
-    from judgekit.retrieval import search  # noqa: PLC0415 - loaded already
-
-    stores = [search.resolve(root, configured.project) for root in configured["roots"]]
-    return context.NOTHING_FOUND if any(map(os.path.isdir, stores)) else ""
-
-
-def _shown(text: str, injected: list[Candidate]) -> str:
-    """Return the JSON form, which also tells the user what was added."""
-    from judgekit.retrieval import quickjson  # noqa: PLC0415 - loaded already
-    from judgekit.text import one_line  # noqa: PLC0415 - the same
-
-    titles = "; ".join(one_line(candidate.title, 80) for candidate in injected)
-    output = {"hookEventName": PROMPT, "additionalContext": text}
-    return quickjson.dumps({"hookSpecificOutput": output, "systemMessage": f"judgekit recalled: {titles}"})
-
-
-def _answer(payload: Mapping[str, Any]) -> None:
-    event = payload.get("hook_event_name")
-    if event in _OTHERS:
-        from judgekit.hooks import session  # noqa: PLC0415 - most events are prompts
-
-        text, notes = session.answer(str(event), payload, _project(payload))
-    elif event in (None, PROMPT):
-        text, notes = answer(payload)
-    else:
+def _refresh(payload: Mapping[str, Any]) -> None:
+    """Read the file that a tool wrote into the indexes that hold it; nothing is printed."""
+    path = payload.get("tool_input.file_path") or payload.get("tool_input.notebook_path")
+    if payload.get("tool_name") not in TOOLS or not isinstance(path, str) or "\0" in path:
         return
-    for note in notes:
-        _warn(note)
-    if text:
-        _print(text)
+    from judgekit.retrieval.compiled import ENDINGS  # noqa: PLC0415 - most tools write no file
+
+    if not path.lower().endswith(ENDINGS):
+        return
+    from judgekit.hooks import settings  # noqa: PLC0415 - most edits end above
+    from judgekit.retrieval import index  # noqa: PLC0415 - the same
+
+    project = _project(payload)
+    configured, _ = settings.load(project)
+    if configured["enabled"]:
+        index.refresh_file(os.path.join(str(payload.get("cwd") or project), path), configured.profiles)
+
+
+def _stop(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """Return what the hook prints when an agent stops, and its lines for stderr; a failure lets it stop."""
+    if payload.get("stop_hook_active"):  # it goes on because of a hook already: never twice in a row
+        return "", []
+    from judgekit.hooks import settings  # noqa: PLC0415 - a second stop ends above
+
+    project = _project(payload)
+    configured = settings.load(project)[0].values.get("stop", {})  # what is wrong there the next prompt says
+    if configured.get("judge") != "on":
+        return "", []
+    from judgekit import programs  # noqa: PLC0415 - only where it is switched on
+    from judgekit.hooks import watchdog  # noqa: PLC0415 - the same
+
+    watchdog.extend(configured["deadline"] + STOP_GRACE)
+    programs.make_importable()
+    from judgekit.hooks import stop  # noqa: PLC0415 - imported only after what it needs can be
+
+    return stop.answer(payload, project, configured)
 
 
 def _read_input() -> dict[str, Any]:
@@ -204,12 +226,6 @@ def _project(payload: Mapping[str, Any]) -> str:
         return environment.project_root(os.getcwd())
     except FileNotFoundError:  # the folder was deleted: below its name there is nothing to find
         return environment.project_root(os.sep)
-
-
-def _explain(prompt: str) -> None:
-    from judgekit.hooks import explain  # noqa: PLC0415 - for people, not for the client
-
-    _print(explain.report(prompt, os.getcwd(), silent=is_silent(prompt)))
 
 
 def _print(text: str) -> None:

@@ -1,21 +1,25 @@
 """The hook with a judge: models decide what of a prompt's candidates is shown.
 
-They are asked by the engine, so that this process imports nothing for it. Where none runs, one is started for
+The engine asks them, so that this process imports nothing for it. Where no engine runs, one is started for
 the prompts to come.
 """
 
 from __future__ import annotations
 
-from judgekit.hooks import context, watchdog
+from judgekit.engine import client
+from judgekit.hooks import context, settings, watchdog
+from judgekit.retrieval import quickjson
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import Any
+    from collections.abc import Mapping
+    from typing import Any, TypeAlias
 
-    from judgekit.hooks.context import ShownMemories
-    from judgekit.hooks.settings import Settings
+    from judgekit.hooks.context import Shown
     from judgekit.retrieval.confidence import Candidate, RankedCandidates
+
+    # What is kept, what is left undecided, and why, if so.
+    Judged: TypeAlias = tuple[list[Candidate], list[Candidate], str | None]
 
 MOST_SECONDS = 20.0  # the client ends a hook at 30, and its answer would be lost
 _SLACK = 1.0  # that an answer takes which the engine gives at the deadline
@@ -26,26 +30,77 @@ _BM25 = "showing the BM25 result"
 
 
 class UnjudgedError(Exception):
-    """Nobody could be asked; the message says why."""
+    """No model could be asked; the message says why."""
 
 
 def shown_by_judge(
-    prompt: str, ranked: RankedCandidates, payload: Mapping[str, Any], configured: Settings, notes: list[str]
-) -> ShownMemories | None:
-    """Return what is shown after judging; None, and why in `notes`, when nobody could be asked.
+    prompt: str,
+    ranked: RankedCandidates,
+    payload: Mapping[str, Any],
+    configured: settings.Settings,
+    notes: list[str],
+) -> Shown | None:
+    """Return what is shown after judging; None, and why in `notes`, when no model could be asked.
 
     What is pinned is shown anyway, and what is damaged may be retired: neither is judged.
     """
-    asked = [candidate for candidate in ranked.candidates if not candidate.damaged]
-    if not asked:
+    candidates = [candidate for candidate in ranked.candidates if not candidate.damaged]
+    if not candidates:
         return None
-    alone = [
-        candidate
-        for candidate in context.shown_without_judge(ranked, configured).injected
-        if not candidate.damaged
-    ]
+    alone, _ = context.shown_without_judge(ranked, configured)
+    alone = [candidate for candidate in alone if not candidate.damaged]
+    seconds = min(configured["deadline"], MOST_SECONDS)
+
+    def body() -> bytes:
+        sent = [
+            {**{name: getattr(candidate, name) for name in _SENT}, "tags": list(candidate.tags)}
+            for candidate in candidates
+        ]
+        request = {
+            **client.carried(configured.project),
+            "prompt": prompt,
+            "transcript_path": str(payload.get("transcript_path") or ""),
+            "candidates": sent,
+            "alone": list(map(candidates.index, alone)),
+        }
+        return quickjson.written(request).encode()
+
+    def read(response: client.Response) -> Judged:
+        reply = quickjson.loads(response.read().decode())
+        if response.status != _OK:
+            raise UnjudgedError(f"not judged ({reply['error']['message']}); {_BM25}")
+        if reply.get("nobody") is not None:
+            raise UnjudgedError(reply["nobody"])
+        kept, undecided = ([candidates[place] for place in reply[part]] for part in ("kept", "undecided"))
+        return kept, undecided, reply["degraded"]
+
+    def locally(reason: client.NoEngine) -> Judged:
+        if isinstance(reason, client.EngineBusy | client.EngineLost):
+            busy = "the engine is busy: " if isinstance(reason, client.EngineBusy) else ""
+            raise UnjudgedError(f"not judged ({busy}{reason}); {_BM25}")
+        try:
+            is_starting = not isinstance(reason, client.EngineOff) and client.start_for_later() is not None
+        except client.NoEngine as error:
+            raise UnjudgedError(f"not judged: no engine is running ({error}); {_BM25}") from None
+        if is_starting:
+            raise UnjudgedError(f"not judged: the engine was not running and is starting; {_BM25}")
+        from judgekit import programs  # noqa: PLC0415 - not needed where there is an engine
+
+        watchdog.extend(seconds + _IMPORTS)
+        programs.make_importable()
+        from judgekit.judging import search  # noqa: PLC0415 - imported only after what it needs can be
+
+        judged = search.judged_hook(prompt, candidates, alone, payload, configured.project)
+        if isinstance(judged, str):
+            raise UnjudgedError(judged)
+        return judged.kept, judged.undecided, judged.degraded
+
     try:
-        kept, undecided, degraded = _ask(prompt, asked, alone, payload, configured)
+        watchdog.extend(seconds + _SLACK + _SLACK / 2)
+        use = settings.engine_wanted(configured)
+        kept, undecided, degraded = client.call(
+            "select", body, read, locally, use=use, begin=client.Connection, seconds=seconds + _SLACK
+        )
     except UnjudgedError as why:
         notes.append(str(why))
         return None
@@ -56,68 +111,6 @@ def shown_by_judge(
         notes.append(degraded)
     injected = kept[: configured["max_inject"]]
     if configured["inject"] == "top_k":
-        return context.ShownMemories(ranked.pinned, injected, [])
-    mentioned = [
-        candidate for candidate in undecided if candidate.worth_mentioning and candidate not in injected
-    ]
-    return context.ShownMemories(ranked.pinned, injected, mentioned)
-
-
-def _ask(
-    prompt: str,
-    asked: Sequence[Candidate],
-    alone: Sequence[Candidate],
-    payload: Mapping[str, Any],
-    configured: Settings,
-) -> tuple[list[Candidate], list[Candidate], str | None]:
-    """Return what is kept, what is left undecided, and why, if so; raises `UnjudgedError`."""
-    from judgekit.engine import client  # noqa: PLC0415 - only where judging is on
-    from judgekit.hooks import session  # noqa: PLC0415 - the same
-    from judgekit.retrieval import quickjson  # noqa: PLC0415 - the same
-
-    def body() -> bytes:
-        sent = [{**{name: getattr(hit, name) for name in _SENT}, "tags": list(hit.tags)} for hit in asked]
-        request = {
-            **client.carried(configured.project),
-            "prompt": prompt,
-            "transcript_path": str(payload.get("transcript_path") or ""),
-            "candidates": sent,
-            "alone": list(map(asked.index, alone)),
-        }
-        return quickjson.written(request).encode()
-
-    def read(response: client.Response) -> tuple[list[Candidate], list[Candidate], str | None]:
-        said = quickjson.loads(response.read().decode())
-        if response.status != _OK:
-            raise UnjudgedError(f"not judged ({said['error']['message']}); {_BM25}")
-        if said.get("nobody") is not None:
-            raise UnjudgedError(said["nobody"])
-        kept, undecided = ([asked[place] for place in said[part]] for part in ("kept", "undecided"))
-        return kept, undecided, said["degraded"]
-
-    def locally(reason: client.NoEngine) -> tuple[list[Candidate], list[Candidate], str | None]:
-        if isinstance(reason, client.EngineBusy):
-            raise UnjudgedError(f"not judged (the engine is busy: {reason}); {_BM25}")
-        if isinstance(reason, client.EngineLost):
-            raise UnjudgedError(f"not judged ({reason}); {_BM25}")
-        try:
-            begun = not isinstance(reason, client.EngineOff) and client.start_for_later() is not None
-        except client.NoEngine as error:
-            raise UnjudgedError(f"not judged: no engine is running ({error}); {_BM25}") from None
-        if begun:
-            raise UnjudgedError(f"not judged: the engine was not running and is starting; {_BM25}")
-        from judgekit import programs  # noqa: PLC0415 - not needed where there is an engine
-
-        watchdog.extend(min(configured["deadline"], MOST_SECONDS) + _IMPORTS)
-        programs.make_importable()
-        from judgekit.judging import search  # noqa: PLC0415 - imported only after what it needs can be
-
-        judged = search.judged_hook(prompt, asked, alone, payload, configured.project)
-        if isinstance(judged, str):
-            raise UnjudgedError(judged)
-        return judged.kept, judged.undecided, judged.degraded
-
-    seconds = min(configured["deadline"], MOST_SECONDS) + _SLACK
-    watchdog.extend(seconds + _SLACK / 2)
-    use = session.allowed(configured)
-    return client.call("select", body, read, locally, use=use, begin=client.Connection, seconds=seconds)
+        return injected, []
+    rest = [candidate for candidate in undecided if candidate not in injected]
+    return injected, [candidate for candidate in rest if candidate.worth_mentioning]

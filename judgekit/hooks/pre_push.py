@@ -134,7 +134,7 @@ def _run(
     Whatever goes wrong between here and the engine costs a push nothing but time: it is judged here then.
     """
     from judgekit.engine import client  # noqa: PLC0415 - a skipped push needs little
-    from judgekit.hooks import session  # noqa: PLC0415 - the same
+    from judgekit.hooks.settings import engine_wanted  # noqa: PLC0415 - the same
 
     started, run = time.monotonic(), os.urandom(16).hex()
 
@@ -177,7 +177,7 @@ def _run(
             return push.check_since(repository, base, here)
         return push.check_push(repository, updates, remote, url, here)
 
-    return client.call("gate", request, read, locally, use=wanted.engine and session.wanted())
+    return client.call("gate", request, read, locally, use=wanted.engine and engine_wanted())
 
 
 def guarded(check: Callable[[], Report | None], warn: Callable[[str], None]) -> Report | None:

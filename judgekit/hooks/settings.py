@@ -1,92 +1,107 @@
-"""The settings of the prompt hook, read without pydantic or YAML where that is possible.
+"""The settings of the hooks, read without pydantic or YAML where that is possible.
 
 Where no configuration exists, what is compiled into the package holds. Where one does, it is validated once
-(see configure.py) and kept as JSON in the cache folder for as long as its sources stay as they were.
+per change and kept as JSON in the cache folder. Where it cannot be validated, whether it switches the hook
+off is read without a parser, and whatever is in doubt counts as off.
 """
 
 from __future__ import annotations
 
 import os
+import time
 
 from judgekit import environment
 from judgekit.retrieval import compiled, quickjson
-from judgekit.retrieval.compiled import Profiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
     from typing import Any
 
 FOLDER = "settings"
-_FORMAT = 6  # of what is kept
+VARIABLE = "JUDGEKIT_RETRIEVAL_ENABLED"
 WRONG_SECONDS = 600  # that what is wrong is kept: something that is not in the key may put it right
-_SECTIONS = (
-    "JUDGE",
-    "RETRIEVAL",
-    "GATE",
-    "ESCALATE",
-    "STOP",
-    "ENGINE",
-)  # that variables are validated of, together
+_FORMAT = 6  # of what is kept
+# Variables of these sections are validated together.
+_SECTIONS = ("JUDGE", "RETRIEVAL", "GATE", "ESCALATE", "STOP", "ENGINE")
 _VARIABLES = tuple(f"JUDGEKIT_{section}_" for section in _SECTIONS)
+_TRUE = ("true", "yes", "on", "1", "t", "y")  # what pydantic takes for a truth value
+_MOST = 1_000_000  # characters of a file; no configuration has as many
+# No section but `retrieval` has such a key, in a configuration of ours.
+_KEY = r"""(?<![\w.\\/-])["']?enabled["']?\s*:\s*["']?(\w*)"""
 
 
 class Settings:
-    """What the hook goes by: the keys of the `retrieval` section of the configuration, and the profiles.
+    """What the hooks go by: `values` are the keys of the `retrieval` section of the configuration.
 
-    The sections `stop` and `engine` are more of these keys, where a file or a variable says anything at all.
-
-    `trusted` are the roots that the user named, and no project; `data` is what the profiles are made of.
+    Its sections `stop` and `engine` are more of these keys, where a file or a variable says anything at all.
+    `trusted` are the roots that the user named, and no project; `profiles` say how each kind of store is read
+    and ranked.
     """
 
-    __slots__ = ("_made", "data", "project", "trusted", "values")
+    __slots__ = ("profiles", "project", "trusted", "values")
 
-    def __init__(
-        self,
-        values: Mapping[str, Any],
-        profiles: Mapping[str, Any] | None,
-        project: str,
-        trusted: Sequence[str] = (),
-    ) -> None:
-        self.values, self.project, self.trusted = values, project, trusted
-        self.data = profiles or compiled.bundled()
-        self._made: Profiles | None = None
+    def __init__(self, found: dict[str, Any], project: str) -> None:
+        self.values, self.project, self.trusted = found["values"], project, found["trusted"]
+        self.profiles = compiled.Profiles(found["profiles"] or compiled.bundled())
 
     def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - a setting is a truth value, number, text or list
         return self.values[key]
 
-    @property
-    def profiles(self) -> Profiles:
-        """How each kind of store is read and ranked."""
-        if self._made is None:
-            self._made = Profiles(self.data)
-        return self._made
-
 
 def load(project: str) -> tuple[Settings, list[str]]:
     """Return the settings that hold in `project`, and a line for stderr about each file that is wrong."""
+    sources = environment.configuration_files(project)
+    for home in (os.path.join(project, ".judgekit"), environment.config_home()):
+        folder = os.path.join(home, "retrieval")
+        sources.append(folder)
+        try:
+            sources += sorted(os.path.join(folder, name) for name in os.listdir(folder))
+        except OSError:
+            continue
+    stamps = []
+    for source in sources:
+        try:
+            status = os.stat(source)
+        except OSError:
+            continue
+        # Size and time of change alone would miss what was copied over a file together with its time.
+        stamps.append((source, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
     variables = [item for item in environment.environ().items() if item[0].startswith(_VARIABLES)]
-    stamps = _stamps(project)
     if not variables and not stamps:
-        return Settings(compiled.bundled()["settings"], None, project), []
+        return Settings(
+            {"values": compiled.bundled()["settings"], "trusted": [], "profiles": None}, project
+        ), []
     key = repr([_FORMAT, environment.__version__, project, sorted(variables), stamps])
-    kept = _kept(project, key)
-    if kept is not None:
-        return _made(kept, project), kept["notes"]
-    from judgekit.hooks import configure  # noqa: PLC0415 - once per change of the configuration
-
-    found, notes = configure.settings(project)
-    configure.keep(path(project), key, found, notes)
-    return _made(found, project), notes
-
-
-def _made(found: Mapping[str, Any], project: str) -> Settings:
-    return Settings(found["values"], found["profiles"], project, found["trusted"])
+    file = path(project)
+    try:
+        with open(file, encoding="utf-8", newline="\n") as stream:
+            found = quickjson.loads(stream.read())
+        age = abs(time.time() - os.stat(file).st_mtime)  # however the clock was set meanwhile
+        is_kept = found["key"] == key and not (found["notes"] and age > WRONG_SECONDS)
+    except (OSError, ValueError, TypeError, KeyError):
+        is_kept = False
+    if not is_kept:
+        found, is_valid = _validated(project)
+        if is_valid:
+            try:
+                environment.cache_folder(FOLDER)
+                environment.write_private(file, quickjson.dumps({"key": key, **found}))
+            except OSError:
+                pass  # it is validated again
+    return Settings(found, project), found["notes"]
 
 
 def path(project: str) -> str:
     """Return where the settings of a project are kept."""
     return os.path.join(environment.cache_home(), FOLDER, environment.file_name_for(project) + ".json")
+
+
+def engine_wanted(configured: Settings | None = None) -> bool:
+    """Whether the user's configuration and the variables let the engine be asked; no project has a say."""
+    from judgekit.engine import client  # noqa: PLC0415 - most prompts need no engine
+
+    configured = configured or load(environment.config_home())[0]
+    return client.wanted() and configured.values.get("engine", {}).get("use", True) is not False
 
 
 def descriptions(root: str) -> dict[str, str]:
@@ -98,7 +113,7 @@ def descriptions(root: str) -> dict[str, str]:
         return {}
     try:
         with open(source, encoding="utf-8", errors="replace", newline="\n") as file:
-            found = quickjson.loads(file.read(1_000_000))
+            found = quickjson.loads(file.read(_MOST))
     except (OSError, ValueError):
         return {}
     categories = found.get("categories") if isinstance(found, dict) else None
@@ -108,46 +123,87 @@ def descriptions(root: str) -> dict[str, str]:
     return {name: text for name, text in described.items() if isinstance(text, str) and text.strip()}
 
 
-def _stamps(project: str) -> list[tuple[str, int, int, int, int]]:
-    """Return what tells that a file which can change the settings changed; nothing of one that is missing.
+def _validated(project: str) -> tuple[dict[str, Any], bool]:
+    """Return the settings that hold in `project`, with notes about what is wrong and left at the default.
 
-    The size and the time of change alone would miss what was copied over it together with its time.
+    The second value is False where nothing could be validated: what is missing may be there next time.
     """
-    found = environment.configuration_files(project)
-    for home in (os.path.join(project, ".judgekit"), environment.config_home()):
-        folder = os.path.join(home, "retrieval")
-        found += [folder, *_inside(folder)]
-    stamps = []
-    for each in found:
+    from judgekit import programs  # noqa: PLC0415 - once per change of the configuration
+
+    try:
+        programs.make_importable()
+        from pathlib import Path  # noqa: PLC0415 - imported only after what they need can be
+
+        from judgekit.config import settings as config  # noqa: PLC0415 - the same
+        from judgekit.errors import ConfigError  # noqa: PLC0415 - the same
+        from judgekit.retrieval.profiles import compile_profiles  # noqa: PLC0415 - the same
+    except ImportError as error:
+        values = _unless_off(compiled.bundled()["settings"], project)
+        going_on = "using the defaults" if values["enabled"] else "switched off, as configured"
+        notes = [f"the configuration cannot be read ({error}); {going_on}"]
+        return {"values": values, "trusted": [], "profiles": None, "notes": notes}, False
+    values, trusted, notes = compiled.bundled()["settings"], [], []
+    problem = ""
+    # What the user said holds although a project's file is wrong, and `enabled: false` wherever it stands.
+    for folder in (Path(project), None):
         try:
-            status = os.stat(each)
-        except OSError:
+            dumped = config.load(folder).model_dump(mode="json")
+            values = dumped["retrieval"] | {"stop": dumped["stop"], "engine": dumped["engine"]}
+            trusted = config.user_roots() or []
+        except ConfigError as error:
+            problem = problem or str(error)
             continue
-        stamps.append((each, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
-    return stamps
-
-
-def _inside(folder: str) -> list[str]:
+        if problem:
+            notes.append(f"{problem}; ignoring the project's settings")
+        break
+    else:
+        notes.append(f"{problem}; using the defaults")
+    if problem:
+        values = _unless_off(values, project)
+    profiles = None
     try:
-        return sorted(os.path.join(folder, name) for name in os.listdir(folder))
-    except OSError:
-        return []
+        own = compile_profiles(Path(project))
+        if any(own[part] != compiled.bundled()[part] for part in ("languages", "profiles")):
+            profiles = own
+    except ConfigError as error:
+        notes.append(f"{error}; using the bundled profiles")
+    return {"values": values, "trusted": trusted, "profiles": profiles, "notes": notes}, True
 
 
-def _kept(project: str, key: str) -> dict[str, Any] | None:
-    """Return the settings that were kept under `key`."""
-    try:
-        with open(path(project), encoding="utf-8", newline="\n") as file:
-            found = quickjson.loads(file.read())
-    except (OSError, ValueError):
-        return None
-    if not isinstance(found, dict) or found.get("key") != key:
-        return None
-    return None if found["notes"] and _age(path(project)) > WRONG_SECONDS else found
+def _unless_off(values: dict[str, Any], project: str) -> dict[str, Any]:
+    return values | {"enabled": False} if is_off(project) else values
 
 
-def _age(path: str) -> float:
-    """Return the seconds since a file was written, however the clock was set meanwhile."""
-    import time  # noqa: PLC0415 - built in, and only where something is wrong
+def is_off(project: str) -> bool:
+    """Whether the first source that says so, in the order of authority, switches the hook off."""
+    import re  # noqa: PLC0415 - where a configuration is wrong
 
-    return abs(time.time() - os.stat(path).st_mtime)
+    variable = os.environ.get(VARIABLE, "")
+    if variable:
+        return variable.lower() not in _TRUE
+    user, own, foreign = environment.configuration_files(project)
+    for source in (own, foreign, user):
+        inside = os.path.join(os.path.realpath(project), "")
+        if not os.path.lexists(source) or (
+            source == foreign and not os.path.realpath(source).startswith(inside)
+        ):
+            continue  # another tool's settings count inside the project alone
+        try:
+            if not os.path.isfile(source):  # a device may have no end
+                return True
+            with open(source, encoding="utf-8-sig", errors="replace") as file:
+                text = file.read(_MOST).replace("\0", "")  # of UTF-16 the letters are left
+        except OSError:
+            return True
+        words = re.findall(_KEY, text)
+        if source == foreign:
+            try:
+                found = quickjson.loads(text)
+                section = found.get("retrieval") if isinstance(found, dict) else None
+                said = section.get("enabled") if isinstance(section, dict) else None
+                words = [] if said is None else [str(said)]
+            except ValueError:  # which `enabled` is meant cannot be told
+                pass
+        if words:
+            return not all(word.lower() in _TRUE for word in words)
+    return False

@@ -2,7 +2,7 @@
 
 The work is done by a child, which the kernel ends by an alarm; this process only waits for it. Neither a
 thread nor a handler of Python would do: both wait for the interpreter. Where there is no `fork` (Windows)
-nothing is limited here, and the limit of whoever started the process is left.
+nothing is limited here, and the limit of the program that started the process is left.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_at_work = False  # in a child
-_notes = -1  # where it notes something
+_notes: list[int] = []  # the pipe in which a child notes something; a process without one is not limited
 
 
 def split(seconds: float) -> tuple[int | None, int | None] | None:
@@ -23,7 +22,6 @@ def split(seconds: float) -> tuple[int | None, int | None] | None:
     That is its exit code, None when its time was up, and the last byte that it noted. None is also returned
     where no process can be had.
     """
-    global _at_work, _notes
     if not hasattr(os, "fork"):
         return None
     signals = _signals()
@@ -33,10 +31,10 @@ def split(seconds: float) -> tuple[int | None, int | None] | None:
     except OSError:
         child = -1
     if child == 0:
-        _at_work, _notes = True, writing
+        _notes.append(writing)
         signals.signal(signals.SIGALRM, signals.SIG_DFL)
         signals.pthread_sigmask(signals.SIG_UNBLOCK, [signals.SIGALRM])
-        extend(seconds)
+        signals.setitimer(signals.ITIMER_REAL, seconds)
     os.close(reading if child <= 0 else writing)
     if child <= 0:
         return None
@@ -46,29 +44,25 @@ def split(seconds: float) -> tuple[int | None, int | None] | None:
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     os.set_blocking(reading, False)
-    noted = _last(reading)
-    return None if code == -signals.SIGALRM else code if code >= 0 else 128 - code, noted
+    try:
+        noted = os.read(reading, 4096)
+    except BlockingIOError:  # something that the child has started holds the pipe
+        noted = b""
+    ended = None if code == -signals.SIGALRM else code if code >= 0 else 128 - code
+    return ended, noted[-1] if noted else None
 
 
 def extend(seconds: float) -> None:
     """Let the child end in `seconds` from now; in any other process this does nothing."""
-    if _at_work:
+    if _notes:
         signals = _signals()
         signals.setitimer(signals.ITIMER_REAL, seconds)
 
 
 def note(value: int) -> None:
     """Leave a byte for the parent, should the child be ended."""
-    if _at_work:
-        os.write(_notes, bytes([value]))
-
-
-def _last(reading: int) -> int | None:
-    try:
-        found = os.read(reading, 4096)
-    except BlockingIOError:  # something that the child has started holds the pipe
-        return None
-    return found[-1] if found else None
+    if _notes:
+        os.write(_notes[0], bytes([value]))
 
 
 def _signals() -> Any:  # noqa: ANN401 - no stub

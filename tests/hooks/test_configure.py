@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from judgekit import environment
-from judgekit.hooks import configure, settings
+from judgekit.hooks import settings
 
 OFF = [
     "retrieval: {enabled: false}\n",
@@ -55,10 +55,10 @@ def test_it_is_off_in_every_way_to_write_it(project: Path) -> None:
     for text in (*OFF, *NOT_OFF):
         ours(project, text)
         users("")
-        assert configure.is_off(str(project)) is (text in OFF), text
+        assert settings.is_off(str(project)) is (text in OFF), text
         ours(project, "")
         users(text)
-        assert configure.is_off(str(project)) is (text in OFF), text
+        assert settings.is_off(str(project)) is (text in OFF), text
 
 
 @pytest.mark.parametrize(
@@ -76,15 +76,15 @@ def test_it_is_off_in_every_way_to_write_it(project: Path) -> None:
 )
 def test_another_tools_settings_are_read_by_key(project: Path, value: object, off: bool) -> None:  # noqa: FBT001 - a row of the table
     theirs(project, value)
-    assert configure.is_off(str(project)) is off
+    assert settings.is_off(str(project)) is off
 
 
 def test_broken_json_that_speaks_of_it_is_in_doubt(project: Path) -> None:
     path = project / ".claude" / "memory" / "memory-config.json"
     path.write_text('{"retrieval": {"enabled": false}')
-    assert configure.is_off(str(project))
+    assert settings.is_off(str(project))
     path.write_text('{"retrieval": {"max_inject": 1}')
-    assert not configure.is_off(str(project))
+    assert not settings.is_off(str(project))
 
 
 @pytest.mark.parametrize(("word", "off"), [("false", True), ("0", True), ("maybe", True), ("True", False)])
@@ -95,24 +95,24 @@ def test_the_variable_comes_first(
     off: bool,  # noqa: FBT001 - a row of the table
 ) -> None:
     ours(project, f"retrieval: {{enabled: {'true' if off else 'false'}}}\n")
-    monkeypatch.setenv(configure.VARIABLE, word)
-    assert configure.is_off(str(project)) is off
+    monkeypatch.setenv(settings.VARIABLE, word)
+    assert settings.is_off(str(project)) is off
 
 
 def test_the_first_source_that_says_anything_counts(project: Path) -> None:
     users("retrieval: {enabled: false}\n")
-    assert configure.is_off(str(project))
+    assert settings.is_off(str(project))
     theirs(project, {"retrieval": {"enabled": True}})
-    assert not configure.is_off(str(project))
+    assert not settings.is_off(str(project))
     ours(project, "retrieval: {enabled: false}\n")
-    assert configure.is_off(str(project))
+    assert settings.is_off(str(project))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links and pipes of POSIX")
 def test_what_is_no_regular_file_is_in_doubt_and_never_opened(project: Path) -> None:
     path = project / ".judgekit" / "config.yaml"
     os.mkfifo(path)
-    assert configure.is_off(str(project))
+    assert settings.is_off(str(project))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="links of POSIX")
@@ -122,7 +122,7 @@ def test_another_tools_settings_count_inside_the_project_alone(
     other = tmp_path_factory.mktemp("other") / "memory-config.json"
     other.write_text('{"retrieval": {"enabled": false}}')
     (project / ".claude" / "memory" / "memory-config.json").symlink_to(other)
-    assert not configure.is_off(str(project))
+    assert not settings.is_off(str(project))
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_it_is_off_where_nothing_can_be_validated(
 ) -> None:
     text = "retrieval: {enabled: false}\n"
     if where == "variable":
-        monkeypatch.setenv(configure.VARIABLE, "false")
+        monkeypatch.setenv(settings.VARIABLE, "false")
     elif where == "theirs":
         theirs(project, {"retrieval": {"enabled": False}})
     else:

@@ -13,7 +13,7 @@ import sample_store
 from memory_store import MemoryStore, jwt_store
 
 from judgekit.engine import client
-from judgekit.hooks import claude_code, session
+from judgekit.hooks import claude_code
 from judgekit.retrieval import index_file
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def edit(store: MemoryStore, path: Path | str, tool: str = "Edit", key: str = "f
 def test_an_edited_memory_is_read_at_once(
     store: MemoryStore, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for tool in session.TOOLS:
+    for tool in claude_code.TOOLS:
         path = store.add("jwt", f"JWT tokens, by {tool}", listed=False)
         assert f"JWT tokens, by {tool}" not in titles(store)
         named = path if tool == "Edit" else path.relative_to(store.project)
@@ -162,7 +162,7 @@ def test_where_prompts_are_judged_it_is_started(
 ) -> None:
     monkeypatch.setenv("JUDGEKIT_RETRIEVAL_JUDGE", "on")
     for _ in range(3):  # what was in vain lately is left alone
-        session.begin(str(project))
+        claude_code.begin(str(project))
     assert started == [True]
     assert capfd.readouterr() == ("", "")
 
@@ -181,12 +181,12 @@ def test_elsewhere_it_is_not(
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    session.begin(str(project))
+    claude_code.begin(str(project))
     assert started == []
 
 
 def test_a_project_alone_starts_nothing(project: Path, started: list[bool]) -> None:
     (project / ".judgekit").mkdir(exist_ok=True)
     (project / ".judgekit" / "config.yaml").write_text("retrieval: {judge: on}\n")
-    session.begin(str(project))
+    claude_code.begin(str(project))
     assert started == []

@@ -125,9 +125,9 @@ def test_a_compiled_configuration_costs_no_import(store: MemoryStore) -> None:
     ("change", "most"),
     [
         ({"prompt": "yes"}, SILENT),
-        ({"hook_event_name": "SessionStart"}, CONFIGURED | {"judgekit.hooks.session"}),
+        ({"hook_event_name": "SessionStart"}, CONFIGURED),
         ({"hook_event_name": "Unheard of"}, SILENT),
-        ({"hook_event_name": "PostToolUse", "tool_name": "Bash"}, SILENT | {"judgekit.hooks.session"}),
+        ({"hook_event_name": "PostToolUse", "tool_name": "Bash"}, SILENT),
     ],
 )
 def test_silence_does_not_even_look_for_the_store(

@@ -365,7 +365,7 @@ def test_what_is_kept_of_old_sessions_goes(stop: Stop, isolated: Path, rejecting
     assert not old.exists()
 
 
-OFF = {"judgekit.hooks.session", "judgekit.hooks.settings", "judgekit.hooks.claude_code"}
+OFF = {"judgekit.hooks.settings", "judgekit.hooks.claude_code"}
 
 
 @pytest.mark.parametrize("configured", ["", "judge: {mode: lenient}\n"])
