@@ -5,6 +5,7 @@ Every check takes the project's folder and yields one line per problem.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 import typer.main
+from markdown_it import MarkdownIt
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 from typer.core import TyperGroup
@@ -31,21 +33,9 @@ API_PAGE = Path("docs/api.md")
 START_PAGES = (Path("README.md"), Path("docs/index.md"))
 WIDTH = "80"  # columns of generated help
 
-_FENCE = re.compile(
-    r"^ *(?P<marks>`{3,}|~{3,})(?P<language>[\w-]*)[^\n]*\n(?P<text>.*?)^ *(?P=marks)[ ]*$",
-    re.MULTILINE | re.DOTALL,
-)
-_INLINE_CODE = re.compile(r"(`+)(?!`).+?(?<!`)\1(?!`)", re.DOTALL)
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-_LINK = re.compile(
-    r"!?\[(?:[^\]\[]|\[[^\]]*\])*\]\(\s*<?(?P<target>[^)\s>]+)>?(?:\s+[\"'][^\"']*[\"'])?\s*\)"
-)
-_REFERENCE = re.compile(r"^\[[^\]]+\]:\s+<?(?P<target>[^\s>]+)>?", re.MULTILINE)
-_HTML_LINK = re.compile(
-    r"<(?:img|a|source)\b[^>]*?\b(?:src|href|srcset)=\"(?P<target>[^\"]+)\"", re.IGNORECASE
-)
+_MARKDOWN = MarkdownIt("commonmark").enable("table")
+_HTML_LINK = re.compile(r"<(?:img|a|source)\b[^>]*?\b(?:src|href|srcset)=\"([^\"]+)\"", re.IGNORECASE)
 _ELSEWHERE = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
-_HEADING = re.compile(r"^#{1,6}\s+(?P<text>.+?)\s*#*\s*$", re.MULTILINE)
 _LAUNCH = "import sys; sys.argv[0] = 'judgekit'; from judgekit.__main__ import main; sys.exit(main())"
 _BLOCK = re.compile(r"<!-- help: (?P<command>[\w -]+?) -->\n(?P<text>.*?)<!-- /help -->", re.DOTALL)
 
@@ -70,58 +60,52 @@ def text_of(root: Path, page: Path) -> str:
 
 
 def fences(text: str) -> Iterator[Fence]:
-    for found in _FENCE.finditer(text):
-        line = text.count("\n", 0, found.start("text")) + 1
-        yield Fence(found["language"].lower(), found["text"], line)
-
-
-def prose(text: str) -> str:
-    """Return a page without its code and comments, in which a link is only an example."""
-    return _INLINE_CODE.sub("", _COMMENT.sub("", _FENCE.sub("", text)))
+    for token in _MARKDOWN.parse(text):
+        if token.type == "fence" and token.map:
+            yield Fence(token.info.partition(" ")[0].lower(), token.content, token.map[0] + 2)
 
 
 # Links
 
 
-def links(text: str) -> list[str]:
-    """Return the targets of a page's links and images that lead to something in the project."""
-    plain = prose(text)
-    found = [each["target"] for kind in (_LINK, _REFERENCE, _HTML_LINK) for each in kind.finditer(plain)]
-    return [target for target in found if not _ELSEWHERE.match(target)]
+def links(text: str) -> Iterator[str]:
+    """Yield the targets of a page's links and images that lead to something in the project."""
+    for token in _MARKDOWN.parse(text):
+        for part in (token, *(token.children or ())):
+            if part.type in ("link_open", "image"):
+                targets = [str(part.attrs.get("href") or part.attrs.get("src"))]
+            else:
+                targets = _HTML_LINK.findall(part.content) if part.type.startswith("html_") else []
+            yield from (target for target in targets if not _ELSEWHERE.match(target))
 
 
 def anchors(text: str) -> set[str]:
     """Return the names that a page's headings get where it is shown."""
-    found: dict[str, int] = {}
-    names = set()
-    for heading in _HEADING.finditer(_FENCE.sub("", text)):
-        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading["text"]).lower()
-        name = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
-        number = found.get(name, 0)
-        found[name] = number + 1
-        names.add(f"{name}-{number}" if number else name)
-    return names
+    tokens = _MARKDOWN.parse(text)
+    names: list[str] = []
+    for opening, heading in itertools.pairwise(tokens):
+        if opening.type == "heading_open":
+            words = "".join(part.content for part in heading.children or ()).lower()
+            names.append(re.sub(r"[^\w\- ]", "", words).replace(" ", "-"))
+    earlier = [names[:place].count(name) for place, name in enumerate(names)]
+    return {f"{name}-{number}" if number else name for name, number in zip(names, earlier, strict=True)}
 
 
 def broken_links(root: Path) -> Iterator[str]:
     """Yield the links and images that lead nowhere."""
     for page in pages(root):
         for target in links(text_of(root, page)):
-            problem = _link_problem(root, page, target)
-            if problem:
-                yield f"{page}: the link {target} {problem}"
-
-
-def _link_problem(root: Path, page: Path, target: str) -> str | None:
-    if target.startswith("/"):
-        return "is absolute; write it relative to the page"
-    path, _, anchor = target.partition("#")
-    file = root / _resolve(page, path)
-    if not file.exists():
-        return f"leads nowhere; there is no {_resolve(page, path).as_posix()}"
-    if anchor and file.suffix == ".md" and anchor not in anchors(file.read_text(encoding="utf-8")):
-        return f"names a heading that is not there; there are: {', '.join(sorted(anchors(file.read_text())))}"
-    return None
+            path, _, anchor = target.partition("#")
+            file = root / _resolve(page, path)
+            names = anchors(file.read_text(encoding="utf-8")) if anchor and file.is_file() else set()
+            if target.startswith("/"):
+                yield f"{page}: the link {target} is absolute; write it relative to the page"
+            elif not file.exists():
+                where = _resolve(page, path).as_posix()
+                yield f"{page}: the link {target} leads nowhere; there is no {where}"
+            elif anchor and file.suffix == ".md" and anchor not in names:
+                there = ", ".join(sorted(names))
+                yield f"{page}: the link {target} names a heading that is not there; there are: {there}"
 
 
 def _resolve(page: Path, path: str) -> Path:

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 from math import ceil
+from textwrap import indent
 from typing import TYPE_CHECKING, get_args
 
 import pytest
@@ -200,7 +201,8 @@ def test_unparsable_blocks(project: Path) -> None:
         ("toml", "a = 1\n", "a = \n"),
     ):
         for text, places in ((sound, []), (broken, [["README.md", "6"]])):
-            write(project, "README.md", f"# A\n\n- item\n\n  ```{language}\n{text}\n  ```\n")
+            block = indent(f"```{language}\n{text}\n```", "  ")
+            write(project, "README.md", f"# A\n\n- item\n\n{block}\n")
             assert [line.split(":")[:2] for line in docs.unparsable_blocks(project)] == places
     write(project, "README.md", "```text\n{\n```\n")
     assert list(docs.unparsable_blocks(project)) == []
