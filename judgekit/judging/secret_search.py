@@ -3,7 +3,7 @@
 The rules are in `secret_rules.toml`; with them go the plugins of detect-secrets that know a secret by its
 form. Nothing is guessed from how random a text looks: hashes, identifiers and encoded images are part of what
 is judged. A name or a place says how much a value must look like a secret: made by a generator, or chosen by
-a person.
+a person. A private key is found between its header and its end, whatever stands before each line of it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from judgekit.judging import secret_blocks
-from judgekit.judging.secret_blocks import PRIVATE_KEY, PROSE, line_end
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
+
+    Span = tuple[int, int]
 
 _UNMISTAKABLE: Final = frozenset({"GitHub token", "Anthropic key"})
 """Kinds that are found behind a letter too: their beginning and length do not come about by chance."""
@@ -28,8 +27,9 @@ _UNMISTAKABLE: Final = frozenset({"GitHub token", "Anthropic key"})
 _SHORTEST_FORM: Final = 18  # characters of a secret with a form of its own
 _LINES_BEHIND: Final = 3  # a value may stand in them that the line before names
 _LONGEST_NAME: Final = 60
-_REST: Final = re.compile(r"[A-Za-z0-9_-]*+")
 _SMALL: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+_PRIVATE_KEY: Final = "private key"
+_PHRASE: Final = "seed phrase"
 
 
 class SecretMatch(NamedTuple):
@@ -48,8 +48,9 @@ class _Rule(NamedTuple):
     pattern: str | re.Pattern[str]
 
 
-_FILE: Final = Path(__file__).with_name("secret_rules.toml")
-_RULES: Final[dict[str, Any]] = tomllib.loads(_FILE.read_text("utf-8"))
+_RULES: Final[dict[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("secret_rules.toml").read_text("utf-8")
+)
 
 
 def _whole(text: str) -> str:
@@ -59,21 +60,18 @@ def _whole(text: str) -> str:
     return text
 
 
-def _table(rows: Sequence[tuple[str, str, str]]) -> list[_Rule]:
-    return [_Rule(kind, tuple(_whole(words).split(" ")), _whole(pattern)) for kind, words, pattern in rows]
-
-
-_FORMS: Final = _table(_RULES["forms"])
-_PLACES: Final = _table(_RULES["places"])
+_FORMS, _PLACES = (
+    [_Rule(kind, tuple(_whole(words).split(" ")), _whole(pattern)) for kind, words, pattern in _RULES[rows]]
+    for rows in ("forms", "places")
+)
+_RE: Final[dict[str, re.Pattern[str]]] = {
+    name: re.compile(_whole(pattern))
+    for section in ("names", "values", "settings", "blocks", "private_keys")
+    for name, pattern in _RULES[section].items()
+}
 _LINE_WORDS: Final = _RULES["lines"]["words"].split("|")
 _LINE_PATTERNS: Final = [re.compile(pattern) for pattern in _RULES["lines"]["patterns"]]
-_NAMED: Final = re.compile(_RULES["names"]["pattern"])
-_STRONG, _SECRET, _WEAK = (re.compile(_RULES["names"][name]) for name in ("strong", "secret", "weak"))
-_SHORT, _ENDINGS = (frozenset(_RULES["names"][name].split()) for name in ("short", "endings"))
-_PLACEHOLDER, _NAME, _CODE, _PASSPHRASE, _OF_SENTENCE, _MEASURE, _TERM = (
-    re.compile(_whole(_RULES["values"][name]))
-    for name in ("placeholder", "name", "code", "passphrase", "sentence", "measure", "term")
-)
+_SHORT, _ENDINGS = (frozenset(_RULES["words"][name].split()) for name in ("short", "endings"))
 _compiled: Final = functools.cache(re.compile)
 
 
@@ -95,12 +93,18 @@ def find(text: str) -> Iterator[SecretMatch]:
     lower = text.lower()
     if len(lower) != len(text):  # a letter became two: names are made of those of ASCII
         lower = text.translate(_SMALL)
-    for start, end in secret_blocks.private_keys(text, lower):
-        yield SecretMatch(start, end, PRIVATE_KEY)
+    for start, end in _private_keys(text, lower):
+        yield SecretMatch(start, end, _PRIVATE_KEY)
     long = " ".join(word for word in text.split() if len(word) >= _SHORTEST_FORM)
     for kind, words, pattern in load():
-        if any(map(long.__contains__, words)):
-            yield from _with_form(text, kind, _compiled(pattern))
+        at = 0 if any(map(long.__contains__, words)) else len(text) + 1
+        while at <= len(text) and (form := _compiled(pattern).search(text, at)):
+            start, at = form.span()
+            in_word = start > 0 and text[start].isalnum() and text[start - 1].isalnum()
+            if not in_word or (kind in _UNMISTAKABLE and _is_mixed(form[0])):
+                if kind != _PRIVATE_KEY:  # the pattern may be of a fixed length
+                    at = cast("re.Match[str]", _RE["rest"].match(text, at)).end()
+                yield SecretMatch(start, at, kind)
     lines = _lines(lower)
     inside = "\n".join(lower[start:end] for start, end in lines)
     places = [rule for rule in _PLACES if any(map(inside.__contains__, rule.words))]
@@ -109,46 +113,44 @@ def find(text: str) -> Iterator[SecretMatch]:
         for kind, words, pattern in places:
             if any(map(here.__contains__, words)):
                 for match in _compiled(pattern).finditer(lower, start, end):
-                    if span := _placed(text, match):
-                        yield SecretMatch(*span, kind)
-        for match in _NAMED.finditer(lower, start, end):
+                    group = cast("str", match.lastgroup)
+                    first = match.start(group)
+                    value = text[slice(*match.span(group))].rstrip(".,:")
+                    bare = group != "sure" and text[first - 1 : first] not in "\"'"
+                    if value and _fits(value, group.rstrip("23")) and not (bare and _is_code(value)):
+                        yield SecretMatch(first, first + len(value), kind)
+        for match in _RE["pattern"].finditer(lower, start, end):
             if secret_match := _named(text, match):
                 yield secret_match
-    for start, end, kind in secret_blocks.find(lower, lines):
-        if kind == secret_blocks.PHRASE or not _stands_in(text[start:end]):
+    for start, end, kind in blocks(lower, lines):
+        if kind == _PHRASE or not _stands_in(text[start:end]):
             yield SecretMatch(start, end, kind)
 
 
-def _with_form(text: str, kind: str, pattern: re.Pattern[str]) -> Iterator[SecretMatch]:
-    at = 0
-    while match := pattern.search(text, at):
-        start, at = match.span()
-        in_word = start > 0 and text[start].isalnum() and text[start - 1].isalnum()
-        if not in_word or (kind in _UNMISTAKABLE and _is_mixed(match[0])):
-            rest = _REST.match(text, at)  # the pattern may be of a fixed length
-            if rest and kind != PRIVATE_KEY:
-                at = rest.end()
-            yield SecretMatch(start, at, kind)
+def _line_end(text: str, at: int) -> int:
+    """Return where the line ends that a place is in."""
+    end = text.find("\n", min(at, len(text)))
+    return len(text) if end < 0 else end
 
 
-def _lines(lower: str) -> list[tuple[int, int]]:
+def _lines(lower: str) -> list[Span]:
     """Return from where to where lines stand in which a value may be a secret by its name or place."""
     named = set()
     for word in _LINE_WORDS:
         at = lower.find(word)
         while at >= 0:
-            stop = line_end(lower, at + len(word))
+            stop = _line_end(lower, at + len(word))
             named.add((lower.rfind("\n", 0, at) + 1, stop))
             at = lower.find(word, stop)
     for pattern in _LINE_PATTERNS:
         at = 0
         while match := pattern.search(lower, at):
-            at = line_end(lower, match.end() - 1)
+            at = _line_end(lower, match.end() - 1)
             named.add((lower.rfind("\n", 0, match.start()) + 1, at))
-    lines: list[tuple[int, int]] = []
+    lines: list[Span] = []
     for start, stop in sorted(named):
         for _ in range(_LINES_BEHIND):
-            stop = line_end(lower, stop + 1)  # noqa: PLW2901 - on to the next line
+            stop = _line_end(lower, stop + 1)  # noqa: PLW2901 - on to the next line
         if lines and start <= lines[-1][1]:
             start, before = lines.pop()  # noqa: PLW2901 - goes on with it
             stop = max(before, stop)  # noqa: PLW2901 - the same
@@ -156,62 +158,35 @@ def _lines(lower: str) -> list[tuple[int, int]]:
     return lines
 
 
-def _placed(text: str, match: re.Match[str]) -> tuple[int, int] | None:
-    """Return from where to where a value stands that is a secret by its place; None where it is none."""
-    group = cast("str", match.lastgroup)
-    start, end = match.span(group)
-    value = text[start:end].rstrip(".,:")
-    if not value or not _fits(value, group.rstrip("23")):
-        return None
-    if group != "sure" and text[start - 1 : start] not in "\"'" and _is_code(value):
-        return None
-    return start, start + len(value)
-
-
 # Names and values
-
-_HUMP: Final = re.compile(r"([a-z0-9])([A-Z])")
-_SEPARATOR: Final = re.compile(r"[^a-z0-9\u0080-\U0010ffff]+")
-_BEFORE: Final = re.compile(r"[\w.$-]*\Z")
-_TWO_WORDS: Final = re.compile(r"([A-Za-z]{2,12}) \Z")
-_SECRET_NAME: Final = re.compile(r"(?:secret|secret_?key|password|passphrase)$")
-_SECRETIVE: Final = re.compile(r"crypt|secret|cipher|jwt|hmac|auth", re.IGNORECASE)
-_TO_BLANK: Final = re.compile(r"[^\s]{1,200}+(?=[ \t]*(?:\n|\Z))")
-_SETTING: Final = re.compile(r"(?:export |set |env |ENV |- )?[ \t-]*[\"']?[\w.-]*")
-_NEXT_SETTING: Final = re.compile(r"[ \t]+[a-z_]{2,30}=\w")
-_END_OF_SETTING: Final = re.compile(r"[ \t]*(?:[ \t][;#].*)?(?:\n|\Z)")
-_SECTION: Final = re.compile(r"^\[[\w .:/-]+\][ \t]*$", re.MULTILINE)
-_PROPERTY: Final = re.compile(r"(?!(?:self|this|cls|args|opts|options|obj)\.)[\w.-]*")
-_CHOICE: Final = re.compile(r"[A-Za-z_.=]*(?:[|&]+[A-Za-z_.=]*)+$")
-"""Types and flags that are joined, and the fields of a form: what stands there without quotes."""
 
 
 @functools.lru_cache(4096)
 def _strength(name: str) -> str:
     """Return what a name promises: a password, a short word for one, a secret, perhaps one; or nothing."""
-    words = [word for word in _SEPARATOR.split(_HUMP.sub(r"\1_\2", name).lower()) if word]
+    words = [word for word in _RE["separator"].split(_RE["hump"].sub(r"\1_\2", name).lower()) if word]
     for _ in range(3):
         if len(words) > 1 and (words[-1] in _ENDINGS or words[-1].isdigit()):
             words.pop()
     if not words or "public" in words:
         return ""
     last = words[-1].rstrip("0123456789")
-    if _STRONG.search("".join(words).rstrip("0123456789")):
+    if _RE["strong"].search("".join(words).rstrip("0123456789")):
         return "strong"
     if last in _SHORT or "".join(words[-2:]) in _SHORT:
         return "short"
     joined = "".join(words[-3:]).rstrip("0123456789")
-    if _SECRET.search(joined):
+    if _RE["secret"].search(joined):
         return "secret"
-    weak = _WEAK.search(joined)
+    weak = _RE["weak"].search(joined)
     return "weak" if weak and (last == weak[0] or last.endswith(("key", "auth"))) else ""
 
 
 def _named(text: str, match: re.Match[str]) -> SecretMatch | None:
     """Return the secret that a name and a value are; `match` is one in small letters."""
     core = match.start("core")
-    before = cast("re.Match[str]", _BEFORE.search(text, max(0, core - _LONGEST_NAME), core))[0]
-    if not before and (two := _TWO_WORDS.search(text, max(0, core - 14), core)):
+    before = cast("re.Match[str]", _RE["before"].search(text, max(0, core - _LONGEST_NAME), core))[0]
+    if not before and (two := _RE["two_words"].search(text, max(0, core - 14), core)):
         before = f"{two[1]}_"  # `API key`
     strength = _strength(before + text[core : match.end("tail")])
     if not strength:
@@ -225,9 +200,9 @@ def _named(text: str, match: re.Match[str]) -> SecretMatch | None:
         and "-" in value
         and " " not in value
         and _is_phrase(value)
-        and bool(_SECRET_NAME.search(match["core"] + match["tail"]))
+        and bool(_RE["secret_name"].search(match["core"] + match["tail"]))
     )
-    phrase = hyphened or (quoted and strong and bool(_PASSPHRASE.match(value)))
+    phrase = hyphened or (quoted and strong and bool(_RE["passphrase"].match(value)))
     name = strong and value.isupper() and not value.isalnum()
     if not (phrase or _generated(value)) and (name or _stands_in(value)):
         return None
@@ -241,8 +216,12 @@ def _named(text: str, match: re.Match[str]) -> SecretMatch | None:
     start += quoted
     end = start + len(value)
     # A value without quotes is the rest of its line in a file of settings.
-    rest = None if quoted else _TO_BLANK.match(text, end)
-    if rest and any(map(str.isalnum, rest[0])) and _SETTING.fullmatch(_line_before(text, match.start())):
+    rest = None if quoted else _RE["to_blank"].match(text, end)
+    if (
+        rest
+        and any(map(str.isalnum, rest[0]))
+        and _RE["setting"].fullmatch(_line_before(text, match.start()))
+    ):
         end = rest.end()
     return SecretMatch(start, end, kind)
 
@@ -260,17 +239,17 @@ def _quoted_secret(text: str, match: re.Match[str], value: str, strength: str) -
     if strength == "short":
         return (_is_mixed(value) or len(value) >= _LEAST_SHORT) and not _is_code(value)
     if strength == "weak":
-        secretive = _HEX_KEY.match(value) and _SECRETIVE.search(_line_before(text, match.start()))
+        secretive = _RE["hex_key"].match(value) and _RE["secretive"].search(_line_before(text, match.start()))
         return bool(secretive) or _is_weak_secret(value)
     random = _is_mixed(value) or _generated(value)
-    return len(value) >= _LEAST_TOKEN and random and not _is_code(value) and not _EXPRESSION.search(value)
+    return len(value) >= _LEAST_TOKEN and random and not (_is_code(value) or _RE["expression"].search(value))
 
 
 def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> bool:
     """Whether a value without quotes is a secret: in code it is a name more often than not."""
     if (
         _is_code(value)
-        or _CHOICE.match(value)
+        or _RE["choice"].match(value)
         or (match["close"] and value.isdigit())
         or text[match.start() - 1 : match.start()] == ":"
     ):
@@ -278,20 +257,18 @@ def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> 
     if strength == "weak":
         return _is_weak_secret(value)
     # Name and value are all that their line has, as in a file of settings.
-    alone = bool(
-        _END_OF_SETTING.match(text, match.end()) and _SETTING.fullmatch(_line_before(text, match.start()))
-    )
+    before, behind = _line_before(text, match.start()), _RE["end_of_setting"].match(text, match.end())
+    alone = bool(behind and _RE["setting"].fullmatch(before))
     snake = _is_snake(value)
     if strength == "secret":
         if alone and match["core"] == "secret" and text[match.start("core") : match.end("tail")].isupper():
             return len(value) >= _LEAST_TOKEN and not snake
         least = _LEAST_TOKEN if alone and _is_strange(value) else _LEAST_BARE_TOKEN
         return len(value) >= least and (_is_mixed(value) or _generated(value)) and not snake
-    setting = match["operator"] == ":" or match.end("operator") == match.start("value")
-    name = snake and not (setting and alone and _is_mixed(value))
     if strength == "short" and value.isdigit() and text[match.start("core") : match.end("core")] == "PIN":
         return True
-    if name:
+    setting = match["operator"] == ":" or match.end("operator") == match.start("value")
+    if snake and not (setting and alone and _is_mixed(value)):
         return False
     if strength == "short":
         return _is_chosen(value) or (len(value) >= _LEAST_SHORT and _in_file_of_settings(text, match))
@@ -304,22 +281,20 @@ def _in_file_of_settings(text: str, match: re.Match[str]) -> bool:
     So is one alone on a line without blanks, as in a file of settings: `passwd=x`.
     """
     operator, gap = match["operator"], text[match.end("operator") : match.start("value")]
-    after = "" if _END_OF_SETTING.match(text, match.end()) else text[match.end() : match.end() + 1]
+    after = "" if _RE["end_of_setting"].match(text, match.end()) else text[match.end() : match.end() + 1]
     before = _line_before(text, match.start()).strip(" \t-")
     ends = after in ("", "\n")
     alone = ends and bool(re.fullmatch(r"[\w.-]*", before))
-    if operator == "=":
-        if not gap and _NEXT_SETTING.match(text, match.end()):
-            return True
-        if after == ";" or text[match.start("core") : match.end("tail")].isupper():
-            return True
-        if not gap and ends and _PROPERTY.fullmatch(before):
-            return match.end("tail") == match.start("operator")
-        return alone and bool(_SECTION.search(text, max(0, match.start() - 300), match.start()))
-    return alone and operator == ":" and gap == " " and text[slice(*match.span("value"))].islower()
+    if operator != "=":
+        return alone and operator == ":" and gap == " " and text[slice(*match.span("value"))].islower()
+    if not gap and _RE["next_setting"].match(text, match.end()):
+        return True
+    if after == ";" or text[match.start("core") : match.end("tail")].isupper():
+        return True
+    if not gap and ends and _RE["property"].fullmatch(before):
+        return match.end("tail") == match.start("operator")
+    return alone and bool(_RE["section"].search(text, max(0, match.start() - 300), match.start()))
 
-
-# What values look like
 
 _SYMBOLS: Final = frozenset("!#$%&*+=?@^|~")
 _LEAST_SYMBOLS: Final = 3
@@ -332,10 +307,6 @@ _LEAST_WORDS: Final = 4
 _CHANGED_OFTEN: Final = 4
 _SHUFFLED: Final = 0.45  # what is drawn at random has 0.6, camelCase with words of five letters 0.4
 _SHUFFLED_WEAK: Final = 0.35
-_FORMAT: Final = re.compile(r"%[sdr](?!\w)")
-_HEX_KEY: Final = re.compile(r"[0-9a-fA-F]{32,}$")
-_EXPRESSION: Final = re.compile(r"\[[a-zA-Z]-|\(\?|\\[dw]")  # a regular one
-_HEX_OR_ID: Final = re.compile(r"[0-9a-fA-F-]+$|\w+[:/.]|.*[\\\[\](){}|^ ]")
 
 
 def _fits(value: str, wanted: str) -> bool:
@@ -352,17 +323,17 @@ def _fits(value: str, wanted: str) -> bool:
         return many and _is_mixed(value) and not _is_snake(value)
     if wanted in ("generated", "chosen"):
         return _is_strange(value) or (wanted == "chosen" and _is_chosen(value))
-    return wanted == "value" or not (_OF_SENTENCE.match(value) or value.isupper())
+    return wanted == "value" or not (_RE["sentence"].match(value) or value.isupper())
 
 
 def _stands_in(value: str) -> bool:
     """Whether a value says where a secret will stand, or names the place where it is kept."""
-    return bool(_PLACEHOLDER.match(value) or _NAME.match(value)) or any(map(str.isspace, value))
+    return bool(_RE["placeholder"].match(value) or _RE["name"].match(value)) or any(map(str.isspace, value))
 
 
 def _generated(value: str) -> bool:
     """Whether a value is such a mixture that only a generator makes, whatever it begins with."""
-    if len(value) < _LEAST_TOKEN or _FORMAT.search(value) or any(map(str.isspace, value)):
+    if len(value) < _LEAST_TOKEN or _RE["format"].search(value) or any(map(str.isspace, value)):
         return False
     symbols = len(_SYMBOLS.intersection(value[1:-1]))
     cases = any(map(str.isupper, value)) and any(map(str.islower, value))
@@ -389,13 +360,13 @@ def _is_snake(value: str) -> bool:
 
 
 def _is_code(value: str) -> bool:
-    return bool(_CODE.match(value)) and not _generated(value)
+    return bool(_RE["code"].match(value)) and not _generated(value)
 
 
 def _is_weak_secret(value: str) -> bool:
     """Whether a value is a secret under a name like `key` or `session`, which many others have too."""
     long = len(value) >= _LEAST_WEAK and _is_mixed(value) and not _is_snake(value)
-    return long and not _HEX_OR_ID.match(value) and _changes(value) >= _SHUFFLED_WEAK
+    return long and not _RE["hex_or_id"].match(value) and _changes(value) >= _SHUFFLED_WEAK
 
 
 def _is_strange(value: str) -> bool:
@@ -407,7 +378,7 @@ def _is_strange(value: str) -> bool:
     kinds = "".join("a" if char.isalpha() else "0" if char.isdigit() else "-" for char in core)
     runs = re.sub(r"(.)\1+", r"\1", kinds)
     often = len(runs) >= _CHANGED_OFTEN or runs == "a0" or any(map(runs.__contains__, ("a0-", "0a0", "a0a")))
-    return often and len(core) >= _LEAST_STRANGE and not _MEASURE.match(core)
+    return often and len(core) >= _LEAST_STRANGE and not _RE["measure"].match(core)
 
 
 def _is_chosen(value: str) -> bool:
@@ -415,11 +386,218 @@ def _is_chosen(value: str) -> bool:
     core = value.strip("\"'`*_.,;:?)")
     if len(core) < _LEAST_STRANGE or not _is_mixed(core):
         return False
-    return not (_TERM.match(core) or _stands_in(core) or _EXPRESSION.search(core))
+    return not (_RE["term"].match(core) or _stands_in(core) or _RE["expression"].search(core))
 
 
 def _is_phrase(value: str) -> bool:
     """Whether a value is four words or more, none of which a sentence has."""
     words = value.lower().replace("-", " ").split()
     phrase = " ".join(words)
-    return len(words) >= _LEAST_WORDS and bool(_PASSPHRASE.match(phrase)) and not PROSE.search(phrase)
+    return (
+        len(words) >= _LEAST_WORDS
+        and bool(_RE["passphrase"].match(phrase))
+        and not _RE["prose"].search(phrase)
+    )
+
+
+# Tables, manifests, cookies, phrases and codes
+
+_CELL_EDGE: Final = " \t*`\"'_"
+_LEAST_CELL: Final = 4
+_MOST_ROWS: Final = 500
+_LONGEST_ROW: Final = 2000
+_PHRASE_NAMES: Final = ("seed", "mnemonic", "phrase", "bip39", "bip-39", "wallet", "words")
+_LONE_WORDS: Final = (12, 15, 18, 21, 24)
+
+
+def blocks(lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
+    """Yield the secrets that take more than a word and its name; `lines` of the text may name them."""
+    for start, end in lines:
+        at = start
+        while at < end:
+            stop = _line_end(lower, at)
+            line = lower[at:stop] if stop - at <= _LONGEST_ROW else ""
+            if any(mark in line for mark in "|,;\t") and _RE["head_cell"].search(lower, at, stop):
+                yield from _table(lower, at, stop)
+            at = stop + 1
+        for header in _RE["cookies"].finditer(lower, start, end):
+            for crumb in _RE["cookie"].finditer(lower, *header.span("all")):
+                if _is_mixed(crumb[1]):
+                    yield SecretMatch(*crumb.span(1), "cookie")
+        for head in _RE["codes"].finditer(lower, start, end):
+            at = head.end()
+            while code := _RE["code_line"].match(lower, at):
+                if any(map(str.isdigit, code[1])):
+                    yield SecretMatch(*code.span(1), "recovery code")
+                at = code.end()
+    if "kind" in lower and "secret" in lower:  # Kubernetes' manifests, in YAML and in JSON
+        start = 0
+        for part in re.split(r"(?m:^)---", lower):
+            for data in _RE["data"].finditer(part) if _RE["manifest"].search(part) else ():
+                at = data.end()
+                while (entry := _RE["entry"].match(part, at)) and len(entry[1]) > len(data[1]):
+                    yield SecretMatch(start + entry.start(2), start + entry.end(2), "password")
+                    at = entry.end()
+            start += len(part) + 3
+        for data in _RE["json_data"].finditer(lower) if _RE["manifest_json"].search(lower) else ():
+            for entry in _RE["json_entry"].finditer(lower, *data.span(1)):
+                yield SecretMatch(*entry.span(1), "password")
+    # The words that a wallet's key is made from: under their name, or as many alone on a line.
+    for match in _RE["named_phrase"].finditer(lower) if any(map(lower.__contains__, _PHRASE_NAMES)) else ():
+        words = re.findall(r"[a-z]{3,8}", match["value"])
+        if len(words) in (*_LONE_WORDS, 11, 13, 25) and not _RE["prose"].search(" ".join(words)):
+            yield SecretMatch(*match.span("value"), _PHRASE)
+    for match in _RE["lone_phrase"].finditer(lower):
+        words = match["value"].split(" ")
+        inflected = sum(map(bool, map(_RE["inflected"].search, words)))
+        if (
+            len(words) in _LONE_WORDS
+            and not _RE["prose"].search(match["value"])
+            and inflected * 6 <= len(words)
+        ):
+            yield SecretMatch(*match.span("value"), _PHRASE)
+
+
+def _table(lower: str, start: int, stop: int) -> Iterator[SecretMatch]:
+    """Yield the secrets of the table whose first row, or of the row of two cells, that stands there."""
+    line, following = lower[start:stop], lower[stop + 1 : _line_end(lower, stop + 1)][:_LONGEST_ROW]
+    mark = next(mark for mark in "|,;\t" if mark in line)
+    cells = line.split(mark)
+    columns = [column for column, cell in enumerate(cells) if _RE["head_cell"].fullmatch(cell[:60])]
+    inner = [column for column, cell in enumerate(cells) if cell.strip()]
+    if not columns or len(inner) < 2:  # noqa: PLR2004 - a column beside it
+        return
+    rule = _RE["rule"].fullmatch(following) or _RE["frame"].fullmatch(following)
+    pair = len(inner) == 2 and columns == inner[:1]  # noqa: PLR2004 - a name and a value
+    if rule and pair and _RE["value_cell"].fullmatch(cells[inner[1]]):
+        yield from _cells(line, start, "|", [inner[1]])
+    if mark == "|" and not rule:
+        if line.lstrip()[:1] == "|" and columns[0] in inner[:-1]:
+            yield from _cells(line, start, "|", [inner[inner.index(columns[0]) + 1]])
+        return
+    if mark != "|" and not (
+        line[:1].strip()
+        and following[:1].strip()
+        and all(_RE["name_cell"].fullmatch(cell) for cell in cells)
+        and following.count(mark) == len(cells) - 1
+    ):
+        return
+    for _ in range(_MOST_ROWS):
+        start, stop = stop + 1, _line_end(lower, stop + 1)
+        row = lower[start : min(stop, start + _LONGEST_ROW)]
+        framed = _RE["frame"].fullmatch(row)
+        if start >= len(lower) or not (mark in row or framed):
+            return
+        if not framed and (mark != "|" or not _RE["rule"].fullmatch(row)):
+            yield from _cells(row, start, mark, columns)
+
+
+def _cells(line: str, start: int, mark: str, columns: list[int]) -> Iterator[SecretMatch]:
+    for column, cell in enumerate(line.split(mark)):
+        value = cell.strip(_CELL_EDGE)
+        long = column in columns and len(value) >= _LEAST_CELL
+        if long and " " not in value and any(map(str.isalnum, value)):
+            first = start + cell.index(value)
+            yield SecretMatch(first, first + len(value), "password")
+        start += len(cell) + len(mark)
+
+
+# Private keys
+
+_LEAST_OF_KEY: Final = 16
+_LEAST_IN_FIELD: Final = 40
+_MOST_LINES: Final = 600
+_MOST_OTHERS: Final = 12
+
+
+def _private_keys(text: str, lower: str) -> Iterator[Span]:
+    """Yield from where to where private keys stand; of one with prose within it, what is before and after."""
+    at, stop = 0, -1
+    known = "begin" in lower or "private-lines" in lower
+    while known and (header := _RE["header"].search(lower, at)):
+        if header.end() > stop:
+            stop = _line_break(text, header.end())[0]
+        dashes = _RE["dashes"].search(text, max(0, header.start() - 24), header.start())
+        pieces, at = _material(text, header.end(), stop)
+        if any(_is_key(text[first:last]) for first, last in pieces):
+            start, end = (dashes or header).start(), header.end()
+            for first, last in pieces:  # as one what is parted by no more than what lines begin with
+                between = text[end:first]
+                if first > end and not (
+                    _RE["between"].fullmatch(between) or _RE["short_fields"].fullmatch(between)
+                ):
+                    yield start, end
+                    start, end = first, last
+                end = max(last, end)
+            yield start, end
+    since = 0
+    for tail in _RE["tail"].finditer(lower) if "private" in lower else ():  # the header may be missing
+        start = text.rfind("\n", since, tail.start()) + 1 or tail.start()
+        for _ in range(_MOST_LINES):
+            line = text.rfind("\n", since, max(start - 1, since)) + 1 or since
+            if line == start or not _RE["line"].fullmatch(text, line, start):
+                break
+            start = line
+        if _is_key(text[start : tail.start()]):
+            yield start, tail.end()
+        since = tail.end()
+
+
+def _is_key(piece: str) -> bool:
+    return len(piece) >= _LEAST_OF_KEY and _is_mixed(piece)
+
+
+def _line_break(text: str, start: int) -> Span:
+    """Return where a line ends, and where the next one begins; the break may be escaped."""
+    found = _RE["break"].search(text, start)
+    return found.span() if found else (len(text), len(text))
+
+
+def _material(text: str, start: int, stop: int) -> tuple[list[Span], int]:
+    """Return where the parts of a key stand behind its header, and from where to look for the next.
+
+    `stop` is where the header's line ends.
+    """
+    pieces: list[Span] = []
+    others, at, next_line = 0, start, _line_break(text, stop)[1]
+    for _ in range(_MOST_LINES):
+        if at >= len(text) or others > _MOST_OTHERS:
+            break
+        header = _RE["header"].search(text, at, stop)
+        end = _RE["end"].search(text, at, header.start() if header else stop)
+        last = end.start() if end else header.start() if header else stop
+        in_line = _in_line(text, at, last)
+        pieces += in_line
+        if end:
+            tail = _last(text, pieces[-1][1] if pieces else start, end.start())
+            return [*pieces, *tail, end.span()] if pieces else [], end.end()
+        if header:
+            return pieces, header.start()
+        blank = not text[at:last].strip(" \t>#*|/\\+-\"';:.,0123456789")
+        others += not (in_line or blank or _RE["field"].match(text, at, last))
+        at = next_line
+        stop, next_line = _line_break(text, at)
+    if pieces:
+        pieces += _last(text, pieces[-1][1], min(at, pieces[-1][1] + 80))
+    return pieces, max(at, start)
+
+
+def _in_line(text: str, start: int, end: int) -> list[Span]:
+    """Return where key material stands in a line."""
+    line = text[start:end]  # what stands before it may be the letter of an escaped line break
+    spans = [match.span() for match in _RE["material"].finditer(line)]
+    if _RE["field"].match(line) and not any(last - first >= _LEAST_IN_FIELD for first, last in spans):
+        return []
+    for match in () if spans else _RE["spaced"].finditer(line):
+        letters = match[0].replace(" ", "")
+        small = sum(map(str.islower, letters))
+        # Great and small letters and digits change as in key material and in no sentence.
+        if small and any(map(str.isdigit, letters)) and (len(letters) - small) * 10 >= 4 * len(letters):
+            spans.append(match.span())
+    return [(start + first, start + last) for first, last in spans]
+
+
+def _last(text: str, start: int, end: int) -> list[Span]:
+    """Return where the last, short line of a key stands, before its end."""
+    found = _RE["last"].search(text, max(start, end - 60), end)
+    return [found.span()] if found and _RE["between"].fullmatch(text, start, found.start()) else []
