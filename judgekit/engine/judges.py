@@ -18,7 +18,7 @@ from judgekit.config import settings
 from judgekit.engine.client import PROTOCOL
 from judgekit.environment import __version__
 from judgekit.errors import JudgekitError
-from judgekit.judging import redact, service
+from judgekit.judging import secret_search, service
 from judgekit.providers import litellm
 from judgekit.providers.gateway import before_asking, borrowed, open_gateway
 from judgekit.providers.pace import Pace
@@ -140,7 +140,7 @@ class Service:
             self.failure = one_line(f"{type(error).__name__}: {error}", 300)
         self.ready.set()
         with suppress(Exception):  # fails again, and is said, when it is used
-            await asyncio.to_thread(redact.load)  # what a judging needs first
+            await asyncio.to_thread(secret_search.load)  # what a judging needs first
 
     async def usable(self) -> None:
         """Wait until what judging needs is loaded; raises `NotReady` where it cannot be."""

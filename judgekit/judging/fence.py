@@ -1,8 +1,13 @@
-"""Fences around untrusted text: a model must be able to tell what it judges from what it is told.
+"""Fences around untrusted text: a model must be able to tell what it judges from its instructions.
 
 A fence's tag carries a random nonce that a text cannot know, and the tag's own name is broken up wherever it
 stands inside. So are the marks that chat templates put between turns. Candidates get labels that do not show
 in the text and cannot be foreseen by it.
+
+Inside, words in letters that look like others are made plain. A word with a Cyrillic or Greek letter among
+Latin ones, or in mathematical, circled, full-width or small capital letters, reads like the plain word to a
+person and to many a model, and passes any check of its letters. Words of one script stay as they are, and so
+do symbols: a mathematical letter alone, a Greek one behind Latin capitals.
 """
 
 from __future__ import annotations
@@ -14,13 +19,13 @@ import hmac
 import os
 import re
 import secrets
+import unicodedata
 from itertools import islice
 from pathlib import Path
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Final
 
 from judgekit import environment
-from judgekit.judging.disguises import plain, skeleton
 from judgekit.text import visible
 
 if TYPE_CHECKING:
@@ -73,6 +78,91 @@ _TAG: Final = re.compile(rf"\b{_WORD}-[a-z]{{{_NONCE_LETTERS}}}\b")
 _QUOTED: Final = str.maketrans('"<>', "'()")
 _TRIES: Final = 50  # labels that may stand in what is shown: a text that holds more than that holds them all
 _SECRET_BYTES: Final = 32
+
+
+# Letters that look like Latin ones: from Unicode's confusables.txt (UTS #39), of scripts in use beside Latin.
+_CYRILLIC: Final = str.maketrans(
+    "\u0430\u0410\u0412\u0441\u0421\u0501\u0435\u0415\u050c\u04bb\u041d\u0456\u0406\u04cf\u04c0\u0458\u0408"
+    "\u043a\u041a\u041c\u043e\u041e\u0440\u0420\u051b\u051a\u0455\u0405\u0442\u0422\u0475\u0474\u051d\u051c"
+    "\u0445\u0425\u0443\u0423\u0433\u043f\u0417\u042c",
+    "aABcCdeEGhHiIlIjJkKMoOpPqQsStTvVwWxXyYrn3b",
+)
+_GREEK: Final = str.maketrans(
+    "\u03b1\u0391\u0392\u0395\u0396\u0397\u03b9\u0399\u03ba\u039a\u039c\u039d\u03bd\u03bf\u039f\u03c1\u03a1"
+    "\u03c4\u03a4\u03c5\u03a5\u03a7\u03f2\u03f3",
+    "aABEZHiIkKMNvoOpPtTuYXcj",
+)
+_CAPITALS: Final = str.maketrans(
+    "\u1d00\u0299\u1d04\u1d05\u1d07\ua730\u0262\u029c\u026a\u1d0a\u1d0b\u029f\u1d0d\u0274\u1d0f\u1d18\ua7af"
+    "\u0280\ua731\u1d1b\u1d1c\u1d20\u1d21\u028f\u1d22",
+    "ABCDEFGHIJKLMNOPQRSTUVWYZ",
+)
+_ARMENIAN: Final = str.maketrans("\u0570\u0578\u057d\u0585\u0581\u053c\u0555\u054d", "hnuogLOU")
+_SKELETON: Final = _CYRILLIC | _ARMENIAN | _GREEK | _CAPITALS
+_PUNCTUATION: Final = str.maketrans("\u201a\u201e\u2032\u2033\u2236\ua789\u05c3\u2044\u2215", "'\"'\"::://")
+_CATEGORIES: Final = {"Mn": "\0", "Me": "\0", "Cf": "\0", "Zs": " ", "Pd": "-", "Pi": '"', "Pf": '"'}
+_STYLED_LEAST: Final = 2  # letters in a word: a single one is a symbol
+_CAPITALS_LEAST: Final = 3
+_CIRCLED: Final = "\u24b6-\u24e9\U0001f130-\U0001f189"
+# It begins where no letter stands before it: a long word of ASCII is read once, not once for each letter.
+_FOREIGN_WORD: Final = re.compile(
+    rf"(?<![A-Za-z0-9])[A-Za-z0-9]*+(?:[^\x00-\x7f\W]|[{_CIRCLED}])[\w{_CIRCLED}]*+"
+)
+_STRUCK: Final = re.compile(r"(?<=[A-Za-z])[\u0334-\u0338\u20d0-\u20f0]+")
+
+
+def plain(text: str) -> str:
+    """Return the text with the words that imitate plain ones in plain letters; strokes through letters go."""
+    if text.isascii():
+        return text
+    return _STRUCK.sub("", _FOREIGN_WORD.sub(lambda match: _plain_word(match[0]), text))
+
+
+def skeleton(text: str) -> str:
+    """Return what a text looks like in small letters of ASCII, each character in its place."""
+    return text if text.isascii() else "".join(map(_unstyled, text)).translate(_SKELETON)
+
+
+def folded(text: str) -> str:
+    """Return how a text reads in ASCII, as far as it can, each character in its place.
+
+    Accents go; styled letters, quotes, dashes and blanks become the plain ones; a NUL stands for a mark that
+    is written over the letter before it. Only for looking things up: other scripts give no words.
+    """
+    return "".join(map(_folded, text))
+
+
+@functools.lru_cache(4096)
+def _unstyled(char: str) -> str:
+    """Return the letter or digit that a character is a style of, else the character."""
+    plain = unicodedata.normalize("NFKC", char)
+    return plain if len(plain) == 1 and plain.isascii() and plain.isalnum() else char
+
+
+@functools.lru_cache(4096)
+def _folded(char: str) -> str:
+    category = "" if char.isascii() else unicodedata.category(char)
+    if char.isascii() or category in _CATEGORIES:
+        return _CATEGORIES.get(category, char)
+    parts = unicodedata.normalize("NFKD", char)
+    letter = parts[0].translate(_SKELETON).translate(_PUNCTUATION)
+    return letter if letter.isascii() and all(map(unicodedata.combining, parts[1:])) else char
+
+
+def _plain_word(word: str) -> str:
+    unstyled = "".join(map(_unstyled, word))
+    if sum(a != b and b.isalpha() for a, b in zip(word, unstyled, strict=True)) >= _STYLED_LEAST:
+        word = unstyled
+    if sum(ord(char) in _CAPITALS for char in word) >= _CAPITALS_LEAST:
+        word = word.translate(_CAPITALS)
+    latin = word.translate(_CYRILLIC | _ARMENIAN)
+    if latin.isascii():
+        return latin if any(char.isascii() and char.isalpha() for char in word) else word
+    # Greek letters stand in symbols of Latin ones: only a word in small letters is an imitation.
+    rest = "".join(char for char in latin if char.isascii())
+    letters = latin.translate(_GREEK)
+    imitates = letters.isascii() and len(letters) > _CAPITALS_LEAST and re.fullmatch("[A-Za-z]?[a-z]+", rest)
+    return letters if imitates else word
 
 
 def broken_up(text: str) -> str:

@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from judgekit.judging.disguises import plain
 from judgekit.judging.documents import PROMPT_CHARS, TURN_CHARS
-from judgekit.judging.fence import Fence, labels
+from judgekit.judging.fence import Fence, labels, plain
 from judgekit.providers.base import Message
 from judgekit.rubric.schema import CompareRubric, Given, SelectRubric
 from judgekit.text import one_line, visible

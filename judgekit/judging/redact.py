@@ -1,17 +1,24 @@
 """Leaves secrets out of text before it is sent to a model: keys, tokens and passwords become `[redacted: …]`.
 
-Looked at is what a model will see: letters that only look like others are read as those, and what is encoded,
-escaped or in pieces is read too (`judgekit.judging.disguises`). `judgekit.judging.secret_search` says what a
-secret is. Reasons and measurements are in docs/decisions/redaction.md.
+The text is read as a model would read it: letters that only look like others count as those, and what is
+encoded, escaped or in pieces is read too. Of the lines with such a thing a view is made, which is searched as
+a text is. A view is never longer than what it is made of, and no step takes time that grows faster than the
+text. `judgekit.judging.secret_search` says what a secret is. Reasons and measurements are in
+docs/decisions/redaction.md.
 """
 
 from __future__ import annotations
 
+import base64
+import bisect
+import html
+import re
+import string
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from judgekit.judging import disguises
-from judgekit.judging.documents import PROMPT_CHARS, TURN_CHARS, Task
+from judgekit.judging.documents import Task
+from judgekit.judging.fence import folded
 from judgekit.text import visible
 
 if TYPE_CHECKING:
@@ -20,7 +27,6 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from judgekit.judging.documents import Document, File
-    from judgekit.judging.prompt import PromptCandidate
     from judgekit.judging.secret_search import SecretMatch
 
     Record = TypeVar("Record", bound=BaseModel)
@@ -30,10 +36,10 @@ MARGIN: Final = 4_000
 """Characters behind a cut that are looked at too: a secret that a cut would split is seen whole."""
 
 MARK: Final = "[redacted: "
-"""How that begins which stands in the place of a secret."""
+"""The beginning of what replaces a secret."""
 
 DEPTH: Final = 3
-"""How often what is encoded may be encoded again."""
+"""How often encoded text may be encoded again."""
 
 _PASSES: Final = 4  # what stood behind a secret may be found when that is gone
 _OF_MODELS: Final = frozenset({"reasoning", "findings", "rounds", "degraded"})
@@ -46,13 +52,6 @@ class Redacted(NamedTuple):
     secrets: int
 
 
-def load() -> None:
-    """Make ready what secrets are found with, which the first text would wait for: a tenth of a second."""
-    from judgekit.judging import secret_search  # noqa: PLC0415 - compiles its patterns
-
-    secret_search.load()
-
-
 def redact(text: str) -> Redacted:
     """Return the visible text with each secret replaced by its kind, and how many there were.
 
@@ -62,7 +61,7 @@ def redact(text: str) -> Redacted:
         return Redacted("", 0)
     text, secrets = visible(text), 0
     for _ in range(_PASSES):
-        parts, at, matches = [], 0, _merged(text)
+        parts, at, matches = [], 0, _matches(text)
         for start, end, kind in matches:
             parts += [text[at:start], f"{MARK}{kind}]", "\n" * text.count("\n", start, end)]
             at = end
@@ -80,7 +79,7 @@ def passage(whole: str, part: str) -> Redacted:
     whole = visible(whole)
     count, edges = 0, (part.startswith("…"), part.endswith("…"))
     core = visible(part).strip("…")
-    for start, end, kind in _merged(whole):
+    for start, end, kind in _matches(whole):
         value, label, before = " ".join(whole[start:end].split()), f"{MARK}{kind}]", core
         core = core.replace(value, label)
         sizes = range(min(len(value) - 1, len(core)), 3, -1)
@@ -94,10 +93,10 @@ def passage(whole: str, part: str) -> Redacted:
     return Redacted(f"{'…' * edges[0]}{rest.text}{'…' * edges[1]}", count + rest.secrets)
 
 
-def _merged(text: str) -> list[SecretMatch]:
+def _matches(text: str) -> list[SecretMatch]:
     """Return what was found in order, each place once: where two overlap, the first names the kind."""
     merged: list[SecretMatch] = []
-    for match in sorted(_find(text), key=lambda match: (match.start, -match.end)):
+    for match in sorted(_find(text, DEPTH), key=lambda match: (match.start, -match.end)):
         if merged and match.start < merged[-1].end:
             merged[-1] = merged[-1]._replace(end=max(merged[-1].end, match.end))
         else:
@@ -105,36 +104,35 @@ def _merged(text: str) -> list[SecretMatch]:
     return merged
 
 
-def _find(text: str, depth: int = DEPTH) -> Iterator[SecretMatch]:
+def _find(text: str, depth: int) -> Iterator[SecretMatch]:
     """Yield the secrets in a text and in what it says encoded; in what that says encoded, and so on."""
     from judgekit.judging import secret_search  # noqa: PLC0415 - compiles its patterns
 
     if not text.isascii():
-        text = disguises.folded(text)
+        text = folded(text)
     if "\0" in text:
-        yield from _within(disguises.without(text, "\0"), depth)
-        return
-    yield from secret_search.find(text)
-    for view in disguises.views(text) if depth else ():
-        yield from _within(view, depth - 1)
+        inner: Iterator[View] = iter([without(text, "\0")])
+    else:
+        yield from secret_search.find(text)
+        inner, depth = views(text) if depth else iter(()), depth - 1
+    for view in inner:
+        for match in _find(view.text, depth):
+            (start, _), (_, end) = view.place(match.start), view.place(match.end - 1)
+            yield match._replace(start=start, end=end)
 
 
-def _within(view: disguises.View, depth: int) -> Iterator[SecretMatch]:
-    for match in _find(view.text, depth):
-        yield match._replace(start=view.place(match.start)[0], end=view.place(match.end - 1)[1])
+def words(text: str) -> str:
+    return redact(text).text
 
 
 def without_secrets(value: Any) -> Any:  # noqa: ANN401 - whatever JSON can hold
     """Return what JSON can hold with the secrets in its texts left out; the same where there are none."""
     texts, waiting = [], [value]
-    while waiting:
-        match waiting.pop():
-            case str() as text:
-                texts.append(text)
-            case dict() as values:
-                waiting += reversed(values.values())
-            case list() | tuple() as values:
-                waiting += reversed(values)
+    for item in waiting:  # which grows meanwhile
+        if isinstance(item, str):
+            texts.append(item)
+        elif isinstance(item, dict | list | tuple):
+            waiting += item.values() if isinstance(item, dict) else item
     return _clean(value) if redact("\n\n".join(texts)).secrets else value
 
 
@@ -147,11 +145,11 @@ def _clean(value: Any) -> Any:  # noqa: ANN401 - as above
 
 
 def document(document: Document) -> tuple[Document, int]:
-    """Return a document without its secrets, those in what it is for included, and how many they were."""
-    files = list(map(file, document.files))
+    """Return a document and its task without secrets, and how many they were."""
+    files = [file(each) for each in document.files]
     description, acceptance = redact(document.task.description), redact(document.task.acceptance)
-    task = Task(description.text, acceptance.text)
     count = sum(secrets for _, secrets in files) + description.secrets + acceptance.secrets
+    task = Task(description.text, acceptance.text)
     return replace(document, files=tuple(each for each, _ in files), task=task), count
 
 
@@ -170,40 +168,166 @@ def file(file: File) -> tuple[File, int]:
     return replace(file, text=text, total=total, shown=shown), secrets + path.secrets
 
 
-def shown(candidate: PromptCandidate) -> PromptCandidate:
-    """Return a candidate without its secrets."""
-    title, category, text = (
-        redact(each).text for each in (candidate.title, candidate.category, candidate.text)
-    )
-    tags = tuple(redact(tag).text for tag in candidate.tags)
-    return replace(candidate, title=title, category=category, tags=tags, text=text)
-
-
-def request(text: str) -> str:
-    """Return a request without its secrets; of a long one only what is shown of it, and a little more."""
-    return redact(text[: PROMPT_CHARS + MARGIN]).text
-
-
-def turns(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return the turns of a conversation without their secrets."""
-    return tuple(redact(turn[: 4 * TURN_CHARS + MARGIN]).text for turn in texts)
-
-
-def left_out(*texts: str) -> int:
-    """Return how many secrets were left out of texts, by what stands in their place."""
-    return sum(text.count(MARK) for text in texts)
-
-
-def words(text: str) -> str:
-    """Return a short text without secrets: what a model said, or what it was asked."""
-    return redact(text).text
-
-
 def replies(record: Record) -> Record:
-    """Return a record without the secrets in what models said: they may have put one together."""
-    said = record.model_dump(by_alias=True, include=set(_OF_MODELS))
-    clean = without_secrets(said)
-    if clean is said:
+    """Return a record without the secrets in models' replies: they may have put one together."""
+    texts = record.model_dump(by_alias=True, include=set(_OF_MODELS))
+    clean = without_secrets(texts)
+    if clean is texts:
         return record
     whole = record.model_dump(by_alias=True, include=set(type(record).model_fields))
     return type(record).model_validate({**whole, **clean})
+
+
+# Text that is encoded, escaped, joined or broken over lines
+
+_GAP = r"[ \t]{0,20}"
+_PLUS = r"(?:\+|\.\.?|\|\||&|<>|\\)"
+_CALL = rf"\){{0,2}}{_GAP}(?:\n[ \t]{{1,60}})?\.(?:append|concat|add|push|join)\({_GAP}"
+_AGAIN = rf"{_GAP};?\n[ \t]{{0,60}}(?:export |set |local )?\$?\w{{1,40}}{_GAP}(?:[+.&]|\.\.)={_GAP}"
+_SHELL = r";?\n[ \t]{0,60}(?:export )?\w{1,40}=[\"']?\$\{?\w{1,40}\}?(?:[\"'](?=\w))?"
+_JOINED = rf"(?:{_GAP}(?:{_PLUS}{_GAP}(?:[`_]?{_GAP}\n[ \t]{{0,60}})?|\n[ \t]{{1,60}}(?:{_PLUS}{_GAP})?|(?<=[\"'`][ \t]))[rbuf]?|{_CALL}|{_AGAIN})[\"'`]"
+_LISTED = rf"{_GAP},{_GAP}(?:\n[ \t]{{0,60}})?[rbuf]?"
+# Each begins with one letter: it is what Python looks for first.
+_ESCAPED: Final = re.compile(
+    r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|u\{[0-9A-Fa-f]{1,6}\}|U[0-9A-Fa-f]{8}|[0-7]{3}|[!-/:-@\[-`{-~]"
+    r"|\n[ \t]*+)"
+    r"|%[0-9A-Fa-f]{2}(?:%[0-9A-Fa-f]{2})*+"
+    r"|&(?:#\d{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});"
+    r"|=(?:3D|\n(?<=[^\n=]{70}=\n))"
+    rf"|\"{_JOINED}|'{_JOINED}|`{_JOINED}|\"(?=')'|'(?=\")\"|(?<=[^\s'\"=(,:])(?:''(?=[^\s'),;])|\"\"(?=[^\s\"),;]))|[\"']{_SHELL}"
+)
+_LIST: Final = re.compile(rf"\"{_LISTED}\"|'{_LISTED}'")
+# Encoded text of ASCII begins with one of these letters: what it says is a printable character or a break.
+_BASE64: Final = re.compile(
+    r"[CI-Za-f](?<![A-Za-z0-9+/_-].)[A-Za-z0-9+/_-]{15,}+"
+    r"(?:[ \t]*+\n[ \t>#*|]*+[A-Za-z0-9+/]{16,}+)*+(?:[ \t]*+\n[ \t>#*|]*+[A-Za-z0-9+/]{2,15}={1,2})?+={0,2}"
+)
+_NO_BASE64: Final = re.compile(r"[^A-Za-z0-9+/_-]+")
+_HEX: Final = re.compile(
+    r"[2-7](?<![0-9A-Za-wyzA-WYZ].)[0-9A-Fa-f](?:[2-7][0-9A-Fa-f]|0[9AaDd]){11,}+(?![0-9A-Za-z])"
+)
+_DUMP: Final = re.compile(
+    r"[2-7](?<![0-9A-Za-z:].)[0-9A-Fa-f](?:[ :-](?:[2-7][0-9A-Fa-f]|0[9AaDd])){11,}+(?![0-9A-Za-z])"
+)
+_NUMBERS: Final = re.compile(
+    r"[0-9](?<![\w.,].)(?:x[2-7][0-9A-Fa-f]|\d{1,2})"
+    r"(?:,[ \t]{0,3}\n?[ \t]{0,60}(?:0x[2-7][0-9A-Fa-f]|(?:3[2-9]|[4-9]\d|1[012]\d))(?![\w.])){11,}+"
+)
+_JOINS: Final = re.compile(r"(?:join|concat|printf)[ \t]*\(|-join[ \t]*[(\"']")
+_FAR: Final = 200
+_BROKEN: Final = re.compile(
+    r"(?:sk-|gh[pousr]_|github_pat_|A[KS]IA|xox[abprs]-|eyJ|glpat-|AIza|hf_|npm_|pypi-|SG\."
+    r"|dop_v1_|hvs\.|shpat_|gsk_|xai-|[rs]k_live_|whsec_|dckr_pat_|ya29\.|GOCSPX-)"
+    r"[\w.+/=-]{0,300}+(?P<gap>(?:\\|[ \t]{1,4})?\n[ \t>#*|]{0,20})(?=[A-Za-z_-]{0,60}\d)(?=[\d_-]{0,60}[A-Za-z])"
+    r"(?=[\w.+/=-]{6,300}+[ \t\"'`,;)]{0,20}(?:\n|\Z))"
+)
+_PRINTED: Final = string.printable.encode()
+
+
+class View(NamedTuple):
+    """A part of a text as it is read.
+
+    Of each piece of it `starts` says where it begins in the view and
+    `pieces` from where to where it stands in the text, and whether it stands there as it is.
+    """
+
+    text: str
+    starts: Sequence[int]
+    pieces: Sequence[tuple[int, int, bool]]
+
+    def place(self, at: int) -> tuple[int, int]:
+        """Return from where to where in the text a character of the view stands."""
+        number = bisect.bisect_right(self.starts, at) - 1
+        start, end, same = self.pieces[number]
+        here = start + at - self.starts[number]
+        return (here, here + 1) if same else (start, end)
+
+
+def views(text: str) -> Iterator[View]:
+    """Yield what parts of a text say that are encoded, escaped, joined or broken over lines."""
+    for start, end, matches in _windows(text, _ESCAPED):
+        yield _view(text, start, end, [(*each.span(), _read(each[0])) for each in matches])
+    if "join" in text or "concat" in text or "printf" in text:
+        for start, end, matches in _windows(text, _LIST):
+            if _JOINS.search(text, max(0, start - _FAR), end + _FAR):
+                yield _view(text, start, end, [(*each.span(), "") for each in matches])
+    for start, end, matches in _windows(text, _BROKEN):
+        yield _view(text, start, end, [(*each.span("gap"), "") for each in matches])
+    for pattern in (_BASE64, _HEX, _DUMP, _NUMBERS):
+        for match in pattern.finditer(text):
+            if decoded := _decoded(match[0], pattern):
+                yield View(decoded, (0,), ((*match.span(), False),))
+
+
+def without(text: str, mark: str) -> View:
+    """Return a text without each `mark`."""
+    return _view(text, 0, len(text), [(*each.span(), "") for each in re.finditer(f"{mark}+", text)])
+
+
+def _windows(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, int, list[re.Match[str]]]]:
+    """Yield the lines in which a pattern is found, with one before and one after, and what was found."""
+    start, end, found = 0, 0, list[re.Match[str]]()
+    for match in pattern.finditer(text):
+        if match.end() > end or not found:
+            line = text.rfind("\n", end, match.start())
+            before = text.rfind("\n", end, line) if line >= 0 else -1
+            if found and before >= 0:
+                yield start, end, found
+                found = []
+            start = start if found else max(before + 1, end)
+            end = text.find("\n", match.end())
+            end = text.find("\n", end + 1) if end >= 0 else -1
+            end = end if end >= 0 else len(text)
+        found.append(match)
+    if found:
+        yield start, end, found
+
+
+def _view(text: str, start: int, end: int, changes: list[tuple[int, int, str]]) -> View:
+    """Return the part of a text from `start` to `end`, other words in the place of some."""
+    said: list[str] = []
+    starts: list[int] = []
+    pieces: list[tuple[int, int, bool]] = []
+    at, length = start, 0
+    for first, last, other in [*changes, (end, end, "")]:
+        for piece, words, same in (((at, first), text[at:first], True), ((first, last), other, False)):
+            if words:
+                starts.append(length)
+                pieces.append((*piece, same))
+                said.append(words)
+                length += len(words)
+        at = last
+    return View("".join(said), starts, pieces)
+
+
+def _read(written: str) -> str:
+    """Return what an escape says; nothing for what joins two literals or lines."""
+    kind, rest = written[0], written[1:]
+    if kind == "%":
+        return bytes.fromhex(written.replace("%", "")).decode("utf-8", "replace")
+    if kind == "&":
+        return html.unescape(written)
+    if kind == "=":
+        return "=" if rest == "3D" else ""
+    if kind != "\\" or rest[0] == "\n":
+        return ""
+    if rest[0] in "xuU":
+        code = int(rest[1:].strip("{}"), 16)
+        return chr(code) if code <= 0x10FFFF else ""  # noqa: PLR2004 - Unicode's end
+    return chr(int(rest, 8)) if rest.isdigit() else rest
+
+
+def _decoded(written: str, pattern: re.Pattern[str]) -> str:
+    """Return encoded text, in UTF-16 as PowerShell has it too; nothing where it is no text."""
+    if pattern is _NUMBERS:
+        codes = [int(each, 0 if "x" in each else 10) for each in re.findall(r"0x[0-9A-Fa-f]{2}|\d+", written)]
+        data = bytes(code for code in codes if code < 0x80)  # noqa: PLR2004 - ASCII's end
+    elif pattern is _BASE64:
+        letters = _NO_BASE64.sub("", written).replace("-", "+").replace("_", "/")
+        whole = len(letters) - (len(letters) % 4 == 1)
+        data = base64.b64decode(letters[:whole] + "=" * (-whole % 4))
+    else:
+        digits = re.sub("[ :-]", "", written)
+        data = bytes.fromhex(digits[: len(digits) & ~1])
+    data = (data if any(data[1::2]) else data[::2]).rstrip(b"\0")
+    return "" if data.translate(None, _PRINTED) else data.decode("ascii")

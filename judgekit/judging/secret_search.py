@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     Span = tuple[int, int]
+    # A kind of secret, words of which every text with one has at least one, and its form or place.
+    Rule = tuple[str, tuple[str, ...], str | re.Pattern[str]]
 
 _UNMISTAKABLE: Final = frozenset({"GitHub token", "Anthropic key"})
 """Kinds that are found behind a letter too: their beginning and length do not come about by chance."""
@@ -28,8 +30,7 @@ _SHORTEST_FORM: Final = 18  # characters of a secret with a form of its own
 _LINES_BEHIND: Final = 3  # a value may stand in them that the line before names
 _LONGEST_NAME: Final = 60
 _SMALL: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
-_PRIVATE_KEY: Final = "private key"
-_PHRASE: Final = "seed phrase"
+_PRIVATE_KEY, _PHRASE = "private key", "seed phrase"
 
 
 class SecretMatch(NamedTuple):
@@ -38,14 +39,6 @@ class SecretMatch(NamedTuple):
     start: int
     end: int
     kind: str
-
-
-class _Rule(NamedTuple):
-    """A kind of secret, words of which every text with one has at least one, and its form or place."""
-
-    kind: str
-    words: tuple[str, ...]
-    pattern: str | re.Pattern[str]
 
 
 _RULES: Final[dict[str, Any]] = tomllib.loads(
@@ -61,7 +54,7 @@ def _whole(text: str) -> str:
 
 
 _FORMS, _PLACES = (
-    [_Rule(kind, tuple(_whole(words).split(" ")), _whole(pattern)) for kind, words, pattern in _RULES[rows]]
+    [(kind, tuple(_whole(words).split(" ")), _whole(pattern)) for kind, words, pattern in _RULES[rows]]
     for rows in ("forms", "places")
 )
 _RE: Final[dict[str, re.Pattern[str]]] = {
@@ -76,15 +69,15 @@ _compiled: Final = functools.cache(re.compile)
 
 
 @functools.cache
-def load() -> list[_Rule]:
+def load() -> list[Rule]:
     """Return the rules for secrets with a form of their own; importing the plugins takes 0.1 s of CPU."""
     from detect_secrets import plugins  # noqa: PLC0415 - only where something is sent
 
-    rules = [*_FORMS]
+    rules: list[Rule] = [*_FORMS]
     for kind, words, name in _RULES["plugins"]:
         module, _, detector = name.partition(".")
         denylist = getattr(import_module(f"{plugins.__name__}.{module}"), detector).denylist
-        rules += [_Rule(kind, tuple(words.split(" ")), pattern) for pattern in denylist]
+        rules += [(kind, tuple(words.split(" ")), pattern) for pattern in denylist]
     return rules
 
 
@@ -95,6 +88,31 @@ def find(text: str) -> Iterator[SecretMatch]:
         lower = text.translate(_SMALL)
     for start, end in _private_keys(text, lower):
         yield SecretMatch(start, end, _PRIVATE_KEY)
+    yield from _forms(text)
+    lines = _lines(lower)
+    inside = "\n".join(lower[start:end] for start, end in lines)
+    places = [rule for rule in _PLACES if any(map(inside.__contains__, rule[1]))]
+    for start, end in lines:
+        here = lower[start:end]
+        for kind, words, pattern in places:
+            known = any(map(here.__contains__, words))
+            for match in _compiled(pattern).finditer(lower, start, end) if known else ():
+                group = cast("str", match.lastgroup)
+                first = match.start(group)
+                value = text[slice(*match.span(group))].rstrip(".,:")
+                bare = group != "sure" and text[first - 1 : first] not in "\"'"
+                if value and _fits(value, group.rstrip("23")) and not (bare and _is_code(value)):
+                    yield SecretMatch(first, first + len(value), kind)
+        for match in _RE["pattern"].finditer(lower, start, end):
+            if secret_match := _named(text, match):
+                yield secret_match
+    for start, end, kind in blocks(lower, lines):
+        if kind == _PHRASE or not _stands_in(text[start:end]):
+            yield SecretMatch(start, end, kind)
+
+
+def _forms(text: str) -> Iterator[SecretMatch]:
+    """Yield the secrets that have a form of their own."""
     long = " ".join(word for word in text.split() if len(word) >= _SHORTEST_FORM)
     for kind, words, pattern in load():
         at = 0 if any(map(long.__contains__, words)) else len(text) + 1
@@ -105,26 +123,6 @@ def find(text: str) -> Iterator[SecretMatch]:
                 if kind != _PRIVATE_KEY:  # the pattern may be of a fixed length
                     at = cast("re.Match[str]", _RE["rest"].match(text, at)).end()
                 yield SecretMatch(start, at, kind)
-    lines = _lines(lower)
-    inside = "\n".join(lower[start:end] for start, end in lines)
-    places = [rule for rule in _PLACES if any(map(inside.__contains__, rule.words))]
-    for start, end in lines:
-        here = lower[start:end]
-        for kind, words, pattern in places:
-            if any(map(here.__contains__, words)):
-                for match in _compiled(pattern).finditer(lower, start, end):
-                    group = cast("str", match.lastgroup)
-                    first = match.start(group)
-                    value = text[slice(*match.span(group))].rstrip(".,:")
-                    bare = group != "sure" and text[first - 1 : first] not in "\"'"
-                    if value and _fits(value, group.rstrip("23")) and not (bare and _is_code(value)):
-                        yield SecretMatch(first, first + len(value), kind)
-        for match in _RE["pattern"].finditer(lower, start, end):
-            if secret_match := _named(text, match):
-                yield secret_match
-    for start, end, kind in blocks(lower, lines):
-        if kind == _PHRASE or not _stands_in(text[start:end]):
-            yield SecretMatch(start, end, kind)
 
 
 def _line_end(text: str, at: int) -> int:
@@ -407,7 +405,7 @@ _LEAST_CELL: Final = 4
 _MOST_ROWS: Final = 500
 _LONGEST_ROW: Final = 2000
 _PHRASE_NAMES: Final = ("seed", "mnemonic", "phrase", "bip39", "bip-39", "wallet", "words")
-_LONE_WORDS: Final = (12, 15, 18, 21, 24)
+_PHRASE_WORDS: Final[tuple[int, ...]] = (12, 15, 18, 21, 24)
 
 
 def blocks(lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
@@ -430,32 +428,38 @@ def blocks(lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
                 if any(map(str.isdigit, code[1])):
                     yield SecretMatch(*code.span(1), "recovery code")
                 at = code.end()
-    if "kind" in lower and "secret" in lower:  # Kubernetes' manifests, in YAML and in JSON
-        start = 0
-        for part in re.split(r"(?m:^)---", lower):
-            for data in _RE["data"].finditer(part) if _RE["manifest"].search(part) else ():
-                at = data.end()
-                while (entry := _RE["entry"].match(part, at)) and len(entry[1]) > len(data[1]):
-                    yield SecretMatch(start + entry.start(2), start + entry.end(2), "password")
-                    at = entry.end()
-            start += len(part) + 3
-        for data in _RE["json_data"].finditer(lower) if _RE["manifest_json"].search(lower) else ():
-            for entry in _RE["json_entry"].finditer(lower, *data.span(1)):
-                yield SecretMatch(*entry.span(1), "password")
-    # The words that a wallet's key is made from: under their name, or as many alone on a line.
-    for match in _RE["named_phrase"].finditer(lower) if any(map(lower.__contains__, _PHRASE_NAMES)) else ():
-        words = re.findall(r"[a-z]{3,8}", match["value"])
-        if len(words) in (*_LONE_WORDS, 11, 13, 25) and not _RE["prose"].search(" ".join(words)):
-            yield SecretMatch(*match.span("value"), _PHRASE)
-    for match in _RE["lone_phrase"].finditer(lower):
-        words = match["value"].split(" ")
-        inflected = sum(map(bool, map(_RE["inflected"].search, words)))
-        if (
-            len(words) in _LONE_WORDS
-            and not _RE["prose"].search(match["value"])
-            and inflected * 6 <= len(words)
-        ):
-            yield SecretMatch(*match.span("value"), _PHRASE)
+    if "kind" in lower and "secret" in lower:
+        yield from _manifests(lower)
+    yield from _phrases(lower)
+
+
+def _manifests(lower: str) -> Iterator[SecretMatch]:
+    """Yield the values of the data of a Kubernetes secret, in YAML and in JSON."""
+    start = 0
+    for part in re.split(r"(?m:^)---", lower):
+        for data in _RE["data"].finditer(part) if _RE["manifest"].search(part) else ():
+            at = data.end()
+            while (entry := _RE["entry"].match(part, at)) and len(entry[1]) > len(data[1]):
+                yield SecretMatch(start + entry.start(2), start + entry.end(2), "password")
+                at = entry.end()
+        start += len(part) + 3
+    for data in _RE["json_data"].finditer(lower) if _RE["manifest_json"].search(lower) else ():
+        for entry in _RE["json_entry"].finditer(lower, *data.span(1)):
+            yield SecretMatch(*entry.span(1), "password")
+
+
+def _phrases(lower: str) -> Iterator[SecretMatch]:
+    """Yield the words that a wallet's key is made from: under their name, or as many alone on a line."""
+    ways = [("lone_phrase", _PHRASE_WORDS, 1 / 6)]  # how many words, and the share of them with an ending
+    if any(map(lower.__contains__, _PHRASE_NAMES)):
+        ways.append(("named_phrase", (*_PHRASE_WORDS, 11, 13, 25), 1))
+    for name, counts, most in ways:
+        for match in _RE[name].finditer(lower):
+            words = re.findall(r"[a-z]{3,8}", match["value"])
+            inflected = sum(map(bool, map(_RE["inflected"].search, words)))
+            usual = len(words) in counts and inflected <= most * len(words)
+            if usual and not _RE["prose"].search(" ".join(words)):
+                yield SecretMatch(*match.span("value"), _PHRASE)
 
 
 def _table(lower: str, start: int, stop: int) -> Iterator[SecretMatch]:
@@ -519,7 +523,7 @@ def _private_keys(text: str, lower: str) -> Iterator[Span]:
             stop = _line_break(text, header.end())[0]
         dashes = _RE["dashes"].search(text, max(0, header.start() - 24), header.start())
         pieces, at = _material(text, header.end(), stop)
-        if any(_is_key(text[first:last]) for first, last in pieces):
+        if any(last - first >= _LEAST_OF_KEY and _is_mixed(text[first:last]) for first, last in pieces):
             start, end = (dashes or header).start(), header.end()
             for first, last in pieces:  # as one what is parted by no more than what lines begin with
                 between = text[end:first]
@@ -538,13 +542,9 @@ def _private_keys(text: str, lower: str) -> Iterator[Span]:
             if line == start or not _RE["line"].fullmatch(text, line, start):
                 break
             start = line
-        if _is_key(text[start : tail.start()]):
+        if tail.start() - start >= _LEAST_OF_KEY and _is_mixed(text[start : tail.start()]):
             yield start, tail.end()
         since = tail.end()
-
-
-def _is_key(piece: str) -> bool:
-    return len(piece) >= _LEAST_OF_KEY and _is_mixed(piece)
 
 
 def _line_break(text: str, start: int) -> Span:
@@ -566,35 +566,34 @@ def _material(text: str, start: int, stop: int) -> tuple[list[Span], int]:
         header = _RE["header"].search(text, at, stop)
         end = _RE["end"].search(text, at, header.start() if header else stop)
         last = end.start() if end else header.start() if header else stop
-        in_line = _in_line(text, at, last)
-        pieces += in_line
+        line = text[at:last]  # what stands before it may be the letter of an escaped line break
+        spans = [match.span() for match in _RE["material"].finditer(line)]
+        field = _RE["field"].match(line)
+        if field and all(stop - start < _LEAST_IN_FIELD for start, stop in spans):
+            spans = []
+        elif not spans:
+            for match in _RE["spaced"].finditer(line):
+                letters = match[0].replace(" ", "")
+                small = sum(map(str.islower, letters))
+                # Great and small letters and digits change as in key material and in no sentence.
+                if (
+                    small
+                    and any(map(str.isdigit, letters))
+                    and (len(letters) - small) * 10 >= 4 * len(letters)
+                ):
+                    spans.append(match.span())
+        pieces += [(at + start, at + stop) for start, stop in spans]
         if end:
             tail = _last(text, pieces[-1][1] if pieces else start, end.start())
             return [*pieces, *tail, end.span()] if pieces else [], end.end()
         if header:
             return pieces, header.start()
-        blank = not text[at:last].strip(" \t>#*|/\\+-\"';:.,0123456789")
-        others += not (in_line or blank or _RE["field"].match(text, at, last))
+        others += not (spans or field or not line.strip(" \t>#*|/\\+-\"';:.,0123456789"))
         at = next_line
         stop, next_line = _line_break(text, at)
     if pieces:
         pieces += _last(text, pieces[-1][1], min(at, pieces[-1][1] + 80))
     return pieces, max(at, start)
-
-
-def _in_line(text: str, start: int, end: int) -> list[Span]:
-    """Return where key material stands in a line."""
-    line = text[start:end]  # what stands before it may be the letter of an escaped line break
-    spans = [match.span() for match in _RE["material"].finditer(line)]
-    if _RE["field"].match(line) and not any(last - first >= _LEAST_IN_FIELD for first, last in spans):
-        return []
-    for match in () if spans else _RE["spaced"].finditer(line):
-        letters = match[0].replace(" ", "")
-        small = sum(map(str.islower, letters))
-        # Great and small letters and digits change as in key material and in no sentence.
-        if small and any(map(str.isdigit, letters)) and (len(letters) - small) * 10 >= 4 * len(letters):
-            spans.append(match.span())
-    return [(start + first, start + last) for first, last in spans]
 
 
 def _last(text: str, start: int, end: int) -> list[Span]:

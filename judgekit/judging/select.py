@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from judgekit.judging import jury, pointwise, prompt, redact
-from judgekit.judging.documents import CONTEXT_CHARS
+from judgekit.judging.documents import CONTEXT_CHARS, PROMPT_CHARS, TURN_CHARS
 from judgekit.judging.escalation import UNDETERMINED, Final, certainty
 from judgekit.judging.jury import Mark, Marks
 from judgekit.judging.orchestrator import Judge, JudgingState, ModelTurn, Task
@@ -284,10 +284,21 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
     def redacted(self, subject: Candidates) -> tuple[Candidates, int]:
         if not self.options.redact:
             return subject, 0
-        query = Query(redact.request(subject.query.text), redact.turns(subject.query.turns))
-        candidates = tuple(map(redact.shown, subject.candidates))
-        secrets = redact.left_out(query.text, *query.turns, *map(candidate_text, candidates))
-        return Candidates(query, candidates), secrets
+        clean, most = redact.words, redact.MARGIN
+        turns = tuple(clean(turn[: 4 * TURN_CHARS + most]) for turn in subject.query.turns)
+        query = Query(clean(subject.query.text[: PROMPT_CHARS + most]), turns)
+        candidates = tuple(
+            replace(
+                each,
+                title=clean(each.title),
+                category=clean(each.category),
+                tags=tuple(map(clean, each.tags)),
+                text=clean(each.text),
+            )
+            for each in subject.candidates
+        )
+        shown = (query.text, *turns, *map(candidate_text, candidates))
+        return Candidates(query, candidates), sum(text.count(redact.MARK) for text in shown)
 
     def task(self, tier: TierName, state: JudgingState[Candidates]) -> SelectTask:
         subject = state.subject

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from judgekit import text
 from judgekit.judging import fence
-from judgekit.judging.disguises import plain, skeleton
-from judgekit.judging.fence import Fence, broken_up
+from judgekit.judging.fence import Fence, broken_up, plain, skeleton
 
 if TYPE_CHECKING:
     from pathlib import Path

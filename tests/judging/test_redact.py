@@ -13,8 +13,7 @@ import secret_texts
 from hypothesis import given
 from hypothesis import strategies as st
 
-from judgekit.judging.disguises import folded, plain, skeleton
-from judgekit.judging.fence import broken_up
+from judgekit.judging.fence import broken_up, folded, plain, skeleton
 from judgekit.judging.redact import passage, redact, without_secrets
 from judgekit.text import visible
 
