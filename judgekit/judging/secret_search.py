@@ -209,17 +209,13 @@ def _named(text: str, match: re.Match[str]) -> SecretMatch | None:
             return None
     elif not ((phrase and "-" in value) or _quoted_secret(text, match, value, strength)):
         return None
-    kinds = {"key": "key", "secret": "secret"}
-    kind = "password" if strong else kinds.get(match["core"], "token")
+    kind = "password" if strong else {"key": "key", "secret": "secret"}.get(match["core"], "token")
     start += quoted
     end = start + len(value)
     # A value without quotes is the rest of its line in a file of settings.
-    rest = None if quoted else _RE["to_blank"].match(text, end)
-    if (
-        rest
-        and any(map(str.isalnum, rest[0]))
-        and _RE["setting"].fullmatch(_line_before(text, match.start()))
-    ):
+    setting = not quoted and _RE["setting"].fullmatch(_line_before(text, match.start()))
+    rest = _RE["to_blank"].match(text, end) if setting else None
+    if rest and any(map(str.isalnum, rest[0])):
         end = rest.end()
     return SecretMatch(start, end, kind)
 
