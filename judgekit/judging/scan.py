@@ -1,16 +1,14 @@
 """A tolerant scanner: text to the objects in it, in order, with what is uncertain marked as such.
 
 It reads JSON exactly, and beside it what models write instead: single and typographic quotes, bare keys and
-words, Python's literals, comments, missing and surplus commas, raw newlines and unescaped quotes in
-strings. Whatever is not followed by something that ends it is `CUT`: it was begun, and its value is not
-known.
+words, Python's literals, comments, missing and surplus commas, raw newlines and unescaped quotes in strings.
+A value that is not followed by something that ends it is `CUT`: it was begun, and is not known.
 """
 
 from __future__ import annotations
 
 import re
 from collections import deque
-from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 from judgekit.errors import InvalidReply
@@ -64,20 +62,17 @@ _AFTER_WORD: Final = {  # what ends a number or word, in an object (True) and in
     ),
     False: re.compile(rf"\s*+(?:[,\]]|{_COMMENT}|(?<=\n))"),
 }
-
-
-def _after_string(*, in_object: bool, bare_keys: bool) -> str:
-    """Return what follows a quote that ends a string; one inside it is followed by other things."""
-    bare = rf"|{_BARE}\s*+:" if bare_keys else ""
-    if in_object:
-        more = rf"{_COMMA}(?:\Z|\}}|{_COMMENT}|{_NEXT_KEY}{bare})|(?<=\s)(?:{_QUOTED})\s*+:"
-        return rf"\s*+(?:\}}|//|/\*|{more})"
-    return rf"\s*+(?:\]|//|/\*|{_COMMA}(?:\Z|{_COMMENT}|{_NEXT_ITEM}))|\s*?\n\s*+[{QUOTES}]"
-
-
-_AFTER_STRING: Final = {
-    in_object: re.compile(_after_string(in_object=in_object, bare_keys=True)) for in_object in (True, False)
+# What follows a quote that ends a string, and not one inside it: in an object, and whether keys may be bare.
+_STRING_ENDS: Final = {
+    (in_object, bare): (
+        rf"\s*+(?:\}}|//|/\*|{_COMMA}(?:\Z|\}}|{_COMMENT}|{_NEXT_KEY}{more})|(?<=\s)(?:{_QUOTED})\s*+:)"
+        if in_object
+        else rf"\s*+(?:\]|//|/\*|{_COMMA}(?:\Z|{_COMMENT}|{_NEXT_ITEM}))|\s*?\n\s*+[{QUOTES}]"
+    )
+    for in_object in (True, False)
+    for bare, more in ((True, rf"|{_BARE}\s*+:"), (False, ""))
 }
+_AFTER_STRING: Final = {in_object: re.compile(_STRING_ENDS[in_object, True]) for in_object in (True, False)}
 # A string's text up to its first unescaped quote, by opening quote: where JSON ends it.
 _FIRST_QUOTE: Final = {
     opening: re.compile(rf"{_BODY.format(closing)}*+[{closing}]")
@@ -85,12 +80,10 @@ _FIRST_QUOTE: Final = {
 }
 # Up to the first quote that something follows which ends a string: by quote, in an object, with bare keys.
 _LAST_QUOTE: Final = {
-    (opening, in_object, bare): re.compile(
-        rf"(?:{_BODY.format(quotes)}|[{quotes}](?!{_after_string(in_object=in_object, bare_keys=bare)}))*+"
-        rf"[{quotes}]"
-    )
+    (opening, *how): re.compile(rf"(?:{_BODY.format(quotes)}|[{quotes}](?!{ends}))*+[{quotes}]")
     for quotes in (_DOUBLE, _SINGLE)
-    for opening, in_object, bare in product(quotes, (True, False), (True, False))
+    for opening in quotes
+    for how, ends in _STRING_ENDS.items()
 }
 
 # As JSON writes a number, of a size that a score may have.
@@ -123,12 +116,7 @@ def _decoded(text: str) -> str:
     return text
 
 
-class _Cut:
-    def __repr__(self) -> str:
-        return "CUT"
-
-
-CUT: Final = _Cut()
+CUT: Final = object()
 """Stands for a value that was begun and of which the end was not seen."""
 
 
@@ -145,8 +133,7 @@ class Object(dict[str, Any]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.closed, self.cut, self.repeated, self.tail = False, False, set[str](), ""
-        self.start = 0
+        self.closed, self.cut, self.repeated, self.tail, self.start = False, False, set[str](), "", 0
         self.around: Object | None = None
 
     def put(self, key: str, value: object) -> None:
@@ -211,21 +198,27 @@ class _Reader:
     def read(self, start: int) -> Object:
         """Read the object that begins at `start`; leave `pos` behind it, or where it breaks off.
 
-        `end` is the same, save that a string which breaks off is not taken for read.
+        `end` is the same, save that a string which breaks off does not count as read.
         """
         top = Object()
         open_: list[Object | Array] = [top]
         self.pos, self.broken, self.unread = start + 1, False, -1
         self.entries += 1
         while open_ and not self.broken:
+            box = open_[-1]
             self._skip(_BETWEEN_ENTRIES)
-            if self.raw.startswith("}" if isinstance(open_[-1], Object) else "]", self.pos):
-                box = open_.pop()
-                box.closed = not box.cut
+            if self.raw.startswith("}" if isinstance(box, Object) else "]", self.pos):
+                box.closed = not open_.pop().cut
                 self.pos += 1
             else:
-                self._entry(open_)
+                value = self._entry(box)
                 self.entries += 1
+                if value is CUT:
+                    for outer in open_:
+                        outer.cut = True
+                elif isinstance(value, (Object, Array)):
+                    open_.append(value)
+                    self.broken = len(open_) > MAX_DEPTH
             if self.entries > MAX_ENTRIES:
                 raise InvalidReply(f"more than {MAX_ENTRIES} objects, keys and items: no reply")
         self.end = self.pos if self.unread < 0 else self.unread
@@ -235,32 +228,26 @@ class _Reader:
         if match := gap.match(self.raw, self.pos):
             self.pos = match.end()
 
-    def _entry(self, open_: list[Object | Array]) -> None:
-        """Read a key and value, or an array's item, and add it; an object or array is left open."""
-        box = open_[-1]
-        if isinstance(box, Object):
-            matched = _KEY.match(self.raw, self.pos)
-            if not matched:
-                self.broken = True
-                return
-            self.bare_key = matched["bare"] is not None
-            self.pos = matched.end()
-            self._skip(_BEFORE_VALUE)
-            value = self._value(in_object=True)
-            box.put(matched["bare"] or _decoded(matched["quoted"][1:-1]), value)
-        else:
+    def _entry(self, box: Object | Array) -> object:
+        """Read a key and value, or an array's item, add it and return the value; of no entry None."""
+        if isinstance(box, Array):
             before = self.pos
             value = self._value(in_object=False)
             if self.pos == before:
                 self.broken = True
             else:
                 box.append(value)
-        if value is CUT:
-            for outer in open_:
-                outer.cut = True
-        elif isinstance(value, (Object, Array)):
-            open_.append(value)
-            self.broken = len(open_) > MAX_DEPTH
+            return value
+        matched = _KEY.match(self.raw, self.pos)
+        if not matched:
+            self.broken = True
+            return None
+        self.bare_key = matched["bare"] is not None
+        self.pos = matched.end()
+        self._skip(_BEFORE_VALUE)
+        value = self._value(in_object=True)
+        box.put(matched["bare"] or _decoded(matched["quoted"][1:-1]), value)
+        return value
 
     def _value(self, *, in_object: bool) -> object:
         """Read a value; of an object or array only its bracket."""
