@@ -116,7 +116,12 @@ def _decoded(text: str) -> str:
     return text
 
 
-CUT: Final = object()
+class _Cut:
+    def __repr__(self) -> str:
+        return "CUT"
+
+
+CUT: Final = _Cut()
 """Stands for a value that was begun and of which the end was not seen."""
 
 
