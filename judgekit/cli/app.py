@@ -1,7 +1,4 @@
-"""The command line's one boundary: parses, runs a command, turns errors into a line and an exit code.
-
-A command that is told to end ends what it started, and dies of the signal as ever.
-"""
+"""The command line's one boundary: parses, runs a command, turns errors into a line and an exit code."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ import signal
 import sys
 import threading
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer.exceptions import TyperException
@@ -29,19 +26,19 @@ COMMANDS = {
     "judge": "judge.judge",
     "compare": "compare.compare",
     "gate": "gate.gate",
-    "calibrate": "calibrate.calibrate",
+    "calibrate": "evaluate.calibrate",
     "label": "label.label",
     "kpi": "kpi.kpi",
     "promote": "kpi.promote",
     "triage": "kpi.triage",
-    "override": "override.override",
-    "escalate": "override.escalate",
+    "override": "label.override",
+    "escalate": "label.escalate",
     "schema": "schema.schema",
     "doctor": "doctor.doctor",
     "demo": "demo.demo",
     "hook": "app.hook",
     "eval": "evaluate.app",
-    "index": "index.app",
+    "index": "search.app",
     "engine": "engine.app",
     "serve": "engine.serving",
     "rubric": "rubric.app",
@@ -52,17 +49,13 @@ COMMANDS = {
 }
 """Each command's module and the function or group in it, in the order of the help."""
 
-_NUMBERS = (
-    ("float", "is not a number"),
-    ("integer", "is not a whole number"),
-    ("int", "is not a whole number"),
-)
+_NUMBERS = {"float": "is not a number", "integer": "is not a whole number", "int": "is not a whole number"}
 
 
 def application(command: str = "") -> typer.Typer:
-    """Return the application with one command alone; with all of them where no command has that name.
+    """Return the application with one command, or with all where no command has that name.
 
-    Only the modules of the commands in it are imported: of a start that is the larger part.
+    Only the modules of its commands are imported: they are the larger part of a start.
     """
     app = typer.Typer(
         name="judgekit",
@@ -76,26 +69,24 @@ def application(command: str = "") -> typer.Typer:
     app.callback(invoke_without_command=True)(_version)
     for name in [command] if command in COMMANDS else COMMANDS:
         module, _, attribute = COMMANDS[name].partition(".")
-        found = getattr(import_module(f"judgekit.cli.{module}"), attribute)
-        if isinstance(found, typer.Typer):
-            app.add_typer(found, name=name)
+        entry = getattr(import_module(f"judgekit.cli.{module}"), attribute)
+        if isinstance(entry, typer.Typer):
+            app.add_typer(entry, name=name)
         else:
-            app.command(name)(found)
+            app.command(name)(entry)
     return app
 
 
-def _version(
-    version: bool = typer.Option(False, "--version", help="Print the version."),  # noqa: FBT003 - typer's default
-) -> None:
+def _version(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
     if version:
         sys.stdout.write(f"judgekit {environment.__version__}\n")
         raise typer.Exit
 
 
 def hook(
-    explain: str = typer.Option(
-        "", metavar="PROMPT", help="Explain why each memory would be injected or not."
-    ),
+    explain: Annotated[
+        str, typer.Option(metavar="PROMPT", help="Explain why each memory would be injected or not.")
+    ] = "",
 ) -> int:
     """Answer the hook of a coding agent: JSON on stdin, context on stdout; the exit code is always 0."""
     from judgekit.hooks.claude_code import main
@@ -115,9 +106,9 @@ def run(arguments: list[str] | None = None) -> int:
             warn("the current folder no longer exists; change to another folder")
             return Exit.BAD_INPUT
         ours = {name for name in os.environ if name.startswith("JUDGEKIT_")} - {*environment.NAMES}
-        unknown = {name for name in ours if not name.startswith("JUDGEKIT_TEST_")}
+        unknown = sorted(name for name in ours if not name.startswith("JUDGEKIT_TEST_"))
         if command != "hook" and unknown:
-            _tell_unknown_variables(sorted(unknown))
+            _warn_of_unknown(unknown)
         try:
             code = int(application(command)(args=arguments, standalone_mode=False) or 0)
         except TyperException as error:
@@ -141,9 +132,9 @@ def run(arguments: list[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """While it is entered, SIGTERM is an interruption, so that programs of command providers are ended.
+    """Make SIGTERM an interruption, so that a command ends the programs that it started.
 
-    A second one ends the process at once. Nothing changes where somebody handles the signal already.
+    The process then dies of the signal; a second one ends it at once. A handler that is set already stays.
     """
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
@@ -169,8 +160,8 @@ def terminable() -> Iterator[None]:
             signal.raise_signal(signal.SIGTERM)  # whoever waits for this process sees what ended it
 
 
-def _tell_unknown_variables(names: list[str]) -> None:
-    """Say which variables look like ours and are none; the hooks, which do not come here, say nothing."""
+def _warn_of_unknown(names: list[str]) -> None:
+    """Say which variables look like ours and are not."""
     import difflib
     from pathlib import Path
 
@@ -180,20 +171,19 @@ def _tell_unknown_variables(names: list[str]) -> None:
     profiles = sorted((Path(environment.config_home()) / "providers").glob("*.yaml"))
     texts = "".join(path.read_text(encoding="utf-8", errors="replace") for path in profiles if path.is_file())
     for name in names:
-        # A provider's profile of the user's own may name any.
-        if name not in known and name not in texts:
+        if name not in known and name not in texts:  # a provider's profile of the user's own may name any
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
             meant = f"; did you mean {near[0]}?" if near else ""
             warn(f"{name}: judgekit has no such variable, so it has no effect{meant}")
 
 
 def _say_how(error: TyperException) -> None:
-    """Say what is wrong with a command line, and whose help to read; of a group alone that is all."""
+    """Say what is wrong with a command line and which help to read; for a group alone print its help."""
     message = error.format_message()
     if "\n" in message:
         sys.stderr.write(f"{printable(message)}\n")
         return
-    for kind, words in _NUMBERS:
+    for kind, words in _NUMBERS.items():
         message = message.replace(f"is not a valid {kind} range", words)
         message = message.replace(f"is not a valid {kind}", words)
     names: list[str] = []

@@ -2,110 +2,81 @@
 
 from __future__ import annotations
 
-import enum
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 from judgekit import environment
-from judgekit.cli.judge import ModeOption, NoCache, RubricOption, ShowPrompt
-from judgekit.cli.output import (
-    FAMILY,
-    check_filled,
-    cost_text,
-    emit,
-    finite,
-    say,
-    say_messages,
-    tell_sent,
-    warn,
-)
+from judgekit.cli import output
+from judgekit.cli.output import ModeOption, NoCache, RubricOption, ShowPrompt, finite, warn
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import escaped, lines_of, rubric_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
-    from judgekit.judging.documents import ComparisonInput
     from judgekit.judging.verdict import Comparison
 
 
-class Shape(enum.StrEnum):
-    """How a comparison is printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    JSONL = "jsonl"
-
-
 def compare(
-    files: Annotated[list[str], typer.Argument(metavar="A B...", help="Files, or - for stdin.")],
-    prompt: Annotated[str, typer.Option(help="The prompt that the texts answer.")],
+    files: Annotated[list[str], Argument(metavar="A B...", help="Files, or - for stdin.")],
+    prompt: Annotated[str, Option(help="The prompt that the texts answer.")],
     rubric: RubricOption = None,
     mode: ModeOption = None,
-    format_: Annotated[Shape, typer.Option("--format", help="Output format.")] = Shape.TABLE,
+    format_: Annotated[
+        Literal["table", "json", "jsonl"], Option("--format", help="Output format.")
+    ] = "table",
     deadline: Annotated[
-        float | None, typer.Option(min=0.1, max=3600, callback=finite, help="Time limit in seconds.")
+        float | None, Option(min=0.1, max=3600, callback=finite, help="Time limit in seconds.")
     ] = None,
     no_cache: NoCache = False,
     author_family: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="FAMILY",
             help="Model family that wrote the texts; give one for all, or one for each in order.",
         ),
     ] = None,
     max_cost: Annotated[
         float | None,
-        typer.Option(
-            min=0,
-            callback=finite,
-            metavar="USD",
-            help="Stop calling models after spending this much (USD).",
+        Option(
+            min=0, callback=finite, metavar="USD", help="Stop calling models after spending this much (USD)."
         ),
     ] = None,
     show_prompt: ShowPrompt = False,
 ) -> int:
     """Decide which text is better. Exit code: 0 a winner or a tie, 2 a human is needed."""
-    from judgekit.judging import service
-
-    request = service.JudgeRequest(rubric, mode, deadline, max_cost, cache=not no_cache)
-    compared = _comparison_input(files, prompt, author_family)
-    project = Path(environment.project_root(str(Path.cwd())))
-    if show_prompt:
-        for tier, model, rounds in service.comparison_prompts(compared, project, request):
-            for messages in rounds:
-                say_messages(f"compare: {tier} ({model})", messages)
-        return Exit.ACCEPTED
-    comparison = service.compare(compared, project, request)
-    if format_ is Shape.TABLE:
-        for line in _lines(comparison):
-            say(line)
-    else:
-        emit(comparison.model_dump_json(by_alias=True, indent=2 if format_ is Shape.JSON else None))
-    if not comparison.decided and comparison.degraded:
-        warn(f"{comparison.verdict}: {comparison.degraded}")
-    tell_sent(comparison.substitutes, comparison.redacted)
-    return Exit.ACCEPTED if comparison.decided else Exit.HUMAN_NEEDED
-
-
-def _comparison_input(files: Sequence[str], prompt: str, families: Sequence[str] | None) -> ComparisonInput:
     from judgekit.judging import documents, service
-    from judgekit.judging.documents import ComparisonInput
 
     if not prompt.strip():
         raise UsageError("--prompt is empty; give the prompt that the texts answer")
     if files.count(documents.STDIN) > 1:
         raise UsageError("standard input (-) is given twice; give it once")
-    check_filled(*FAMILY, *(families or ()))
-    folder = next((file for file in files if file and Path(file).is_dir()), None)
-    if folder is not None:
-        raise InputError(f"{folder}: a folder; compare takes files")
-    authors = service.authors(families or None, len(files))
+    output.check_filled(*output.FAMILY, *(author_family or ()))
+    for file in files:
+        if file and Path(file).is_dir():
+            raise InputError(f"{file}: a folder; compare takes files")
+    authors = service.authors(author_family or None, len(files))
     texts = tuple(documents.read_file(file, sys.stdin.buffer) for file in files)
-    return ComparisonInput(prompt, texts, authors)
+    compared = documents.ComparisonInput(prompt, texts, authors)
+    request = service.JudgeRequest(rubric, mode, deadline, max_cost, cache=not no_cache)
+    project = Path(environment.project_root())
+    if show_prompt:
+        output.say_prompts("compare", service.comparison_prompts(compared, project, request))
+        return Exit.ACCEPTED
+    comparison = service.compare(compared, project, request)
+    if format_ == "table":
+        for line in _lines(comparison):
+            output.say(line)
+    else:
+        output.emit(comparison.model_dump_json(by_alias=True, indent=2 if format_ == "json" else None))
+    if not comparison.decided and comparison.degraded:
+        warn(f"{comparison.verdict}: {comparison.degraded}")
+    output.tell_sent(comparison.substitutes, comparison.redacted)
+    return Exit.ACCEPTED if comparison.decided else Exit.HUMAN_NEEDED
 
 
 def _lines(comparison: Comparison) -> Iterator[str]:
@@ -121,7 +92,9 @@ def _lines(comparison: Comparison) -> Iterator[str]:
         decided = "no model was asked"
     elif comparison.judge_tier:
         decided = f"decided by {comparison.judge_tier} ({comparison.consensus}{_ahead(comparison)})"
-    cost = cost_text(comparison.model_dump(include={"cost_usd", "cost_source", "cost_complete", "rounds"}))
+    cost = output.cost_text(
+        comparison.model_dump(include={"cost_usd", "cost_source", "cost_complete", "rounds"})
+    )
     rounds = "1 round" if len(comparison.rounds) == 1 else f"{len(comparison.rounds)} rounds"
     ref = f"{comparison.rubric.id}@{comparison.rubric.version}"
     rubric = f"{rubric_name(ref, comparison.rubric.source)}, {comparison.mode}"
@@ -134,17 +107,14 @@ def _lines(comparison: Comparison) -> Iterator[str]:
 
 
 def _partiality(comparison: Comparison) -> str:
-    """Say that nobody judged but models of families that wrote the texts, and which ones."""
+    """Say that only models of families that wrote the texts judged them, and which ones."""
     from judgekit.judging import panel
 
-    own = [
-        subject.letter
-        for subject in comparison.subjects
-        if set(panel.named(subject.family)) & set(comparison.families)
-    ]
+    judges = set(comparison.families)
+    own = [each.letter for each in comparison.subjects if judges & set(panel.named(each.family))]
     some = "" if len(own) == len(comparison.subjects) else "; models favour texts of their own family"
-    judges = " and ".join(comparison.families)
-    return f"not independent: judged only by models of {judges}, which wrote {' and '.join(own)}{some}"
+    named = " and ".join(comparison.families)
+    return f"not independent: judged only by models of {named}, which wrote {' and '.join(own)}{some}"
 
 
 def _ahead(comparison: Comparison) -> str:

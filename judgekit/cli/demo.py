@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from judgekit import programs
+from judgekit import environment, programs
 from judgekit.cli.output import say, warn
 from judgekit.config import files
 from judgekit.errors import UsageError
@@ -33,8 +36,9 @@ GONE = {
 }
 MEASURE = "Measure any judge on labelled cases of your own before you rely on it."
 # A model sees a document's name, so in the demo it does not give the answer away.
-TIER_VARIABLES = ("JUDGEKIT_QUICK_MODEL", "JUDGEKIT_DEEP_MODEL", "JUDGEKIT_TIEBREAKER_MODEL")
 DOCUMENTS = {"good.md": "first.md", "damaged.md": "second.md"}
+# They go before every other choice of a model.
+CHOICES = ("API_BASE", "REPLAY", "QUICK_MODEL", "DEEP_MODEL", "TIEBREAKER_MODEL")
 
 
 def demo(
@@ -45,12 +49,28 @@ def demo(
     """Show the prompt hook, a search and two verdicts on sample data."""
     environ = dict(os.environ)
     trust = _model(model, environ)
-    sample = _sample()
+    # Always at the same place, so that nothing piles up.
+    sample = Path(environment.private_folder(environment.cache_home())) / "demo"
+    shutil.rmtree(sample, ignore_errors=True)
+    shutil.copytree(files.folder("examples"), sample)
+    for name, neutral in DOCUMENTS.items():
+        (sample / "documents" / name).rename(sample / neutral)
+    project = sample / "project"
     _heading("1. The prompt hook: what a coding agent gets, without any model")
     for kind, prompt in PROMPTS:
-        _hook(kind, prompt, sample / "project", environ)
+        say(f"{kind}: {prompt!r}")
+        payload = {"hook_event_name": "UserPromptSubmit", "prompt": prompt, "cwd": str(project)}
+        done = subprocess.run(  # noqa: S603 - ourselves
+            programs.python("judgekit", "hook"),
+            input=json.dumps(payload).encode(),
+            capture_output=True,
+            env=environ,
+            check=False,
+            timeout=60,
+        )
+        text = done.stdout.decode().strip() or "(nothing added to the agent's context)"
+        say("\n".join(f"    {line}" for line in lines_of(text + done.stderr.decode())) + "\n")
     _heading("2. Search in the same memories, by BM25 alone and with the judge")
-    project = sample / "project"
     _run(["search", QUESTION, "-n", "5"], project, environ)
     _run(["search", QUESTION, "-n", "5", "--judge"], project, environ)
     _heading("3. Judge two documents: a good one, and the same one damaged (second.md)")
@@ -83,70 +103,28 @@ def _model(wanted: str | None, environ: dict[str, str]) -> str:
         how = files.install_extra("local")
         return f"No model judged anything. Set a provider's key, or run {how}; then try again."
     say(f"A small model on this machine judges: {name}.")
-    known = models.CATALOGUE.get(name)
     try:
         models.resolve(name)
     except UsageError:
-        model = models.model_named(name)
-        warn(
-            f"downloading it once ({model.megabytes}) to {models.folder()}; Ctrl-C stops, a later run resumes"
-        )
+        size = models.model_named(name).megabytes
+        warn(f"downloading it once ({size}) to {models.folder()}; Ctrl-C stops, a later run resumes")
         models.fetch(name, warn)
-    # Named in the variables that go before every other choice, so that what is said below is so.
-    for variable in ("JUDGEKIT_API_BASE", "JUDGEKIT_REPLAY", *TIER_VARIABLES):
-        environ.pop(variable, None)
+    for variable in CHOICES:
+        environ.pop(f"JUDGEKIT_{variable}", None)
     environ.update(JUDGEKIT_LOCAL_MODEL=name, JUDGEKIT_MODEL=f"local/{name}")
+    known = models.CATALOGUE.get(name)
     about = f"A model of this size {known.judges}." if known else MEASURE
     return f"The judge was {name}, running on this machine. {about}"
-
-
-def _sample() -> Path:
-    """Return a fresh copy of the sample data; always at the same place, so that nothing piles up."""
-    from judgekit import environment
-    from judgekit.config import files
-
-    target = Path(environment.private_folder(environment.cache_home())) / "demo"
-    shutil.rmtree(target, ignore_errors=True)
-    shutil.copytree(files.folder("examples"), target)
-    for name, neutral in DOCUMENTS.items():
-        (target / "documents" / name).rename(target / neutral)
-    return target
 
 
 def _heading(text: str) -> None:
     say(f"\n{typer.style(text, bold=True)}\n")
 
 
-def _hook(kind: str, prompt: str, project: Path, environ: Mapping[str, str]) -> None:
-    import json
-    import subprocess
-
-    say(f"{kind}: {prompt!r}")
-    payload = json.dumps({"hook_event_name": "UserPromptSubmit", "prompt": prompt, "cwd": str(project)})
-    done = subprocess.run(  # noqa: S603 - ourselves
-        programs.python("judgekit", "hook"),
-        input=payload.encode(),
-        capture_output=True,
-        env=dict(environ),
-        check=False,
-        timeout=60,
-    )
-    text = done.stdout.decode().strip() or "(nothing added to the agent's context)"
-    say("\n".join(f"    {line}" for line in lines_of(text + done.stderr.decode())) + "\n")
-
-
 def _run(arguments: list[str], folder: Path, environ: Mapping[str, str]) -> None:
     """Run one of our own commands as a user would, and show it."""
-    import shlex
-    import subprocess
-
     say(f"$ judgekit {shlex.join(arguments)}")
     sys.stdout.flush()
-    done = subprocess.run(  # noqa: S603 - ourselves
-        programs.python("judgekit", *arguments),
-        cwd=folder,
-        env=dict(environ),
-        check=False,
-        timeout=600,
-    )
+    words = programs.python("judgekit", *arguments)
+    done = subprocess.run(words, cwd=folder, env=dict(environ), check=False, timeout=600)  # noqa: S603 - ourselves
     say(f"(exit code {done.returncode})\n" if done.returncode else "")

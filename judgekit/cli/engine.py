@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from judgekit.cli.output import emit, say, warn
+from judgekit.cli.output import AsJson, emit, say, warn
 from judgekit.errors import Exit
 from judgekit.hooks.settings import engine_wanted
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 
 app = typer.Typer(no_args_is_help=True, help="The background process that keeps judging fast.")
-
 _START_SECONDS = 60.0  # a slow disk, a busy machine
 
 
@@ -27,7 +27,7 @@ def start() -> int:
     from judgekit.config import settings
     from judgekit.engine import process
 
-    settings.load(None)  # one that is wrong is said here, where somebody reads it
+    settings.load(None)  # here a person reads what is wrong with it
     known = process.start(_START_SECONDS)
     if known is None:
         warn("the engine could not start; judging works without it (see docs/engine.md)")
@@ -37,9 +37,7 @@ def start() -> int:
 
 
 @app.command()
-def stop(
-    now: Annotated[bool, typer.Option("--now", help="Abort running requests.")] = False,
-) -> int:
+def stop(now: Annotated[bool, Option("--now", help="Abort running requests.")] = False) -> int:
     """Stop the engine and engines of other versions after they finish their requests."""
     from judgekit.engine import process
 
@@ -55,43 +53,39 @@ def stop(
 
 
 @app.command()
-def status(
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-) -> int:
+def status(as_json: AsJson = False) -> int:
     """Show running engines: process, version, start time, requests, memory, socket and log."""
     from judgekit.engine import process
 
     known = process.running()
     if as_json:
-        emit(json.dumps({"engines": [_record(each) for each in known]}))
+        records: list[dict[str, Any]] = []
+        for each in known:
+            left = {"pid": each.leaving, "leaving": True} if each.leaving else {}
+            files = {"socket": each.place.socket, "log": each.place.log}
+            records.append({**(each.health or {}), **left, **files})
+        emit(json.dumps({"engines": records}))
         return 0
     for each in known:
         _print(each)
     if not known:
-        said = "the first command that judges starts one" if engine_wanted() else "it is switched off here"
-        say(f"no engine is running; {said}")
+        why = "the first command that judges starts one" if engine_wanted() else "it is switched off here"
+        say(f"no engine is running; {why}")
     return 0
 
 
-def _record(known: Known) -> dict[str, Any]:
-    left = {"pid": known.leaving, "leaving": True} if known.leaving else {}
-    return {**(known.health or {}), **left, "socket": known.place.socket, "log": known.place.log}
-
-
 def _print(known: Known) -> None:
-    told = known.health
+    health = known.health
     if known.leaving:
-        say(
-            f"process {known.leaving}: stops after its running requests; judgekit engine stop --now stops it "
-            "at once"
-        )
-    elif told is None:
+        how = "judgekit engine stop --now stops it at once"
+        say(f"process {known.leaving}: stops after its running requests; {how}")
+    elif health is None:
         say("an engine does not answer; judgekit engine stop ends it")
     else:
-        state = "leaving" if told["leaving"] else "ready" if told["ready"] else "starting"
-        memory = f"{told['rss_bytes'] / 1e6:.0f} MB"
-        say(f"engine {told['version']}, process {told['pid']}: {state} since {told['since']}, {memory}")
-        say(f"    {told['requests']:,} requests, {told['waiting']:,} of them unanswered")
+        state = "leaving" if health["leaving"] else "ready" if health["ready"] else "starting"
+        memory = f"{health['rss_bytes'] / 1e6:.0f} MB"
+        say(f"engine {health['version']}, process {health['pid']}: {state} since {health['since']}, {memory}")
+        say(f"    {health['requests']:,} requests, {health['waiting']:,} of them unanswered")
     say(f"    socket {known.place.socket}")
     say(f"    log    {known.place.log}")
 
@@ -104,15 +98,13 @@ serving.add_typer(token, name="token")
 @serving.callback()
 def serve(
     context: typer.Context,
-    host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 chooses a free one.")] = 8399,
-    tls_cert: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="TLS certificate chain (PEM).")
-    ] = None,
-    tls_key: Annotated[Path | None, typer.Option(metavar="FILE", help="TLS private key (PEM).")] = None,
+    host: Annotated[str, Option(help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="Port; 0 chooses a free one.")] = 8399,
+    tls_cert: Annotated[Path | None, Option(metavar="FILE", help="TLS certificate chain (PEM).")] = None,
+    tls_key: Annotated[Path | None, Option(metavar="FILE", help="TLS private key (PEM).")] = None,
     project: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Also use the rubrics and settings of this project."),
+        Option(metavar="DIR", help="Also use the rubrics and settings of this project."),
     ] = None,
 ) -> int:
     """Judge for others with the keys of this machine, until stopped by a signal."""
@@ -125,7 +117,7 @@ def serve(
 
 
 @token.command()
-def create(name: Annotated[str, typer.Argument(help="Name of the token's owner.")]) -> int:
+def create(name: Annotated[str, Argument(help="Name of the token's owner.")]) -> int:
     """Create a token and print it once; only its hash is stored."""
     from judgekit.engine.tokens import user_tokens
 
@@ -138,13 +130,13 @@ def list_() -> int:
     """List the tokens: owner and date."""
     from judgekit.engine.tokens import user_tokens
 
-    for each in user_tokens().all():
-        say(f"{each.name}  since {each.created.date()}")
+    for token in user_tokens().all():
+        say(f"{token.name}  since {token.created.date()}")
     return 0
 
 
 @token.command()
-def revoke(name: Annotated[str, typer.Argument(help="Name of the token's owner.")]) -> int:
+def revoke(name: Annotated[str, Argument(help="Name of the token's owner.")]) -> int:
     """Revoke a token; its next request is refused."""
     from judgekit.engine.tokens import user_tokens
 

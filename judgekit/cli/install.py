@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from typer import Option
 
 from judgekit import environment
 from judgekit.cli.output import say, warn
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 _ClientScope = Annotated[
     Scope,
-    typer.Option(
+    Option(
         help=(
             "Which settings file: user (all your projects), project (shared), or local (yours, this project)."
         )
@@ -26,9 +27,9 @@ _ClientScope = Annotated[
 ]
 _GitScope = Annotated[
     Scope,
-    typer.Option(help="local: this repository; user: the hooks folder shared by all your repositories."),
+    Option(help="local: this repository; user: the hooks folder shared by all your repositories."),
 ]
-_Print = Annotated[bool, typer.Option("--print", help="Print the result; change nothing.")]
+_Print = Annotated[bool, Option("--print", help="Print the result; change nothing.")]
 
 installing = typer.Typer(no_args_is_help=True, help="Install judgekit in other programs.")
 uninstalling = typer.Typer(no_args_is_help=True, help="Remove judgekit from other programs.")
@@ -37,14 +38,13 @@ uninstalling = typer.Typer(no_args_is_help=True, help="Remove judgekit from othe
 @installing.command("git")
 def install_git(scope: _GitScope = "local", print_: _Print = False) -> int:
     """Install the gate as git's pre-push hook in this repository."""
-    from judgekit.hooks import files, git_hook
+    from judgekit.hooks import git_hook
 
     place = git_hook.of_scope(scope, Path.cwd())
     change = git_hook.planned_change(place, installs=True)
-    if print_:
-        return _show(change)
-    files.install(change, program=True)
-    say(f"{_wrote(change)}: git runs the gate before a push")
+    then = ": git runs the gate before a push"
+    if not _installed(change, then, print_=print_, program=True):
+        return 0
     kept = change.path.with_name(git_hook.KEPT)
     if kept.exists():
         runs = os.access(kept, os.X_OK)
@@ -59,67 +59,51 @@ def install_git(scope: _GitScope = "local", print_: _Print = False) -> int:
 @uninstalling.command("git")
 def uninstall_git(scope: _GitScope = "local", print_: _Print = False) -> int:
     """Remove the gate from git's hooks; an earlier hook is restored."""
-    from judgekit.hooks import files, git_hook
+    from judgekit.hooks import git_hook
 
     change = git_hook.planned_change(git_hook.of_scope(scope, Path.cwd()), installs=False)
-    if print_:
-        return _show(change)
-    files.uninstall(change)
-    if not change.changes:
-        say(f"nothing to change: judgekit's hook is not in {change.path}")
-    else:
-        say(f"put back {change.path}" if change.aside else f"removed {change.path}")
-    return 0
+    removed = f"{'put back' if change.aside else 'removed'} {change.path}"
+    return _uninstalled(change, removed, "judgekit's hook", print_=print_)
 
 
 @installing.command("pre-commit")
 def install_pre_commit(print_: _Print = False) -> int:
     """Add the gate to this project's .pre-commit-config.yaml."""
-    from judgekit.hooks import files, pre_commit
+    from judgekit.hooks import pre_commit
 
     change = pre_commit.planned_change(_project(), installs=True)
-    if print_:
-        return _show(change)
-    files.install(change)
-    say(_wrote(change))
-    say("run once in each clone: pre-commit install --hook-type pre-push")
+    if _installed(change, print_=print_):
+        say("run once in each clone: pre-commit install --hook-type pre-push")
     return 0
 
 
 @uninstalling.command("pre-commit")
 def uninstall_pre_commit(print_: _Print = False) -> int:
     """Remove the gate from this project's .pre-commit-config.yaml."""
-    from judgekit.hooks import files, pre_commit
+    from judgekit.hooks import pre_commit
 
     change = pre_commit.planned_change(_project(), installs=False)
-    if print_:
-        return _show(change)
-    files.uninstall(change)
-    if not change.changes:
-        say(f"nothing to change: the gate is not in {change.path}")
-    else:
-        say(f"removed the gate from {change.path}" if change.after else f"removed {change.path}")
-    return 0
+    removed = f"removed {'the gate from ' if change.after else ''}{change.path}"
+    return _uninstalled(change, removed, "the gate", print_=print_)
 
 
 @installing.command("claude-code")
 def install_claude_code(scope: _ClientScope = "user", print_: _Print = False) -> int:
     """Install the prompt hook in Claude Code."""
-    from judgekit.hooks import files, install
+    from judgekit.hooks import install
 
     project = _project()
     change = install.planned_change(scope, project, installs=True)
     _say_project(scope, project)
-    if print_:
-        return _show(change)
-    files.install(change)
     reach = {
         "user": "in all your projects",
         "project": f"of everyone in {project} with judgekit installed",
         "local": f"of yours in {project}",
     }[scope]
-    say(f"{_wrote(change)}: Claude Code runs judgekit on every prompt {reach}")
-    say(_store(project))
+    then = f": Claude Code runs judgekit on every prompt {reach}"
+    if not _installed(change, then, print_=print_):
+        return 0
+    say(_stores(project))
     say(f'try: judgekit hook --explain "…"; undo: judgekit uninstall claude-code --scope {scope}')
     for note in install.notes(scope, project):
         warn(note)
@@ -129,43 +113,53 @@ def install_claude_code(scope: _ClientScope = "user", print_: _Print = False) ->
 @uninstalling.command("claude-code")
 def uninstall_claude_code(scope: _ClientScope = "user", print_: _Print = False) -> int:
     """Remove the prompt hook from Claude Code's settings; everything else stays."""
-    from judgekit.hooks import files, install
+    from judgekit.hooks import install
 
     project = _project()
     change = install.planned_change(scope, project, installs=False)
     _say_project(scope, project)
-    if print_:
-        return _show(change)
-    files.uninstall(change)
-    if not change.changes:
-        say(f"nothing to change: the hook is not in {change.path}")
-    elif change.after is None:
-        say(f"removed {change.path}, which held nothing else")
-    else:
-        say(f"removed the hook from {change.path}")
-    return 0
+    removed = f"removed the hook from {change.path}"
+    if change.after is None:
+        removed = f"removed {change.path}, which held nothing else"
+    return _uninstalled(change, removed, "the hook", print_=print_)
 
 
 def _project() -> Path:
-    return Path(environment.project_root(str(Path.cwd())))
+    return Path(environment.project_root())
 
 
-def _wrote(change: FileChange) -> str:
-    return f"{'wrote' if change.changes else 'nothing to change in'} {change.path}"
+def _installed(change: FileChange, then: str = "", *, print_: bool, program: bool = False) -> bool:
+    """Make a change and say so; return False where it is printed only."""
+    from judgekit.hooks import files
+
+    if print_:
+        return _show(change)
+    files.install(change, program=program)
+    say(f"{'wrote' if change.changes else 'nothing to change in'} {change.path}{then}")
+    return True
 
 
-def _show(change: FileChange) -> int:
-    """Print the file as it would be, and on stderr what would be done; return the exit code."""
-    if not change.changes:
-        absent = change.before is None
-        warn(f"no {change.path}" if absent else f"{change.path} would stay as it is")
-    else:
+def _uninstalled(change: FileChange, removed: str, what: str, *, print_: bool) -> int:
+    from judgekit.hooks import files
+
+    if print_:
+        return _show(change)
+    files.uninstall(change)
+    say(removed if change.changes else f"nothing to change: {what} is not in {change.path}")
+    return 0
+
+
+def _show(change: FileChange) -> Literal[False]:
+    """Print the file as it would be, and on stderr what would be done."""
+    if change.changes:
         warn(f"would {'remove' if change.after is None else 'write'} {change.path}")
+    else:
+        warn(f"no {change.path}" if change.before is None else f"{change.path} would stay as it is")
     if change.after is not None:
         sys.stdout.flush()
         sys.stdout.buffer.write(change.after)
         sys.stdout.flush()
-    return 0
+    return False
 
 
 def _mode() -> str:
@@ -176,7 +170,7 @@ def _mode() -> str:
 
     repository = Repository(Path.cwd())
     try:
-        # What the remote has holds, and not the working tree.
+        # The rules of the remote hold, not those of the working tree.
         commit = next(iter(policy.commits_of(repository, (), "origin")), None)
         with policy.rules(repository, commit) as folder:
             gate = settings.load(folder if commit else _project()).gate
@@ -191,7 +185,7 @@ def _say_project(scope: Scope, project: Path) -> None:
         warn(f"no project here (no .git, .judgekit or .claude/memory above): taking {project} as one")
 
 
-def _store(project: Path) -> str:
+def _stores(project: Path) -> str:
     from judgekit.config import settings
     from judgekit.errors import JudgekitError
     from judgekit.retrieval import search
@@ -200,8 +194,7 @@ def _store(project: Path) -> str:
         roots = [Path(search.resolve(root, str(project))) for root in settings.load(project).retrieval.roots]
     except JudgekitError as error:
         return f"memories: unknown, {error}"
-    stores = [str(root) for root in roots if root.is_dir()]
-    if not stores:
-        wanted = ", ".join(map(str, roots))
-        return f"memories: none in this project yet, so the hook adds nothing (it looks in {wanted})"
-    return f"memories: {', '.join(stores)}"
+    if stores := [str(root) for root in roots if root.is_dir()]:
+        return f"memories: {', '.join(stores)}"
+    wanted = ", ".join(map(str, roots))
+    return f"memories: none in this project yet, so the hook adds nothing (it looks in {wanted})"

@@ -1,16 +1,20 @@
-"""`judgekit label`: a person says about verdicts whether their content should go, one key each."""
+"""`judgekit label`, `override`, `escalate`: what people say about verdicts, and issues that ask them."""
 
 from __future__ import annotations
 
 import csv
+import os
+import posixpath
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
+from judgekit import environment
 from judgekit.cli.ledger import Since, damaged, here
-from judgekit.cli.output import keeps, say, verdict_text, warn
+from judgekit.cli.output import emit, keeps, say, verdict_text, warn
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import lines_of, one_line
 
@@ -21,7 +25,7 @@ if TYPE_CHECKING:
     from judgekit.ledger.records import LabelWord
 
 _WORDS: dict[str, LabelWord] = {"g": "go", "n": "no-go", "u": "unsure"}
-# What a file may say instead: the words of a judge, as the gate reads them.
+# A file may also use the words of a judge, as the gate reads them.
 _IN_FILES: dict[str, LabelWord] = {
     **{word: word for word in _WORDS.values()},
     "accept": "go",
@@ -29,18 +33,17 @@ _IN_FILES: dict[str, LabelWord] = {
     "reject": "no-go",
 }
 _KEYS = "g go, n no-go, u unsure, s skip, b back (undo), a all of the text, q quit"
-_HEADING = ["id", "label"]
 _SHOWN = 100  # characters of a line that cannot be used
 _LINES = 40  # of each file, until `a` is pressed
 
 
 def label(
-    blind: Annotated[bool, typer.Option("--blind", help="Hide the verdict and its findings.")] = False,
+    blind: Annotated[bool, Option("--blind", help="Hide the verdict and its findings.")] = False,
     since: Since = None,
-    limit: Annotated[int, typer.Option("-n", min=1, help="Label at most this many.")] = 1_000_000,
+    limit: Annotated[int, Option("-n", min=1, help="Label at most this many.")] = 1_000_000,
     from_: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--from",
             metavar="FILE",
             help="Read labels from a file: lines `id,accept|improve|reject|unsure`; - for stdin.",
@@ -52,7 +55,6 @@ def label(
     Asks first for the labels that promote needs, and continues where you stopped. Each label is saved at
     once; b undoes the last one.
     """
-    from judgekit import environment
     from judgekit.cli.kpi import readiness
     from judgekit.ledger import LineFilter, labels, store
 
@@ -62,7 +64,7 @@ def label(
     if not labels.at_terminal():
         raise UsageError("labelling needs a terminal; use --from FILE to read labels from a file")
     wanted = LineFilter(since=store.point(since) if since else None)
-    lacking, _ = readiness(Path(environment.project_root(str(Path.cwd()))))
+    lacking, _ = readiness(Path(environment.project_root()))
     records = ledger.records(wanted, damaged)
     waiting = labels.waiting(records, who, lacking.labels, lacking.found)[:limit]
     count = _go_through(ledger, waiting, who, blind=blind)
@@ -86,7 +88,15 @@ def _go_through(ledger: Ledger, waiting: Sequence[VerdictLine], who: str, *, bli
         if not blind:
             say(verdict_text(verdict.record()))
         say("\nShould this go?")
-        key = _key(verdict)
+        key = ""
+        while key not in {*_WORDS, "s", "b", "q"}:
+            say(_KEYS)
+            try:
+                key = typer.getchar().lower()
+            except EOFError:
+                key = "q"
+            if key == "a":
+                _show_texts(verdict, None)
         if key == "q":
             break
         if key == "b":
@@ -100,20 +110,6 @@ def _go_through(ledger: Ledger, waiting: Sequence[VerdictLine], who: str, *, bli
             labelled.add(position)
         position += 1
     return len(labelled)
-
-
-def _key(verdict: VerdictLine) -> str:
-    """Wait for a key that means something."""
-    while True:
-        say(_KEYS)
-        try:
-            key = typer.getchar().lower()
-        except EOFError:
-            return "q"
-        if key == "a":
-            _show_texts(verdict, None)
-        elif key in _WORDS or key in {"s", "b", "q"}:
-            return key
 
 
 def _show_texts(verdict: VerdictLine, most: int | None) -> None:
@@ -146,31 +142,141 @@ def _from_file(ledger: Ledger, name: str, who: str) -> int:
             row = [cell.strip() for cells in csv.reader([line]) for cell in cells]
         except csv.Error:  # a field of more than 128 KB
             row = [line]
-        if not row or (number == 1 and row[:2] == _HEADING):
+        if not row or (number == 1 and row[:2] == ["id", "label"]):
             continue
-        found = _label(row, ids, who)
-        if isinstance(found, str):
+        try:
+            labels.append(_label(row, ids, who))
+        except InputError as error:
             bad = True
-            warn(f"{name}:{number}: {found}")
-        else:
-            labels.append(found)
+            warn(f"{name}:{number}: {error}")
     ledger.add(*labels)
     say(f"{len(labels)} labelled")
     return Exit.BAD_INPUT if bad else 0
 
 
-def _label(row: Sequence[str], ids: Sequence[str], who: str) -> Label | str:
-    """Return the label that a line of a file gives, or what is wrong with it."""
+def _label(row: Sequence[str], ids: Sequence[str], who: str) -> Label:
+    """Return the label that a line of a file gives; raises `InputError`."""
     from judgekit.ledger import Label
 
     given, *rest = (one_line(cell, _SHOWN) for cell in row)
     if not rest:
-        return f"expected ID,LABEL, got {given!r}"
+        raise InputError(f"expected ID,LABEL, got {given!r}")
     matching = [each for each in ids if each.startswith(row[0])]
     exact = [each for each in matching if each == row[0]] or matching
     if len(exact) != 1:
         found = f"{len(exact)} verdicts have an id that starts so" if exact else "no verdict has it"
-        return f"id must be that of one verdict; got {given!r}, and {found}"
+        raise InputError(f"id must be that of one verdict; got {given!r}, and {found}")
     if (word := _IN_FILES.get(row[1])) is None:
-        return f"label must be accept, improve or reject; got {rest[0] or 'nothing'}"
+        raise InputError(f"label must be accept, improve or reject; got {rest[0] or 'nothing'}")
     return Label(of=exact[0], label=word, who=row[2] if row[2:] and row[2] else who)
+
+
+def override(
+    task: Annotated[
+        str,
+        Argument(metavar="TASK", help="PATH@SHA256 of a verdict, or a path for its last verdict."),
+    ],
+    decision: Annotated[
+        Literal["accept", "reject"], Argument(metavar="accept|reject", help="Your decision.")
+    ],
+    why: Annotated[str, Option(help="Your reason, recorded in the ledger.")],
+) -> int:
+    """Override the verdict on a file until the file changes."""
+    from judgekit.config import settings
+    from judgekit.ledger import OverrideLine, labels, records
+
+    if not why.strip():
+        raise UsageError("--why is empty; give a reason")
+    ledger = here()
+    verdict = _last_verdict(ledger, task)
+    if verdict is None and not records.is_one_blob(task):
+        needed = f"give PATH@SHA256 as the gate prints it, {records.DIGITS} digits or more"
+        raise UsageError(f"{task}: no verdict on it in {ledger.folder}; {needed}")
+    line = OverrideLine(
+        task_id=verdict.task_id if verdict else task,
+        decision=decision,
+        why=why,
+        who=labels.who(),
+        terminal=labels.at_terminal(),
+        subjects=[subject.sha256 for subject in verdict.subjects if subject.sha256] if verdict else [],
+    )
+    ledger.add(line)
+    say(f"{line.task_id}: {decision} by {line.who}, until it changes")
+    if verdict is None:
+        warn(f"no verdict on {task} in {ledger.folder} yet; the override applies to the next one")
+    if not line.terminal and not settings.load(None).gate.override_without_terminal:
+        needed = f"it does not count unless {settings.user_file()} has gate.override_without_terminal: true"
+        warn(f"this override was given without a terminal: {needed}")
+    return 0
+
+
+def _last_verdict(ledger: Ledger, task: str) -> VerdictLine | None:
+    """Return the last verdict on a task, on a path, or with an id.
+
+    A path is taken from the current folder, else from the repository's; a task's id as the gate prints it,
+    else from the current folder.
+    """
+    from judgekit.git import GitError, Repository
+    from judgekit.ledger import LineFilter, VerdictLine, records
+
+    try:
+        prefix = Repository(Path.cwd()).ask("rev-parse", "--show-prefix").removesuffix(b"\n")
+        from_root = posixpath.normpath(posixpath.join(os.fsdecode(prefix), task))
+    except GitError:
+        from_root = task
+    names = dict.fromkeys([task, from_root] if records.is_blob(task) else [from_root, task])
+    last: dict[str, VerdictLine] = {}
+    for record in ledger.records(LineFilter(kinds=[VerdictLine]), damaged):
+        if isinstance(record, VerdictLine):
+            known = (record.id, record.task_id, record.task_id.rpartition("@")[0])
+            for name in names:
+                if name in known or records.same_blob(record.task_id, name):
+                    last[name] = max(record, last.get(name, record), key=lambda line: line.timestamp)
+    return next((last[name] for name in names if name in last), None)
+
+
+def escalate(
+    task: Annotated[
+        str | None,
+        Argument(
+            metavar="TASK",
+            help="PATH@SHA256 of a verdict, or a path for its last verdict; without it, all open verdicts.",
+        ),
+    ] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Print the issues; open none.")] = False,
+) -> int:
+    """Open or update one GitHub issue for each task with gh. Exit code 2 when one could not be opened."""
+    from judgekit.config.settings import load
+    from judgekit.gate import github, issues
+    from judgekit.ledger import LineFilter, OverrideLine, VerdictLine
+
+    settings = load(Path(environment.project_root())).escalate
+    ledger = here()
+    if task is None:
+        records = ledger.records(LineFilter(kinds=[VerdictLine, OverrideLine]), damaged)
+        verdicts: Sequence[VerdictLine] = github.unsettled(records, rejects=settings.rejects)
+    elif (verdict := _last_verdict(ledger, task)) is None:
+        raise UsageError(f"{task}: no verdict on it in {ledger.folder}")
+    elif verdict.verdict == "accept":
+        raise UsageError(f"{task}: it was accepted; there is nothing to escalate")
+    else:
+        verdicts = [verdict]
+    if not verdicts:
+        say("nothing needs a person")
+    if not verdicts or dry_run:
+        for issue in (issues.of(verdict, text=settings.text) for verdict in verdicts):
+            emit(f"{issue.title}\n\n{issue.body}\n")
+        return Exit.ACCEPTED
+    done, rest = 0, f"of {len(verdicts)} issues are up to date; run judgekit escalate for the rest"
+    keeps(f"0 {rest}", ";")
+    try:
+        # Someone waits for it: each may take as long as all do where it happens by itself.
+        seconds = github.SECONDS * len(verdicts)
+        opened = github.ensure(verdicts, settings, Path.cwd(), seconds=seconds)
+        for done, line in enumerate(opened, 1):
+            keeps(f"{done} {rest}", ";")
+            say(str(line))
+    except github.GhError as error:
+        warn(f"no issue was opened for {len(verdicts) - done}: {error}")
+        return Exit.HUMAN_NEEDED
+    return Exit.ACCEPTED

@@ -1,47 +1,39 @@
-"""`judgekit ledger`: take lines out of the ledger, bring lines in, remove old ones."""
+"""`judgekit ledger`: export, import, purge and forward its lines; which ledgers other commands read."""
 
 from __future__ import annotations
 
-import enum
 import os
 import tempfile
-from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 from judgekit.cli.output import emit, keeps, say, warn
 from judgekit.errors import Exit, InputError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from judgekit.judging.shared import Shared
     from judgekit.ledger import Damage, Ledger
+    from judgekit.ledger.store import ReadLine
 
 _NAMED = 5  # ledgers, where a name is wrong
 _MOST_SAID = 10  # lines of a file that is perhaps none of a ledger
 
 app = typer.Typer(no_args_is_help=True, help="The ledger: verdicts, labels and overrides.")
 
-Project = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Ledger of this project; `all` for all ledgers.")
-]
-Since = Annotated[str | None, typer.Option(metavar="WHEN", help="14d, 36h, 2w, a date or a time.")]
-Team = Annotated[bool, typer.Option("--team", help="Read the ledger of the shared judge.")]
+WHEN = Option(metavar="WHEN", help="14d, 36h, 2w, a date or a time.")
+Since = Annotated[str | None, WHEN]
+Project = Annotated[str | None, Option(metavar="NAME", help="Ledger of this project; `all` for all ledgers.")]
+Team = Annotated[bool, Option("--team", help="Read the ledger of the shared judge.")]
 Ledgers = Annotated[
-    list[Path] | None,
-    typer.Option("--ledger", metavar="DIR", help="Read this folder or file (repeatable)."),
+    list[Path] | None, Option("--ledger", metavar="DIR", help="Read this folder or file (repeatable).")
 ]
-
-
-class LineFormat(enum.StrEnum):
-    """How lines are written."""
-
-    JSONL = "jsonl"
-    CSV = "csv"
 
 
 @app.command()
@@ -49,17 +41,15 @@ def export(
     since: Since = None,
     project: Project = "all",
     format_: Annotated[
-        LineFormat, typer.Option("--format", help="Ledger lines (jsonl) or a table (csv).")
-    ] = LineFormat.JSONL,
+        Literal["jsonl", "csv"], Option("--format", help="Ledger lines (jsonl) or a table (csv).")
+    ] = "jsonl",
     ledger: Ledgers = None,
 ) -> int:
     """Print the ledger, oldest day first; as CSV, the verdicts with their labels."""
-    from judgekit.ledger import LineFilter, store
     from judgekit.ledger.export import rows
 
-    wanted = LineFilter(since=store.point(since) if since else None, project=named(project))
-    found = store.entries(places(ledger, project or "all"), wanted, damaged)
-    as_csv = format_ is LineFormat.CSV
+    found = lines(ledger, project or "all", since)
+    as_csv = format_ == "csv"
     for line in rows(each.record for each in found) if as_csv else (each.raw.decode() for each in found):
         emit(line)
     return 0
@@ -68,7 +58,7 @@ def export(
 @app.command("import")
 def import_(
     sources: Annotated[
-        list[Path], typer.Argument(metavar="FILE|DIR...", help="JSON lines, or folders of *.jsonl files.")
+        list[Path], Argument(metavar="FILE|DIR...", help="JSON lines, or folders of *.jsonl files.")
     ],
 ) -> int:
     """Import lines of other ledgers and verdicts of older judges; known lines are skipped.
@@ -95,11 +85,11 @@ def import_(
 @app.command()
 def purge(
     before: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="Remove lines older than this: 90d, or a date.")
+        str | None, Option(metavar="WHEN", help="Remove lines older than this: 90d, or a date.")
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="Remove all lines, including today's.")] = False,
+    all_: Annotated[bool, Option("--all", help="Remove all lines, including today's.")] = False,
     project: Project = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> int:
     """Remove lines of earlier days with the labels of their verdicts, or all lines."""
     from judgekit.ledger import labels, store
@@ -109,10 +99,10 @@ def purge(
     day = date.max if before is None else store.point(before).date()
     if project not in (None, "all"):
         check(project)
-    wanted = here().name if project is None else named(project)
+    wanted = here().name if project is None else project
     home = store.home()
     folders = sorted(path for path in home.iterdir() if path.is_dir()) if home.is_dir() else []
-    chosen = [folder for folder in folders if wanted is None or store.same_project(folder.name, wanted)]
+    chosen = [each for each in folders if project == "all" or store.same_project(each.name, wanted)]
     counts = {folder: count for folder in chosen if (count := store.old_lines(folder, day))}
     for folder, count in counts.items():
         say(f"{folder.name}: {', '.join(f'{number} {kind}' for kind, number in sorted(count.items()))}")
@@ -160,25 +150,28 @@ def team() -> Shared:
     return found
 
 
-@contextmanager
-def read_from(
-    ledgers: list[Path] | None, project: str | None, since: str, *, of_team: bool
-) -> Iterator[list[Path]]:
-    """Yield the files and folders to read, as `places` does; with `of_team` the team's lines `since` then."""
+def lines(
+    ledgers: list[Path] | None,
+    project: str | None,
+    since: str | None,
+    until: datetime | None = None,
+    *,
+    of_team: bool = False,
+) -> Iterator[ReadLine]:
+    """Yield the lines of some `places`, or with `of_team` of the shared judge; say which cannot be read."""
+    from judgekit.ledger import LineFilter, store
+
+    name = None if project == "all" else project
+    wanted = LineFilter(since=store.point(since) if since else None, until=until, project=name)
     if not of_team:
-        yield places(ledgers, project)
+        yield from store.entries(places(ledgers, project), wanted, damaged)
         return
     if ledgers:
         raise UsageError("--team and --ledger cannot be combined")
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         fetched = Path(folder) / "team.jsonl"
-        team().fetch(since, "all" if project is None else project, fetched)
-        yield [fetched]
-
-
-def named(project: str | None) -> str | None:
-    """Return a project's name as a filter: `all` is none."""
-    return None if project == "all" else project
+        team().fetch(since or "", project or "all", fetched)
+        yield from store.entries([fetched], wanted, damaged)
 
 
 def places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path]:
@@ -207,8 +200,8 @@ def check(project: str) -> None:
     known = sorted(os.listdir(home)) if home.is_dir() else []  # noqa: PTH208 - names alone
     if not any(store.same_project(name, project) for name in known):
         names = ", ".join([*known[:_NAMED], *(["…"] if known[_NAMED:] else [])])
-        told = f"there are {names}" if known else "there is none yet"
-        raise UsageError(f"--project {project}: no ledger of that name in {home}; {told}")
+        there = f"there are {names}" if known else "there is none yet"
+        raise UsageError(f"--project {project}: no ledger of that name in {home}; {there}")
 
 
 def damaged(damage: Damage) -> None:

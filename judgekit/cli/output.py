@@ -1,16 +1,17 @@
-"""What commands print: results to stdout, everything else to stderr."""
+"""What commands print (results to stdout, everything else to stderr), and the options that several take."""
 
 from __future__ import annotations
 
-import enum
 import math
 import os
 import re
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import typer
+from typer import Option
 
+from judgekit.config import ModeName
 from judgekit.errors import Exit, UsageError
 from judgekit.text import escaped, lines_of, rubric_name
 
@@ -20,16 +21,7 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Message
 
 
-class Format(enum.StrEnum):
-    """How verdicts are printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    JSONL = "jsonl"
-    SARIF = "sarif"
-    JUNIT = "junit"
-
-
+Format: TypeAlias = Literal["table", "json", "jsonl", "sarif", "junit"]
 COLOURS = {
     "accept": typer.colors.GREEN,
     "improve": typer.colors.YELLOW,
@@ -95,6 +87,11 @@ def printable(text: str) -> str:
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
+def watched() -> bool:
+    """Whether a person sees stderr, and with it progress."""
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
 # Interruptions
 
 AGAIN = "run the same command to continue"
@@ -105,32 +102,39 @@ _KEPT = {
     "index": ": what was read is kept; the same command starts over, the next query reads only the rest",
     **dict.fromkeys(("kpi", "triage"), "; the ledger is unchanged"),
 }
-_said: list[str] = []
+_kept_now: list[str] = []
 
 
-def keeps(told: str, mark: str = ":") -> None:
-    """Tell what is kept should the command be interrupted now; it replaces what was told before."""
-    _said[:] = [f"{mark} {told}"]
+def keeps(message: str, mark: str = ":") -> None:
+    """Set what an interruption from now on says is kept."""
+    _kept_now[:] = [f"{mark} {message}"]
 
 
 def interrupted(command: str) -> str:
     """Return the line that an interrupted command ends with."""
-    return f"interrupted{_said.pop() if _said else _KEPT.get(command, '')}"
+    return f"interrupted{_kept_now.pop() if _kept_now else _KEPT.get(command, '')}"
 
 
 # Options
 
-NoEngine = Annotated[bool, typer.Option("--no-engine", help="Judge in this process, without the engine.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
 
 def finite(given: float | None) -> float | None:
-    """Return a number that was given; raises `typer.BadParameter` for one without an end, or none at all."""
+    """Return a number that was given; raises `typer.BadParameter` for an infinite one and for NaN."""
     if given is not None and not math.isfinite(given):
         raise typer.BadParameter(f"expected a number, got {given:g}")
     return given
 
 
+RubricOption = Annotated[str | None, Option("--rubric", help="Rubric: ID, ID@VERSION or a YAML file.")]
+ModeOption = Annotated[
+    ModeName | None, Option("--mode", help="strict avoids wrong acceptance, lenient wrong rejection.")
+]
+TrialMode = Annotated[ModeName | None, Option("--mode", help="Run only this mode.")]
+NoCache = Annotated[bool, Option("--no-cache", help="Do not use cached replies.")]
+NoEngine = Annotated[bool, Option("--no-engine", help="Judge in this process, without the engine.")]
+ShowPrompt = Annotated[bool, Option("--show-prompt", help="Print the prompts; send nothing.")]
+FormatOption = Annotated[Format, Option("--format", help="Output format.")]
+AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 FAMILY = ("--author-family", "a family such as anthropic")
 
 
@@ -146,8 +150,7 @@ def check_filled(option: str, expected: str, *given: str | None) -> None:
 def tell_sent(providers: Iterable[str], secrets: int = 0) -> None:
     """Say how many secrets were left out, and which providers were asked because of who wrote a text."""
     if secrets:
-        were = "1 secret was" if secrets == 1 else f"{secrets} secrets were"
-        warn(f"{were} removed before sending")
+        warn(f"{'1 secret was' if secrets == 1 else f'{secrets} secrets were'} removed before sending")
     if names := ", ".join(sorted(set(providers))):
         warn(
             f"{names}: used in place of models of the author's family; set providers.allow in your own "
@@ -155,40 +158,49 @@ def tell_sent(providers: Iterable[str], secrets: int = 0) -> None:
         )
 
 
-def say_messages(title: str, messages: Iterable[Message]) -> None:
-    """Print a prompt as it would be sent, under a title."""
-    parts = (f"--- {message.role}\n{message.content}" for message in messages)
-    say("\n".join([f"=== {escaped(title)}", *parts]))
-
-
-def coloured(word: str, kind: str) -> str:
-    """Return a word in the colour of a verdict."""
-    return typer.style(word, fg=COLOURS[kind], bold=True)
+def say_prompts(title: str, prompts: Iterable[tuple[str, str, Iterable[Iterable[Message]]]]) -> None:
+    """Print prompts as they would be sent: for each tier and its model, the messages of each round."""
+    for tier, model, rounds in prompts:
+        for messages in rounds:
+            parts = (f"--- {message.role}\n{message.content}" for message in messages)
+            say("\n".join([f"=== {escaped(f'{title}: {tier} ({model})')}", *parts]))
 
 
 def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: bool = True) -> str:
-    """Return a verdict's record as a person wants to read it: the word, the scores, why, what to mend.
+    """Return a verdict's record for people: the word, the scores, the reason, what to improve.
 
-    Not `headed`, the word and the name are left out, and not `degraded` why no model answered: they are
-    printed elsewhere.
+    Not `headed`, it lacks the word and the name, and not `degraded` why no model answered: they are printed
+    elsewhere.
     """
     scores = "".join(f"  {name} {value:g}" for name, value in (verdict["scores"] or {}).items())
     mean = f"  mean {verdict['average']:g}" if verdict["average"] is not None else ""
-    word = coloured(verdict["verdict"].upper().ljust(12), verdict["verdict"])
+    word = typer.style(verdict["verdict"].upper().ljust(12), fg=COLOURS[verdict["verdict"]], bold=True)
     name = escaped(verdict["task_id"].rpartition("@")[0] or verdict["task_id"])
     first = f"{word}  {name}{mean}{scores}" if headed else f"{mean}{scores}".strip()
-    lines = [*filter(None, [first]), _judges(verdict), *partiality(verdict)]
+    ref = f"{verdict['rubric']['id']}@{verdict['rubric']['version']}"
+    judged = [f"{rubric_name(ref, verdict['rubric'].get('source'))}, {verdict['mode']}"]
+    opinions = [(each["tier"], each["opinion"], each["failure"]) for each in verdict["rounds"]]
+    if opinions:
+        words = (
+            f"{tier} {opinion['outcome'] if opinion else fault and fault['kind']}"
+            for tier, opinion, fault in opinions
+        )
+        judged.append(", ".join(words))
+        decided = (
+            f"decided by {verdict['model']} ({verdict['consensus']})" if verdict["model"] else "undecided"
+        )
+        judged.append(f"{decided}, {verdict['duration_ms'] / 1000:.1f} s{cost_text(verdict)}")
+    lines = [*filter(None, [first]), "; ".join(judged), *partiality(verdict)]
     if verdict["degraded"] and degraded:
         lines.append(f"degraded: {verdict['degraded']}")
     if verdict["reasoning"]:
         lines.append(verdict["reasoning"])
-        # Dimensions of which, by their terms, neither the reasoning nor a finding speaks; an older record has
-        # no terms.
-        deciding = [each["opinion"] for each in verdict["rounds"] if each["tier"] == verdict["judge_tier"]]
-        terms = {name for opinion in deciding for name in (opinion or {}).get("dimensions", ())}
-        spoken = {*terms, *(finding["dimension"] for finding in verdict["findings"])}
-        unspoken = [name for name in verdict["scores"] or {} if name not in spoken]
-        lines += [f"no reason given for {', '.join(unspoken)}"] if terms and unspoken else []
+        # Dimensions whose terms are neither in the reasoning nor in a finding; older records have no terms.
+        deciding = [opinion or {} for tier, opinion, _ in opinions if tier == verdict["judge_tier"]]
+        terms = {name for opinion in deciding for name in opinion.get("dimensions", ())}
+        explained = {*terms, *(finding["dimension"] for finding in verdict["findings"])}
+        silent = [name for name in verdict["scores"] or {} if name not in explained]
+        lines += [f"no reason given for {', '.join(silent)}"] if terms and silent else []
     for finding in verdict["findings"]:
         where = " in ".join(part for part in (finding["dimension"], finding["location"]) if part)
         lines.append(f"- {where + ': ' if where else ''}{finding['issue']}")
@@ -198,26 +210,10 @@ def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: b
 
 
 def partiality(verdict: Mapping[str, Any]) -> list[str]:
-    """Say, where it is so, that nobody judged a text but models of the family that wrote it."""
+    """Say where only models of the family that wrote a text judged it."""
     if verdict.get("independent") is not False:
         return []
     return [f"not independent: judged by models of the author's family ({verdict['author']['family']})"]
-
-
-def _judges(verdict: Mapping[str, Any]) -> str:
-    """Return by which rubric and models a verdict came about, how fast and for how much."""
-    ref = f"{verdict['rubric']['id']}@{verdict['rubric']['version']}"
-    rubric = f"{rubric_name(ref, verdict['rubric'].get('source'))}, {verdict['mode']}"
-    if not verdict["rounds"]:
-        return rubric
-    rounds = []
-    for each in verdict["rounds"]:
-        opinion, failure = each["opinion"], each["failure"]
-        rounds.append(f"{each['tier']} {opinion['outcome'] if opinion else failure and failure['kind']}")
-    model = verdict["model"]
-    decided = f"decided by {model} ({verdict['consensus']})" if model else "undecided"
-    seconds = f"{verdict['duration_ms'] / 1000:.1f} s{cost_text(verdict)}"
-    return f"{rubric}; {', '.join(rounds)}; {decided}, {seconds}"
 
 
 def cost_text(verdict: Mapping[str, Any]) -> str:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from judgekit import environment
 from judgekit.cli.output import say, source_text, warn
 from judgekit.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from judgekit.providers.base import Endpoint
     from judgekit.providers.gateway import Checked
     from judgekit.providers.resolve import PanelRequest
 
@@ -26,64 +27,31 @@ def list_() -> int:
     """List providers in the order of use, and why each can or cannot be used here."""
     from judgekit.providers.resolve import provider_report
 
-    for provider_state in provider_report(os.environ, _wanted()):
-        mark = "usable" if provider_state.usable else "-"
-        models = ", ".join(dict.fromkeys(provider_state.models.values()))
-        say(f"{provider_state.name:<18} {mark:<7} {provider_state.why}{f'; {models}' if models else ''}")
+    for state in provider_report(os.environ, _wanted()):
+        models = ", ".join(dict.fromkeys(state.models.values()))
+        mark = "usable" if state.usable else "-"
+        say(f"{state.name:<18} {mark:<7} {state.why}{f'; {models}' if models else ''}")
     return 0
 
 
 @app.command()
 def check(
     name: Annotated[
-        str | None, typer.Argument(help="Provider to check; by default the one that would be used.")
+        str | None, Argument(help="Provider to check; by default the one that would be used.")
     ] = None,
     fetch: Annotated[
-        bool, typer.Option("--fetch", help="Download the local model first if it is missing.")
+        bool, Option("--fetch", help="Download the local model first if it is missing.")
     ] = False,
 ) -> int:
     """Send one short request to each model of a provider; exit code 2 when one does not answer."""
-    if fetch:
-        _fetch(os.environ.get("JUDGEKIT_LOCAL_MODEL", ""))
-    endpoints, reason = _endpoints(name)
-    if not endpoints:
-        warn(reason)
-        return Exit.HUMAN_NEEDED
     import asyncio
 
-    results = asyncio.run(_check(endpoints))
-    for result in results:
-        say(f"{result.provider:<18} {result.model}: {_outcome(result)}")
-    return Exit.ACCEPTED if all(result.failure is None for result in results) else Exit.HUMAN_NEEDED
-
-
-def _outcome(checked: Checked) -> str:
-    if checked.failure is not None:
-        return f"{checked.failure}: {checked.message}"
-    usage = checked.usage
-    cost = "" if usage.cost_usd is None else f", ${usage.cost_usd:.6f}{source_text(usage.cost_source)}"
-    named = f" as {checked.answered}" if checked.model == "default" else ""
-    return f"answered in {checked.latency_ms} ms{named}{cost}"
-
-
-async def _check(endpoints: list[Endpoint]) -> list[Checked]:
-    from contextlib import aclosing
-
-    from judgekit.providers.gateway import check as check_one
-    from judgekit.providers.gateway import open_gateway
-
-    async with aclosing(open_gateway(os.environ)) as gateway:
-        return [await check_one(gateway, endpoint) for endpoint in endpoints]
-
-
-def _endpoints(name: str | None) -> tuple[list[Endpoint], str]:
-    """Return a provider's different endpoints, or why there is none."""
-    from dataclasses import replace
-
     from judgekit.config import settings
-    from judgekit.providers import registry
+    from judgekit.providers import gateway, registry
     from judgekit.providers.resolve import resolve
 
+    if fetch:
+        _fetch(os.environ.get("JUDGEKIT_LOCAL_MODEL", ""))
     wanted = _wanted()
     if name is not None:
         profile = registry.find(name)
@@ -92,15 +60,34 @@ def _endpoints(name: str | None) -> tuple[list[Endpoint], str]:
             raise UsageError(f"{name} is not allowed: add {profile.provider} to providers.allow in {where}")
         wanted = replace(wanted, models={}, allow=[profile.provider])
     panel = resolve(wanted, os.environ)
-    endpoints = [endpoint for tier in panel.endpoints.values() for endpoint in tier]
-    return list({endpoint.model: endpoint for endpoint in endpoints}.values()), panel.reason
+    endpoints = {endpoint.model: endpoint for tier in panel.endpoints.values() for endpoint in tier}
+    if not endpoints:
+        warn(panel.reason)
+        return Exit.HUMAN_NEEDED
+
+    async def ask_all() -> list[Checked]:
+        async with contextlib.aclosing(gateway.open_gateway(os.environ)) as opened:
+            return [await gateway.check(opened, endpoint) for endpoint in endpoints.values()]
+
+    results = asyncio.run(ask_all())
+    for result in results:
+        outcome = f"{result.failure}: {result.message}"
+        if result.failure is None:
+            usage = result.usage
+            cost = (
+                "" if usage.cost_usd is None else f", ${usage.cost_usd:.6f}{source_text(usage.cost_source)}"
+            )
+            named = f" as {result.answered}" if result.model == "default" else ""
+            outcome = f"answered in {result.latency_ms} ms{named}{cost}"
+        say(f"{result.provider:<18} {result.model}: {outcome}")
+    return Exit.ACCEPTED if all(result.failure is None for result in results) else Exit.HUMAN_NEEDED
 
 
 def _wanted() -> PanelRequest:
     from judgekit.config import settings
     from judgekit.judging import panel
 
-    return panel.wanted(settings.load(Path(environment.project_root(str(Path.cwd())))))
+    return panel.wanted(settings.load(Path(environment.project_root())))
 
 
 def _fetch(name: str) -> None:
@@ -112,6 +99,6 @@ def _fetch(name: str) -> None:
     found = None
     with contextlib.suppress(UsageError):
         found = local.resolve(name)
-    # Fetched before: that is verified, and fetched again only if it is damaged. Elsewhere it is the user's.
+    # A model in our folder is verified, and fetched again only if it is damaged. Elsewhere it is the user's.
     if found is None or found.parent == local.folder():
         local.fetch(name, warn)

@@ -1,227 +1,29 @@
-"""`judgekit rubric`: list, show and find rubrics; check, compare and begin them."""
+"""`judgekit rubric`: lists, shows, checks and compares rubrics, and begins new ones."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
+from typer import Argument, Option
 
 from judgekit import environment
-from judgekit.cli.judge import Mode
-from judgekit.cli.output import emit, finite, say, warn
+from judgekit.cli.output import TrialMode, emit, finite, say, warn
+from judgekit.config import ModeName
 from judgekit.errors import ConfigError, Exit, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from judgekit.config import ModeName
     from judgekit.evaluation.runner import Tried
     from judgekit.rubric.loader import LoadedRubric
 
-
-def check(
-    references: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="ID[@VERSION]|FILE...", help="Rubrics to check; by default all."),
-    ] = None,
-    run: Annotated[
-        bool, typer.Option("--run", help="Judge the labelled cases with the models set up here.")
-    ] = False,
-    mode: Annotated[Mode | None, typer.Option(help="Run only this mode.")] = None,
-    at_least: Annotated[
-        float,
-        typer.Option(
-            min=0,
-            max=1,
-            callback=finite,
-            metavar="SHARE",
-            help="Exit with 1 when a lower share of cases agrees in a mode.",
-        ),
-    ] = 0.0,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the results of --run as JSON Lines.")
-    ] = False,
-) -> int:
-    """Check rubrics: keys, types, thresholds, published versions, labelled cases.
-
-    Exit code: 78 when a rubric is wrong; with --run, 2 when a case stays undecided.
-    """
-    from judgekit.rubric import search_path
-
-    if as_json and not run:
-        raise UsageError("--json prints the results of --run; add --run")
-    worst = Exit.ACCEPTED
-    project = _project()
-    for reference in references or [str(path) for _, path in search_path.rubric_files(project)]:
-        try:
-            code = _check(reference, project, run=run, mode=mode, at_least=at_least, as_json=as_json)
-        except ConfigError as error:
-            warn(str(error))
-            code = Exit.BAD_CONFIG
-        worst = max(worst, code, key=_badness)
-    return worst
-
-
-def _badness(code: Exit) -> int:
-    order = (Exit.ACCEPTED, Exit.HUMAN_NEEDED, Exit.REJECTED, Exit.BAD_CONFIG)
-    return order.index(code)
-
-
-def _check(
-    reference: str, project: Path, *, run: bool, mode: ModeName | None, at_least: float, as_json: bool
-) -> Exit:
-    """Check one rubric, print what there is to say, and return the exit code."""
-    from judgekit.rubric import loader
-    from judgekit.rubric.lint import remarks
-    from judgekit.rubric.loader import read_cases
-
-    loaded = loader.find_rubric(reference, project)
-    cases = read_cases(loaded)
-    said = remarks(loaded, cases)
-    for remark in said:
-        warn(f"{remark}" if remark.wrong else f"note: {remark}")
-    if any(each.wrong for each in said):
-        return Exit.BAD_CONFIG
-    if not as_json:
-        told = f"{loaded.rubric.ref} is valid, {len(cases)} labelled cases, SHA-256 {loaded.sha256}"
-        say(f"{loaded.path}: {told}")
-    return _run(loaded, project, mode, at_least, as_json=as_json) if run else Exit.ACCEPTED
-
-
-def _run(
-    loaded_rubric: LoadedRubric, project: Path, mode: ModeName | None, at_least: float, *, as_json: bool
-) -> Exit:
-    from judgekit.evaluation import runner
-    from judgekit.rubric.loader import read_cases
-
-    modes = (mode,) if mode else runner.MODES
-    tried = runner.trial(
-        loaded_rubric,
-        read_cases(loaded_rubric),
-        project,
-        modes=modes,
-        progress=_print_json if as_json else _print,
-    )
-    codes = [_sum_up(mode, [one for one in tried if one.mode == mode], at_least) for mode in modes]
-    return max(codes, key=_badness)
-
-
-def _sum_up(mode: ModeName, tried: Sequence[Tried], at_least: float) -> Exit:
-    """Say how far one mode agrees with the labels, and return the exit code."""
-    from judgekit.evaluation import runner
-
-    agreed = runner.agreement(tried)
-    if agreed.share is None or agreed.bounds is None:
-        why = next((each.why for each in tried if each.why), "it has no cases" if not tried else "")
-        warn(f"{mode}: no case was decided{f': {why}' if why else ''}")
-        return Exit.HUMAN_NEEDED
-    low, high = (f"{bound:.0%}" for bound in agreed.bounds)
-    left = f", {agreed.undecided} undecided" if agreed.undecided else ""
-    share = (
-        f"{agreed.right} of {agreed.decided} as labelled, {agreed.share:.0%} (95 % interval {low} to {high})"
-    )
-    warn(f"{mode}: {share}{left}")
-    if agreed.share < at_least:
-        return Exit.REJECTED
-    return Exit.HUMAN_NEEDED if agreed.undecided else Exit.ACCEPTED
-
-
-def _print(each: Tried) -> None:
-    mark = "  " if each.agrees else "! "
-    scores = "".join(f"  {name} {value:g}" for name, value in (each.scores or {}).items())
-    wanted = "" if each.agrees else f", not {each.expected}"
-    say(f"{mark}{each.mode:<8} {each.case:<28} {each.said}{wanted}{scores}")
-
-
-def _print_json(each: Tried) -> None:
-    import json
-
-    emit(json.dumps(each._asdict() | {"agrees": each.agrees}, ensure_ascii=False))
-
+app = typer.Typer(no_args_is_help=True, help="Rubrics: what is good, as versioned YAML.")
 
 _REFERENCE = "ID[@VERSION]|FILE"
+_BY_BADNESS = (Exit.ACCEPTED, Exit.HUMAN_NEEDED, Exit.REJECTED, Exit.BAD_CONFIG)
 
-
-def diff(
-    before: Annotated[str, typer.Argument(metavar=f"BEFORE:{_REFERENCE}", help="The old rubric.")],
-    after: Annotated[str, typer.Argument(metavar=f"AFTER:{_REFERENCE}", help="The new rubric.")],
-    run: Annotated[bool, typer.Option("--run", help="Judge the cases of the new rubric under both.")] = False,
-    mode: Annotated[Mode | None, typer.Option(help="Run only this mode.")] = None,
-) -> int:
-    """Show what changed between two rubrics, key by key; with --run, also which verdicts change."""
-    from judgekit.rubric import loader
-    from judgekit.rubric.diff import changes
-
-    project = _project()
-    old, new = (loader.find_rubric(each, project) for each in (before, after))
-    if old.rubric.task != new.rubric.task:
-        tasks = f"{old.rubric.ref} is for {old.rubric.task!r}, {new.rubric.ref} for {new.rubric.task!r}"
-        raise UsageError(f"{tasks}; rubrics of one task can be compared")
-    found = changes(old.rubric, new.rubric)
-    for change in found:
-        say(str(change))
-    if not found:
-        say("no difference")
-    if run:
-        _rubric_diff_run(old, new, project, mode)
-    return 0
-
-
-def _rubric_diff_run(old: LoadedRubric, new: LoadedRubric, project: Path, mode: ModeName | None) -> None:
-    from judgekit.evaluation import runner
-    from judgekit.rubric.loader import read_cases
-
-    cases = read_cases(new) or read_cases(old)
-    if not cases:
-        raise UsageError(f"neither {old.rubric.ref} nor {new.rubric.ref} has labelled cases to try")
-    modes = (mode,) if mode else runner.MODES
-    both = [runner.trial(loaded_rubric, cases, project, modes=modes) for loaded_rubric in (old, new)]
-    for flip in runner.flips(*both):
-        worth = {True: "better", False: "worse", None: "still not right"}[flip.better]
-        said = f"{flip.before} -> {flip.after} (labelled {flip.expected}: {worth})"
-        say(f"{flip.mode:<8} {flip.case:<28} {said}")
-    for each in modes:
-        shares = [runner.agreement(one for one in tried if one.mode == each).share for tried in both]
-        said = " -> ".join("none decided" if share is None else f"{share:.0%}" for share in shares)
-        warn(f"{each}: as labelled {said} of {len(cases)} cases")
-
-
-def new(
-    name: Annotated[
-        str, typer.Argument(metavar="ID[@VERSION]", help="ID or ID@VERSION; the default version is 1.0.0.")
-    ],
-    like: Annotated[
-        str | None,
-        typer.Option("--from", metavar="ID[@VERSION]|FILE", help="Copy this rubric with its cases."),
-    ] = None,
-    task: Annotated[
-        Literal["score", "select", "compare"] | None,
-        typer.Option(help="Task: score documents (default), select memories, or compare two texts."),
-    ] = None,
-    user: Annotated[
-        bool,
-        typer.Option("--user", help="Write to your own folder, not to the project's .judgekit/rubrics."),
-    ] = False,
-) -> int:
-    """Write a commented rubric and labelled cases to start from; overwrites nothing."""
-    from judgekit.rubric import loader
-    from judgekit.rubric.loader import begin
-
-    if like is not None and task is not None:
-        raise UsageError("--from copies the rubric's task; remove --task")
-    project = _project()
-    folder = Path(environment.config_home()) / "rubrics" if user else project / ".judgekit" / "rubrics"
-    source = loader.find_rubric(like, project) if like is not None else None
-    begun = begin(name, folder, task=task or "score", like=source)
-    for path in begun:
-        say(str(path))
-    warn(f"edit both, then run: judgekit rubric check {begun.rubric.stem}")
-    return 0
-
-
-app = typer.Typer(no_args_is_help=True, help="Rubrics: what is good, as versioned YAML.")
-Reference = Annotated[str, typer.Argument(metavar=_REFERENCE, help="Which rubric.")]
+Reference = Annotated[str, Argument(metavar=_REFERENCE, help="Which rubric.")]
 
 
 @app.command("list")
@@ -233,7 +35,7 @@ def list_() -> int:
     for origin, path in search_path.rubric_files(_project()):
         try:
             head = search_path.head(path)
-            if head is None:  # of one's own, which is read whole to see whether it is sound
+            if head is None:  # not a published one: it is read whole to see whether it is sound
                 from judgekit.rubric import loader
 
                 rubric = loader.load_rubric(path, origin).rubric
@@ -249,15 +51,11 @@ def list_() -> int:
 @app.command()
 def show(
     reference: Reference,
-    prompt: Annotated[
-        bool, typer.Option("--prompt", help="Print only the prompt text for one mode.")
-    ] = False,
-    mode: Annotated[Mode, typer.Option(help="The mode of --prompt.")] = "strict",
+    prompt: Annotated[bool, Option("--prompt", help="Print only the prompt text for one mode.")] = False,
+    mode: Annotated[ModeName, Option(help="The mode of --prompt.")] = "strict",
 ) -> int:
     """Print a rubric."""
-    from judgekit.rubric import loader
-
-    loaded = loader.find_rubric(reference, _project())
+    loaded = _loaded(reference)
     if prompt:
         from judgekit.judging.prompt import rubric_text
 
@@ -270,16 +68,166 @@ def show(
 @app.command()
 def path(reference: Reference) -> int:
     """Print the path of a rubric's file."""
-    from judgekit.rubric import loader
-
-    say(str(loader.find_rubric(reference, _project()).path))
+    say(str(_loaded(reference).path))
     return 0
 
 
-app.command("check")(check)
-app.command("diff")(diff)
-app.command("new")(new)
+@app.command()
+def check(
+    references: Annotated[
+        list[str] | None,
+        Argument(metavar="ID[@VERSION]|FILE...", help="Rubrics to check; by default all."),
+    ] = None,
+    run: Annotated[
+        bool, Option("--run", help="Judge the labelled cases with the models set up here.")
+    ] = False,
+    mode: TrialMode = None,
+    at_least: Annotated[
+        float,
+        Option(
+            min=0,
+            max=1,
+            callback=finite,
+            metavar="SHARE",
+            help="Exit with 1 when a lower share of cases agrees in a mode.",
+        ),
+    ] = 0.0,
+    as_json: Annotated[bool, Option("--json", help="Print the results of --run as JSON Lines.")] = False,
+) -> int:
+    """Check rubrics: keys, types, thresholds, published versions, labelled cases.
+
+    Exit code: 78 when a rubric is wrong; with --run, 2 when a case stays undecided.
+    """
+    from judgekit.rubric import loader, search_path
+    from judgekit.rubric.lint import remarks
+
+    if as_json and not run:
+        raise UsageError("--json prints the results of --run; add --run")
+    codes = [Exit.ACCEPTED]
+    for reference in references or [str(path) for _, path in search_path.rubric_files(_project())]:
+        try:
+            loaded = _loaded(reference)
+            cases = loader.read_cases(loaded)
+            found = remarks(loaded, cases)
+        except ConfigError as error:
+            warn(str(error))
+            codes.append(Exit.BAD_CONFIG)
+            continue
+        for remark in found:
+            warn(f"{remark}" if remark.wrong else f"note: {remark}")
+        if any(remark.wrong for remark in found):
+            codes.append(Exit.BAD_CONFIG)
+            continue
+        if not as_json:
+            summary = f"is valid, {len(cases)} labelled cases, SHA-256 {loaded.sha256}"
+            say(f"{loaded.path}: {loaded.rubric.ref} {summary}")
+        if run:
+            codes += _try_out(loaded, mode, at_least, as_json=as_json)
+    return max(codes, key=_BY_BADNESS.index)
+
+
+def _try_out(loaded: LoadedRubric, mode: ModeName | None, at_least: float, *, as_json: bool) -> list[Exit]:
+    """Judge a rubric's cases, say how far each mode agrees with their labels, and return the exit codes."""
+    from judgekit.evaluation import runner
+    from judgekit.rubric.loader import read_cases
+
+    def progress(each: Tried) -> None:
+        if as_json:
+            emit(json.dumps(each._asdict() | {"agrees": each.agrees}, ensure_ascii=False))
+            return
+        mark, wanted = ("  ", "") if each.agrees else ("! ", f", not {each.expected}")
+        scores = "".join(f"  {name} {value:g}" for name, value in (each.scores or {}).items())
+        say(f"{mark}{each.mode:<8} {each.case:<28} {each.said}{wanted}{scores}")
+
+    modes, codes = (mode,) if mode else runner.MODES, []
+    everything = runner.trial(loaded, read_cases(loaded), _project(), modes=modes, progress=progress)
+    for one in modes:
+        tried = [each for each in everything if each.mode == one]
+        agreed = runner.agreement(tried)
+        if agreed.share is None or agreed.bounds is None:
+            why = next((each.why for each in tried if each.why), "it has no cases" if not tried else "")
+            warn(f"{one}: no case was decided{f': {why}' if why else ''}")
+            codes.append(Exit.HUMAN_NEEDED)
+            continue
+        interval = "95 % interval {:.0%} to {:.0%}".format(*agreed.bounds)
+        left = f", {agreed.undecided} undecided" if agreed.undecided else ""
+        share = f"{agreed.right} of {agreed.decided} as labelled, {agreed.share:.0%}"
+        warn(f"{one}: {share} ({interval}){left}")
+        undecided = Exit.HUMAN_NEEDED if agreed.undecided else Exit.ACCEPTED
+        codes.append(Exit.REJECTED if agreed.share < at_least else undecided)
+    return codes
+
+
+@app.command()
+def diff(
+    before: Annotated[str, Argument(metavar=f"BEFORE:{_REFERENCE}", help="The old rubric.")],
+    after: Annotated[str, Argument(metavar=f"AFTER:{_REFERENCE}", help="The new rubric.")],
+    run: Annotated[bool, Option("--run", help="Judge the cases of the new rubric under both.")] = False,
+    mode: TrialMode = None,
+) -> int:
+    """Show what changed between two rubrics, key by key; with --run, also which verdicts change."""
+    from judgekit.rubric.diff import changes
+
+    old, new = _loaded(before), _loaded(after)
+    if old.rubric.task != new.rubric.task:
+        tasks = f"{old.rubric.ref} is for {old.rubric.task!r}, {new.rubric.ref} for {new.rubric.task!r}"
+        raise UsageError(f"{tasks}; rubrics of one task can be compared")
+    say("\n".join(map(str, changes(old.rubric, new.rubric))) or "no difference")
+    if not run:
+        return 0
+    from judgekit.evaluation import runner
+    from judgekit.rubric.loader import read_cases
+
+    cases = read_cases(new) or read_cases(old)
+    if not cases:
+        raise UsageError(f"neither {old.rubric.ref} nor {new.rubric.ref} has labelled cases to try")
+    modes = (mode,) if mode else runner.MODES
+    both = [runner.trial(loaded, cases, _project(), modes=modes) for loaded in (old, new)]
+    for flip in runner.flips(*both):
+        worth = {True: "better", False: "worse", None: "still not right"}[flip.better]
+        words = f"{flip.before} -> {flip.after} (labelled {flip.expected}: {worth})"
+        say(f"{flip.mode:<8} {flip.case:<28} {words}")
+    for each in modes:
+        shares = [runner.agreement(one for one in tried if one.mode == each).share for tried in both]
+        words = " -> ".join("none decided" if share is None else f"{share:.0%}" for share in shares)
+        warn(f"{each}: as labelled {words} of {len(cases)} cases")
+    return 0
+
+
+@app.command()
+def new(
+    name: Annotated[
+        str, Argument(metavar="ID[@VERSION]", help="ID or ID@VERSION; the default version is 1.0.0.")
+    ],
+    like: Annotated[
+        str | None, Option("--from", metavar=_REFERENCE, help="Copy this rubric with its cases.")
+    ] = None,
+    task: Annotated[
+        Literal["score", "select", "compare"] | None,
+        Option(help="Task: score documents (default), select memories, or compare two texts."),
+    ] = None,
+    user: Annotated[
+        bool, Option("--user", help="Write to your own folder, not to the project's .judgekit/rubrics.")
+    ] = False,
+) -> int:
+    """Write a commented rubric and labelled cases to start from; overwrites nothing."""
+    from judgekit.rubric.loader import begin
+
+    if like is not None and task is not None:
+        raise UsageError("--from copies the rubric's task; remove --task")
+    folder = Path(environment.config_home()) / "rubrics" if user else _project() / ".judgekit" / "rubrics"
+    begun = begin(name, folder, task=task or "score", like=None if like is None else _loaded(like))
+    for path in begun:
+        say(str(path))
+    warn(f"edit both, then run: judgekit rubric check {begun.rubric.stem}")
+    return 0
 
 
 def _project() -> Path:
-    return Path(environment.project_root(str(Path.cwd())))
+    return Path(environment.project_root())
+
+
+def _loaded(reference: str) -> LoadedRubric:
+    from judgekit.rubric import loader
+
+    return loader.find_rubric(reference, _project())

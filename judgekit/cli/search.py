@@ -1,29 +1,37 @@
-"""`judgekit search`: ranked memories or documents, judged leniently on request."""
+"""`judgekit search`: ranked memories or documents, judged on request; `index`: the state of their indexes."""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
+import time
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from judgekit import environment
 from judgekit.cli import plain
-from judgekit.cli.judge import ModeOption
-from judgekit.cli.output import AsJson, NoEngine, check_filled, emit, say, warn
+from judgekit.cli.output import AsJson, ModeOption, NoEngine, check_filled, emit, say, warn, watched
 from judgekit.engine import client
-from judgekit.errors import UsageError
+from judgekit.errors import InputError, UsageError
 from judgekit.hooks.settings import engine_wanted
+from judgekit.text import visible
+
+if TYPE_CHECKING:
+    from judgekit.retrieval.compiled import Profiles
 
 
 def search(
-    query: Annotated[str, typer.Argument(help="Words to search for.")],
-    root: Annotated[list[str] | None, typer.Option(help="A store or folder (repeatable).")] = None,
+    query: Annotated[str, Argument(help="Words to search for.")],
+    root: Annotated[list[str] | None, Option(help="A store or folder (repeatable).")] = None,
     mode: ModeOption = None,
-    judge: Annotated[bool, typer.Option("--judge", help="Let models decide which results to keep.")] = False,
-    no_judge: Annotated[bool, typer.Option("--no-judge", help=plain.UNASKED)] = False,
-    number: Annotated[int, typer.Option("-n", min=1, max=100, help="Maximum number of results.")] = 10,
+    judge: Annotated[bool, Option("--judge", help="Let models decide which results to keep.")] = False,
+    no_judge: Annotated[bool, Option("--no-judge", help=plain.UNASKED)] = False,
+    number: Annotated[int, Option("-n", min=1, max=100, help="Maximum number of results.")] = 10,
     as_json: AsJson = False,
     no_engine: NoEngine = False,
 ) -> int:
@@ -35,9 +43,14 @@ def search(
 
     def body() -> bytes:
         roots = [str(Path(name).resolve()) for name in root or ()]
-        project = environment.project_root(str(Path.cwd()))
-        wanted = {**client.carried(project), **asked, "roots": roots or None, "query": query}
-        return json.dumps(wanted).encode()
+        carried = client.carried(environment.project_root())
+        return json.dumps({**carried, **asked, "roots": roots or None, "query": query}).encode()
+
+    def read(response: client.Response) -> dict[str, Any]:
+        from judgekit.engine import answers
+
+        reply: dict[str, Any] = answers.value(response)
+        return reply
 
     def locally(reason: client.NoEngine) -> dict[str, Any]:
         from judgekit.judging import search as recall
@@ -47,7 +60,7 @@ def search(
 
     # The name of a root means something in this process alone.
     use = judge and not no_engine and all(Path(name).is_dir() for name in root or ()) and engine_wanted()
-    found = client.call("search", body, _read, locally, use=use)
+    found = client.call("search", body, read, locally, use=use)
     for note in found.pop("notes"):
         warn(note)
     if found["degraded"]:
@@ -69,8 +82,96 @@ def search(
     return 0
 
 
-def _read(response: client.Response) -> dict[str, Any]:
-    from judgekit.engine import answers
+app = typer.Typer(no_args_is_help=True, help="The index of each store: status and rebuild.")
 
-    found: dict[str, Any] = answers.value(response)
-    return found
+Roots = Annotated[
+    list[str] | None,
+    Option("--root", help="A store or folder (repeatable); by default those of the configuration."),
+]
+
+
+@app.command()
+def status(root: Roots = None, as_json: AsJson = False) -> int:
+    """Show the entries, size and age of each index."""
+    from judgekit.retrieval import index
+
+    stores, profiles = _stores(root)
+    found = [index.state(store, profiles) for store in stores]
+    for state in found:
+        if state["updated"] is not None:
+            state["updated"] = datetime.fromtimestamp(state["updated"], UTC).isoformat(timespec="seconds")
+    if as_json:
+        emit(json.dumps({"roots": found}))
+        return 0
+    for state in found:
+        say(state["root"])
+        if state["path"] is None:
+            say("    no index yet; the first query builds it")
+            continue
+        fresh = "stale; the next query updates it" if state["stale"] else "up to date"
+        entries = f"{_entries(state['entries'])} in {state['files']:,} files"
+        say(f"    {state['kind'] or 'unknown kind'}, {entries}; {fresh}")
+        size = f"{state['bytes'] / 1e6:.1f} MB, generation {state['generation']}"
+        say(f"    {size}, last update {state['updated'] or 'never'}; {state['path']}")
+        if state["pending"]:
+            say(f"    {state['pending']:,} files not read yet; the next query continues")
+        for problem in state["problems"]:
+            say(f"    problem: {problem}")
+    return 0
+
+
+@app.command()
+def rebuild(root: Roots = None) -> int:
+    """Build the index of each store again."""
+    from judgekit.retrieval import index
+
+    stores, profiles = _stores(root)
+    for store in stores:
+        started = time.perf_counter()
+        opened = index.open_index(store, profiles, anew=True, progress=_progress)
+        try:
+            for note in opened.notes():
+                warn(note)
+            kept = opened.path or "in memory only: the cache folder cannot be written"
+            took = f"{time.perf_counter() - started:.1f} s"
+            say(f"{store}: {opened.kind}, {_entries(opened.size)}, {took}, {kept}")
+        finally:
+            opened.close()
+    return 0
+
+
+def _entries(count: int) -> str:
+    return f"{count:,} {'entry' if count == 1 else 'entries'}"
+
+
+def _stores(roots: list[str] | None) -> tuple[list[str], Profiles]:
+    """Return the real folders of the named roots, or of those that the configuration lists and that exist."""
+    from judgekit.config import settings
+    from judgekit.retrieval import search
+    from judgekit.retrieval.compiled import Profiles
+    from judgekit.retrieval.profiles import compile_profiles
+
+    home = environment.project_root()
+    trusted = roots or settings.user_roots() or ()
+    found: dict[str, None] = {}
+    for root in roots or settings.load(Path(home)).retrieval.roots:
+        folder = Path(search.resolve(root, str(Path.cwd()) if roots else home)).resolve()
+        if not folder.is_dir():
+            if roots:
+                raise InputError(
+                    f"{visible(root)}: no such folder; name a store or a folder of Markdown files"
+                )
+        elif search.may_be_searched(root, str(folder), f"{Path(home).resolve()}{os.sep}", trusted):
+            found[str(folder)] = None
+        else:
+            warn(f"{root}: outside the project; only your own configuration may name such a root")
+    if not found:
+        warn("no store found; name one with --root")
+    return list(found), Profiles(compile_profiles(Path(home)))
+
+
+def _progress(done: int, total: int) -> None:
+    if watched():
+        end = "\n" if done == total else ""
+        sys.stderr.write(f"\r{done:,} of {total:,} files read{end}")
+        sys.stderr.flush()

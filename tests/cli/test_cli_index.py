@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import sample_store
 
 from judgekit import environment
-from judgekit.cli import index
+from judgekit.cli import search
 from judgekit.retrieval import index_file
 
 if TYPE_CHECKING:
@@ -92,6 +92,6 @@ class Terminal(io.StringIO):
 
 def test_progress_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    index._progress(256, 1000)
-    index._progress(1000, 1000)
+    search._progress(256, 1000)
+    search._progress(1000, 1000)
     assert terminal.getvalue() == "\r256 of 1,000 files read\r1,000 of 1,000 files read\n"

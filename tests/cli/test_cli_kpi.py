@@ -343,7 +343,7 @@ def test_an_interruption_says_what_was_kept(
     def interrupts(*_: object) -> None:
         raise stopped
 
-    monkeypatch.setattr("judgekit.ledger.store.records", interrupts)
+    monkeypatch.setattr("judgekit.ledger.store.entries", interrupts)
     for command in ("kpi", "triage"):
         done = judgekit(command)
         assert (done.code, done.err) == (130, "judgekit: interrupted; the ledger is unchanged\n")
