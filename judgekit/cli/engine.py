@@ -110,16 +110,23 @@ def serve(
     """Judge for others with the keys of this machine, until stopped by a signal."""
     if context.invoked_subcommand is not None:
         return 0
-    from judgekit.engine.team import Address, serve
+    from judgekit.engine.team import serve
 
-    serve(Address(host, port, tls_cert, tls_key), project, lambda where: warn(f"judging at {where}"))
+    serve(
+        host,
+        port,
+        project,
+        certificate=tls_cert,
+        key=tls_key,
+        begun=lambda where: warn(f"judging at {where}"),
+    )
     return 0
 
 
 @token.command()
 def create(name: Annotated[str, Argument(help="Name of the token's owner.")]) -> int:
     """Create a token and print it once; only its hash is stored."""
-    from judgekit.engine.tokens import user_tokens
+    from judgekit.engine.admission import user_tokens
 
     say(user_tokens().create(name))
     return 0
@@ -128,7 +135,7 @@ def create(name: Annotated[str, Argument(help="Name of the token's owner.")]) ->
 @token.command("list")
 def list_() -> int:
     """List the tokens: owner and date."""
-    from judgekit.engine.tokens import user_tokens
+    from judgekit.engine.admission import user_tokens
 
     for token in user_tokens().all():
         say(f"{token.name}  since {token.created.date()}")
@@ -138,7 +145,7 @@ def list_() -> int:
 @token.command()
 def revoke(name: Annotated[str, Argument(help="Name of the token's owner.")]) -> int:
     """Revoke a token; its next request is refused."""
-    from judgekit.engine.tokens import user_tokens
+    from judgekit.engine.admission import user_tokens
 
     user_tokens().revoke(name)
     say(f"{name}: token revoked")

@@ -1,37 +1,65 @@
-"""Who is let in, and how many at once: every request passes here before a byte of its body is read."""
+"""Who is let in, by which token, and how many at once: all before a byte of a request's body is read."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import secrets
 from collections import Counter
-from typing import TYPE_CHECKING, TypeAlias
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+from pydantic import AwareDatetime, StringConstraints, TypeAdapter, ValidationError
+
+from judgekit import environment
+from judgekit.config import files
+from judgekit.config.yamlfile import Strict
+from judgekit.errors import ConfigError, JudgekitError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Iterator
 
     from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from judgekit.engine.process import Log
 
 MOST_REQUESTS = 512  # at work or waiting
 MOST_BYTES = 64_000_000  # of all bodies at once
 MOST_BODY = 16_000_000
-HOLDER = "judgekit.holder"  # in a request's scope: the name of whose token came with it
-ALWAYS = ("/v1/health", "/v1/stop")  # answered however much there is to do
+HOLDER = "judgekit.holder"  # in a request's scope: the name of the token's holder
+ALWAYS = ("/v1/health", "/v1/stop")  # answered however many requests wait
+_DAMAGED_SECONDS = 30  # until the file of tokens may have been repaired
+_BYTES = 32  # of a token's randomness: with as much, a plain hash is as good as a slow one
+_PREFIX = "jk_"
+_LOCK_SECONDS = 10.0
+_NAME = r"^[A-Za-z0-9][\w.@-]{0,63}$"
 Refusal: TypeAlias = tuple[int, str, str, float]  # status, kind, message, seconds until it may be otherwise
 
 
 class AdmissionMiddleware:
     """An ASGI application before another one.
 
-    It answers 401 without the `token`, where there is one; 411 or 413 for a body of unknown or too great a
-    size; and 503 with `Retry-After` when the queue is full or the engine is leaving. Where requests have a
-    holder, nobody has more of the queue, or of the bytes, than is left for the others.
+    It answers 401 for a token that `holder_of` does not know, except to the paths in `free`; 411 or 413 for a
+    body of unknown or too large a size; and 503 with `Retry-After` when the queue is full or the engine is
+    leaving, except to the paths in `always`. A named holder gets at most as many requests and bytes as are
+    left for the others.
     """
 
     def __init__(
-        self, app: ASGIApp, *, token: str = "", most: int = MOST_REQUESTS, always: Collection[str] = ALWAYS
+        self,
+        app: ASGIApp,
+        log: Log,
+        holder_of: Callable[[str], str | None] = lambda _: "",
+        *,
+        most: int = MOST_REQUESTS,
+        always: Collection[str] = ALWAYS,
+        free: Collection[str] = (),
+        hint: str = "this engine requires its token",
     ) -> None:
-        self._app, self._token, self._most, self._always = app, token, most, always
+        self._app, self._log, self._holder_of, self._hint = app, log, holder_of, hint
+        self._most, self._always, self._free = most, always, free
         self.requests = 0  # that came in, ever
         self.inside = 0
         self.leaving = False
@@ -40,28 +68,34 @@ class AdmissionMiddleware:
         self._bytes_of: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or say why not."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = dict(scope["headers"])
+        headers, always = dict(scope["headers"]), scope["path"] in self._always
         length = headers.get(b"content-length", b"0")
         size = int(length) if length.isdigit() and b"transfer-encoding" not in headers else -1
-        always = scope["path"] in self._always
-        holder: str | None = scope.get(HOLDER)
-        token = headers.get(b"authorization", b"")
+        holder: str | None = ""
         refused: Refusal | None = None
-        if self._token and not secrets.compare_digest(token, f"Bearer {self._token}".encode()):
-            refused = 401, "token", "this engine requires its token", 0
-        elif size < 0:
+        if scope["path"] not in self._free:
+            scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+            bearer = token.decode("latin-1").strip() if scheme.lower() == b"bearer" else ""
+            try:
+                holder = scope[HOLDER] = self._holder_of(bearer)
+            except JudgekitError as error:
+                self._log.fault(error)
+                refused = 503, "config", "the server cannot read its token file", _DAMAGED_SECONDS
+        if holder is None:
+            refused = 401, "token", self._hint, 0
+        elif refused is None and size < 0:
             refused = 411, "input", "send the Content-Length of the body", 0
-        elif size > MOST_BODY:
+        elif refused is None and size > MOST_BODY:
             refused = 413, "size", f"larger than {MOST_BODY // 1_000_000} MB; judge a part of it", 0
-        elif not always:
-            refused = self._full(size) or (self._greedy(size, holder) if holder is not None else None)
+        elif refused is None and not always:
+            refused = self._full(size, holder)
         if refused is not None:
-            await refuse(send, *refused)
+            await _refuse(send, *refused)
             return
+        assert holder is not None  # noqa: S101 - refused above
         self.requests += not always
         self._count(holder, not always, size)
         try:
@@ -69,30 +103,27 @@ class AdmissionMiddleware:
         finally:
             self._count(holder, -(not always), -size)
 
-    def _count(self, holder: str | None, requests: int, size: int) -> None:
+    def _count(self, holder: str, requests: int, size: int) -> None:
         self.inside += requests
         self._bytes += size
-        if holder is not None:
-            for counter, change in ((self._requests_of, requests), (self._bytes_of, size)):
-                counter[holder] += change
-                counter += Counter()  # drops who has nothing
+        self._requests_of[holder] += requests
+        self._bytes_of[holder] += size
 
-    def _full(self, size: int) -> Refusal | None:
+    def _full(self, size: int, holder: str) -> Refusal | None:
         if self.leaving:
             return 503, "leaving", "the engine is stopping", 0
+        requests, held = (self._requests_of[holder], self._bytes_of[holder]) if holder else (0, 0)
         if self.inside >= self._most:
-            return 503, "busy", f"{self.inside} requests are already waiting", 1
-        if self._bytes + size > MOST_BYTES:
-            return 503, "busy", f"{self._bytes // 1_000_000} MB of requests are already waiting", 1
-        return None
-
-    def _greedy(self, size: int, holder: str) -> Refusal | None:
-        requests, size_of = self._requests_of[holder], self._bytes_of[holder]
-        if requests and requests + 1 > self._most - self.inside - 1:
-            return 503, "busy", f"{requests} of your requests are already waiting", 1
-        if size_of and size_of + size > MOST_BYTES - self._bytes - size:
-            return 503, "busy", f"{size_of // 1_000_000} MB of your requests are already waiting", 1
-        return None
+            waiting = f"{self.inside} requests"
+        elif self._bytes + size > MOST_BYTES:
+            waiting = f"{self._bytes // 1_000_000} MB of requests"
+        elif requests and requests + 1 > self._most - self.inside - 1:
+            waiting = f"{requests} of your requests"
+        elif held and held + size > MOST_BYTES - self._bytes - size:
+            waiting = f"{held // 1_000_000} MB of your requests"
+        else:
+            return None
+        return 503, "busy", f"{waiting} are already waiting", 1
 
 
 def error_body(kind: str, message: str, exit_code: int = 70) -> bytes:
@@ -100,12 +131,98 @@ def error_body(kind: str, message: str, exit_code: int = 70) -> bytes:
     return json.dumps({"error": {"kind": kind, "message": message, "exit_code": exit_code}}).encode()
 
 
-async def refuse(send: Send, status: int, kind: str, message: str, retry_after: float) -> None:
+async def _refuse(send: Send, status: int, kind: str, message: str, retry_after: float) -> None:
     """Answer with an error, and hang up: what is left of the request is not read."""
     body = error_body(kind, message)
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    headers.append((b"connection", b"close"))
+    headers = {"content-type": "application/json", "content-length": f"{len(body)}", "connection": "close"}
     if status == 503:  # noqa: PLR2004 - the status of RFC 9110 for a server that cannot just now
-        headers.append((b"retry-after", f"{retry_after:g}".encode()))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+        headers["retry-after"] = f"{retry_after:g}"
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": raw})
     await send({"type": "http.response.body", "body": body})
+
+
+class Token(Strict):
+    """A token by its holder's name; only its hash is kept."""
+
+    name: Annotated[str, StringConstraints(pattern=_NAME)]
+    sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+    created: AwareDatetime
+
+
+_ALL = TypeAdapter(list[Token])
+
+
+class Tokens:
+    """The tokens of a shared judge, in the file at `path`; a change is seen at the next request."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._seen: tuple[int, int] | None = None
+        self._known: dict[str, str] = {}
+
+    def all(self) -> list[Token]:
+        """Return the tokens; raises `ConfigError` when the file is damaged."""
+        try:
+            return _ALL.validate_json(self.path.read_bytes())
+        except FileNotFoundError:
+            return []
+        except (ValidationError, OSError) as error:
+            problem = (
+                f"the tokens cannot be read ({type(error).__name__}); remove the file and create new tokens"
+            )
+            raise ConfigError(problem, path=self.path) from None
+
+    def create(self, name: str) -> str:
+        """Return a new token for `name`, to be shown once. Raises `UsageError` when there is one."""
+        token = _PREFIX + secrets.token_urlsafe(_BYTES)
+        try:
+            made = Token(name=name, sha256=_hash(token), created=datetime.now(UTC))
+        except ValidationError:
+            raise UsageError(f"{name!r}: expected letters, digits, and . _ @ - in a name") from None
+        with self._changing() as tokens:
+            if any(each.name == name for each in tokens):
+                raise UsageError(f"{name} has a token; revoke it first")
+            tokens.append(made)
+        return token
+
+    def revoke(self, name: str) -> None:
+        """Forget the token of `name`; raises `UsageError` when there is none."""
+        with self._changing() as tokens:
+            left = [token for token in tokens if token.name != name]
+            if len(left) == len(tokens):
+                raise UsageError(f"{name} has no token; see judgekit serve token list")
+            tokens[:] = left
+
+    def holder(self, token: str) -> str | None:
+        """Return the holder of a token, None when it is unknown."""
+        with suppress(OSError):
+            state = self.path.stat()
+            seen = (state.st_mtime_ns, state.st_ino)
+            if seen != self._seen:
+                self._known = {each.sha256: each.name for each in self.all()}
+                self._seen = seen
+            # Looked up by its hash: what can be learned from the time it takes is of no use.
+            return self._known.get(_hash(token))
+        return None
+
+    @contextmanager
+    def _changing(self) -> Iterator[list[Token]]:
+        """Hold the tokens for a change, so that of two changes none is lost, and write them."""
+        environment.private_folder(str(self.path.parent))
+        with files.held(self.path.with_suffix(".lock"), seconds=_LOCK_SECONDS):
+            tokens = self.all()
+            yield tokens
+            fresh = self.path.with_suffix(".new")
+            fresh.touch(0o600)
+            fresh.write_bytes(_ALL.dump_json(tokens, indent=2))
+            fresh.replace(self.path)
+
+
+def user_tokens() -> Tokens:
+    """Return the tokens of this user's server."""
+    return Tokens(Path(environment.state_home()) / "serve" / "tokens.json")
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()

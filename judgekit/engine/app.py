@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import contextmanager, suppress
+import os
+import secrets
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -20,8 +22,9 @@ from starlette.exceptions import HTTPException
 from judgekit.config import ModeName
 from judgekit.config.yamlfile import Strict, problem
 from judgekit.engine.admission import AdmissionMiddleware, error_body
-from judgekit.engine.judges import NotReady, in_thread
-from judgekit.environment import Brought
+from judgekit.engine.client import PROTOCOL
+from judgekit.engine.judges import NotReady, in_thread, rss_bytes
+from judgekit.environment import Brought, __version__
 from judgekit.errors import ConfigError, Exit, InputError, JudgekitError, UsageError
 from judgekit.gate import github, push, tasks
 from judgekit.gate.commits import RefUpdate
@@ -31,21 +34,18 @@ from judgekit.judging.documents import CONTEXT_CHARS, Author, Document, File, Ta
 from judgekit.judging.service import JudgeRequest
 from judgekit.ledger import LedgerError
 from judgekit.providers.pace import caller
-from judgekit.retrieval.compiled import KINDS
 from judgekit.retrieval.confidence import Candidate
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from judgekit.engine.judges import Service
-    from judgekit.engine.log import Log
-    from judgekit.gate import Begin, Row
+    from judgekit.engine.process import Log
 
-Value = TypeVar("Value")
 JSON = "application/json"
 LINES = "application/x-ndjson"
-ALIVE_SECONDS = 2.0  # between signs of life while nothing else is to be said
-_CLIENT_GONE = 499  # what servers note down when the client has hung up; nobody sees it
+ALIVE_SECONDS = 2.0  # between signs of life while there is no other event
+_CLIENT_GONE = 499  # what servers log when the client has hung up; no client sees it
 _NO_BODY = "body, with Content-Type: application/json"
 router = APIRouter(prefix="/v1")
 
@@ -56,12 +56,6 @@ router = APIRouter(prefix="/v1")
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError("expected a text")  # noqa: TRY004 - what pydantic turns into a message
-    return value
-
-
-def _kind(value: str) -> str:
-    if value not in KINDS:
-        raise ValueError(f"expected one of {', '.join(KINDS)}")
     return value
 
 
@@ -82,8 +76,6 @@ class FileBody(Strict):
 
 
 class AuthorBody(Strict):
-    """Who wrote it, and which family of models that is, if any."""
-
     name: Annotated[str, StringConstraints(max_length=1000)] | None = None
     family: Annotated[str, StringConstraints(max_length=64)] | None = None
 
@@ -166,7 +158,7 @@ class CandidateBody(Strict):
     tags: list[Raw] = []
     root: Raw
     place: Raw
-    kind: Annotated[Raw, AfterValidator(_kind)]
+    kind: Raw
 
 
 class SelectBody(Carried):
@@ -193,11 +185,15 @@ class GateBody(Carried):
 
 
 def create_app(service: Service, log: Log, *, token: str = "") -> AdmissionMiddleware:
-    """Return the application for local clients; with a `token` it answers only to who knows it."""
+    """Return the application for local clients; with a `token` it answers only requests that contain it."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     app.include_router(router)
     say_errors(app, log)
-    door = AdmissionMiddleware(app, token=token)
+
+    def holder_of(found: str) -> str | None:
+        return "" if secrets.compare_digest(found.encode(), token.encode()) else None
+
+    door = AdmissionMiddleware(app, log, holder_of) if token else AdmissionMiddleware(app, log)
     app.state.service, app.state.door = service, door
     return door
 
@@ -205,8 +201,19 @@ def create_app(service: Service, log: Log, *, token: str = "") -> AdmissionMiddl
 @router.get("/health")
 async def health(request: Request) -> Response:
     service, door = request.app.state.service, request.app.state.door
-    told = service.health(door.requests, door.inside, leaving=door.leaving)
-    return Response(_json(told), media_type=JSON)
+    found = {
+        "protocol": PROTOCOL,
+        "version": __version__,
+        "pid": os.getpid(),
+        "since": service.since.isoformat(timespec="seconds"),
+        "ready": service.ready.is_set() and not service.failure,
+        "failure": service.failure or None,
+        "leaving": door.leaving,
+        "requests": door.requests,
+        "waiting": door.inside,
+        "rss_bytes": rss_bytes(),
+    }
+    return Response(_json(found), media_type=JSON)
 
 
 @router.post("/stop")
@@ -220,11 +227,11 @@ async def judge(request: Request, given: JudgeBody) -> Response:
     service: Service = request.app.state.service
 
     async def work() -> bytes:
-        judge = await service.judges.get(given.folder, given.judge_request())
+        judge = await service.judge(given.folder, given.judge_request())
         verdict = await service.judged(judge, given.document.document())
         return verdict.model_dump_json(by_alias=True).encode()
 
-    return Response(await done(request, given, work), media_type=JSON)
+    return await done(request, given, work)
 
 
 @router.post("/task")
@@ -242,8 +249,8 @@ async def task(request: Request, given: JudgeBody) -> Response:
 
 @router.post("/search")
 async def search(request: Request, given: SearchBody) -> Response:
-    asked = given.model_dump(exclude={"environ", "cwd", "client"})
-    return await _done_in_thread(request, given, lambda: retrieval.search(**asked).model_dump_json().encode())
+    query = given.model_dump(exclude={"environ", "cwd", "client"})
+    return await _done_in_thread(request, given, lambda: retrieval.search(**query).model_dump_json().encode())
 
 
 @router.post("/select")
@@ -261,9 +268,7 @@ async def select(request: Request, given: SelectBody) -> Response:
         if isinstance(judged, str):
             return _json({"nobody": judged})
         places = {id(candidate): place for place, candidate in enumerate(candidates)}
-        kept, undecided = (
-            [places[id(candidate)] for candidate in part] for part in (judged.kept, judged.undecided)
-        )
+        kept, undecided = ([places[id(hit)] for hit in hits] for hits in (judged.kept, judged.undecided))
         return _json({"kept": kept, "undecided": undecided, "degraded": judged.degraded})
 
     return await _done_in_thread(request, given, work)
@@ -271,27 +276,19 @@ async def select(request: Request, given: SelectBody) -> Response:
 
 @router.post("/gate")
 async def gate(request: Request, given: GateBody) -> Response:
-    """Judge changed files and say of each what came of it, a line of JSON each."""
+    """Judge changed files, and answer with a line of JSON for each once its verdict is in the ledger."""
     service: Service = request.app.state.service
     await service.usable()
-    return StreamingResponse(_gate(service, given), media_type=LINES)
-
-
-async def _gate(service: Service, given: GateBody) -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
     events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
 
-    def tell(event: dict[str, Any]) -> None:
-        loop.call_soon_threadsafe(events.put_nowait, event)
-
-    def on_start(begin: Begin) -> None:
-        tell({"event": "begin", **begin})
-
-    def on_verdict(row: Row) -> None:
-        tell({"event": "passed", **row})
+    def tell(event: str, **keys: Any) -> None:  # noqa: ANN401 - any JSON
+        loop.call_soon_threadsafe(events.put_nowait, {"event": event, **keys})
 
     def work() -> None:
-        run = push.Run(given.mode, on_verdict, on_start, id=given.run)
+        run = push.Run(
+            given.mode, lambda row: tell("passed", **row), lambda begin: tell("begin", **begin), id=given.run
+        )
         repository = Repository(Path(given.cwd))
         try:
             if given.base is not None:
@@ -299,36 +296,36 @@ async def _gate(service: Service, given: GateBody) -> AsyncIterator[bytes]:
             else:
                 updates = [RefUpdate(*update) for update in given.updates]
                 report = push.check_push(repository, updates, given.remote, given.url, run)
-            tell({"event": "end", **report._asdict()})
-        except Exception as error:  # noqa: BLE001 - the boundary: whoever asked is told
-            tell({"event": "error", **json.loads(bytes(answer_to(error).body))})
+            tell("end", **report._asdict())
+        except Exception as error:  # noqa: BLE001 - the boundary: the client learns it
+            tell("error", **json.loads(bytes(answer_to(error).body)))
 
-    async def working() -> None:
+    async def lines() -> AsyncIterator[bytes]:
         with on_behalf_of(given):
-            await in_thread(service.gateway, work)
+            task = asyncio.create_task(in_thread(service.gateway, work))
+        task.add_done_callback(lambda _: events.put_nowait(None))
+        try:
+            while True:
+                try:
+                    event = await asyncio.wait_for(events.get(), ALIVE_SECONDS)
+                except TimeoutError:
+                    event = {"event": "alive"}
+                if event is None:
+                    return
+                yield _json(event) + b"\n"
+        finally:
+            task.cancel()
 
-    task = asyncio.create_task(working())
-    task.add_done_callback(lambda _: events.put_nowait(None))
-    try:
-        while True:
-            try:
-                event = await asyncio.wait_for(events.get(), ALIVE_SECONDS)
-            except TimeoutError:
-                event = {"event": "alive"}
-            if event is None:
-                return
-            yield _json(event) + b"\n"
-    finally:
-        task.cancel()
+    return StreamingResponse(lines(), media_type=LINES)
 
 
-async def done(request: Request, carried: Carried, work: Callable[[], Awaitable[Value]]) -> Value:
-    """Return what `work` returns, done with the caller's environment once the engine is ready.
+async def done(request: Request, carried: Carried, work: Callable[[], Awaitable[bytes]]) -> Response:
+    """Answer with the JSON that `work` returns, done with the caller's environment once the engine is ready.
 
     Raises `ClientGone` when the caller hangs up first; the work is cancelled then.
     """
 
-    async def working() -> Value:
+    async def working() -> bytes:
         await request.app.state.service.usable()
         with on_behalf_of(carried):
             return await work()
@@ -340,19 +337,17 @@ async def done(request: Request, carried: Carried, work: Callable[[], Awaitable[
     task, watcher = asyncio.create_task(working()), asyncio.create_task(hung_up())
     try:
         await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
-        if task.done():
-            return task.result()
-        raise ClientGone
+        if not task.done():
+            raise ClientGone
+        return Response(task.result(), media_type=JSON)
     finally:
         task.cancel()
         watcher.cancel()
-        with suppress(asyncio.CancelledError):
-            await asyncio.gather(task, watcher, return_exceptions=True)
+        await asyncio.gather(task, watcher, return_exceptions=True)
 
 
 async def _done_in_thread(request: Request, given: Carried, work: Callable[[], bytes]) -> Response:
-    gateway = request.app.state.service.gateway
-    return Response(await done(request, given, lambda: in_thread(gateway, work)), media_type=JSON)
+    return await done(request, given, lambda: in_thread(request.app.state.service.gateway, work))
 
 
 @contextmanager
@@ -374,7 +369,7 @@ def _json(value: object) -> bytes:
 
 
 class ClientGone(Exception):  # noqa: N818 - no error: the caller has hung up
-    """Nobody waits for the answer any more."""
+    """The answer is not wanted any more."""
 
 
 class OtherRubricError(UsageError):
@@ -390,21 +385,19 @@ _ANSWERS: tuple[tuple[type[JudgekitError], str, int], ...] = (
     (InputError, "input", 422),
     (JudgekitError, "internal", 500),
 )
+_EXPECTED = (JudgekitError, ClientGone, RequestValidationError, HTTPException)
 
 
 def say_errors(app: FastAPI, log: Log) -> None:
     """Have an application answer for errors; faults of its own are noted in the log."""
 
-    async def expected(_: Request, error: Exception) -> Response:
+    async def respond(_: Request, error: Exception) -> Response:
+        if not isinstance(error, _EXPECTED):
+            log.fault(error)
         return answer_to(error)
 
-    async def fault(_: Request, error: Exception) -> Response:
-        log.fault(error)
-        return answer_to(error)
-
-    for kind in (JudgekitError, ClientGone, RequestValidationError, HTTPException):
-        app.add_exception_handler(kind, expected)
-    app.add_exception_handler(Exception, fault)
+    for kind in (*_EXPECTED, Exception):
+        app.add_exception_handler(kind, respond)
 
 
 def answer_to(error: Exception) -> Response:
@@ -413,12 +406,12 @@ def answer_to(error: Exception) -> Response:
     if isinstance(error, ClientGone):
         return Response(status_code=_CLIENT_GONE)
     if isinstance(error, RequestValidationError):
-        asked = {each["loc"][0]: dict.fromkeys(each["loc"][1:]) for each in error.errors()}
-        told = problem(error.errors(), asked | {"body": error.body})
-        where = ".".join(str(part) for part in told.location[1:]) or _NO_BODY
+        sent = {each["loc"][0]: dict.fromkeys(each["loc"][1:]) for each in error.errors()}
+        found = problem(error.errors(), sent | {"body": error.body})
+        where = ".".join(str(part) for part in found.location[1:]) or _NO_BODY
         too_long = error.errors()[0]["type"].endswith("too_long")
         kind, status, exit_code = "size" if too_long else "input", 422, Exit.BAD_INPUT
-        message = f"{where}: {told.text}"
+        message = f"{where}: {found.text}"
     elif isinstance(error, HTTPException):
         kind, status, exit_code, message = "input", error.status_code, Exit.BAD_INPUT, str(error.detail)
     elif isinstance(error, JudgekitError):

@@ -1,4 +1,4 @@
-"""Asks the engine: one HTTP request after the other on a connection, written and read by hand.
+"""Where an engine listens and for whom, how it is started, and one HTTP request after the other to it.
 
 Standard library only, and little of it: the prompt hook imports this, and `http.client` alone would cost it
 more than a bare interpreter.
@@ -12,56 +12,58 @@ import sys
 import time
 
 from judgekit import environment, programs
-from judgekit.engine import address as places
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Self, TypeVar
 
-    from judgekit.engine.address import EngineAddress
-
     Value = TypeVar("Value")
 
 PROTOCOL = 1
-CONNECT_SECONDS = 0.05  # to be let in; an engine that is busy lets in all the same
+MAX_PATH = 103  # bytes of a socket's path: macOS allows 104 with the zero at the end, Linux 108
+CONNECT_SECONDS = 0.05  # a busy engine accepts connections, too
 START_SECONDS = 15.0
 SECONDS = 3600.0  # for an answer: the longest deadline that can be configured
-LOOK_SECONDS = 2.0  # of silence after which an engine is asked whether it is well
-HEALTH_SECONDS = 3.0  # that it may take to say so: it may be importing, and the machine busy
-VAIN_SECONDS = 600.0  # until an engine that did not come up is started again by those who do not wait for it
-TAKEN = 3  # exit code of whoever finds that another process is the engine already
+LOOK_SECONDS = 2.0  # of silence after which the engine's health is checked
+HEALTH_SECONDS = 3.0  # for that: it may be importing, and the machine busy
+VAIN_SECONDS = 600.0  # until `start_for_later` starts an engine again that did not come up
+TAKEN = 3  # exit code of an engine's process that finds another one in its place
 _POLL = 0.005
 _TAKEN_POLL = 0.1
 _CHUNK = 65536
-_MOST_HEAD = 65536
 _MOST_ANSWER = 256_000_000  # bytes; a push of ten thousand files is a tenth of that
 _BUSY = 503
-# What an engine gets of the environment of whoever starts it: how to find Python's modules, its own files
-# and the network. No key, nothing of git's, nothing of the session.
+_NO_HTTP = "lost the engine: its response is not HTTP"
+# The clients of providers read these from their own process, not from their arguments: one engine serves
+# callers with the same values.
+_PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+SHARED = (
+    *(*_PROXIES, *map(str.lower, _PROXIES)),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+)
+# The rest of an engine's environment: how to find Python's modules and its own files. No key, nothing of git.
 _HANDED_ON = (
     *("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "TMP", "TEMP"),
     *("USERPROFILE", "SYSTEMROOT", "SYSTEMDRIVE", "APPDATA", "LOCALAPPDATA"),
     *("XDG_RUNTIME_DIR", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "JUDGEKIT_HOME"),
     *("PYTHONPATH", "PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX", "LD_LIBRARY_PATH"),
 )
+_own_code = ""
 
 
 class NoEngine(Exception):  # noqa: N818 - a normal state, not an error
-    """Why a caller goes on without the engine: this class where none answers, else a subclass."""
-
-    another_may = True  # whether another engine may do what this one has not done
+    """Why a caller continues without the engine: this class where none answers, else a subclass."""
 
     def tell(self, warn: Callable[[str], None]) -> None:
-        """Say that the work goes on without the engine, and why."""
         warn(f"{self}; continuing in this process")
 
 
 class EngineOff(NoEngine):
-    """The user has switched it off, or replies are recorded or played, which happens in the own process."""
+    """The user has switched it off, or replies are recorded or replayed."""
 
     def tell(self, warn: Callable[[str], None]) -> None:
-        """Say nothing: that is what the user wanted."""
+        """Say nothing: the user wanted that."""
 
 
 class NotStarted(NoEngine):
@@ -69,7 +71,7 @@ class NotStarted(NoEngine):
 
 
 class EngineBusy(NoEngine):
-    """Its queue is full, it is leaving, or not ready for ever; ask again in `retry_after` s."""
+    """Its queue is full, it is leaving, or cannot become ready; ask again in `retry_after` s."""
 
     def __init__(self, message: str, retry_after: float = 0) -> None:
         super().__init__(message)
@@ -77,76 +79,161 @@ class EngineBusy(NoEngine):
 
 
 class EngineLost(NoEngine):
-    """It went away before its answer was whole."""
+    """It went away before its answer was complete."""
 
 
 class EngineHung(EngineLost):
     """It lives and does not answer: no other one can take its place."""
 
-    another_may = False
-
 
 class EngineFault(NoEngine):
-    """It met a fault of its own, or was sent more than it takes."""
+    """It met a fault of its own, or the request was too large."""
 
-    another_may = False
+
+class EngineAddress:
+    """The files of one engine in `folder`.
+
+    `compat_key` is the same for all versions of judgekit that serve the same user and network, `code` for all
+    processes that run the same version.
+    """
+
+    __slots__ = ("code", "compat_key", "door", "folder", "lock", "log", "socket", "stem", "tried")
+
+    def __init__(self, folder: str, compat_key: str, code: str) -> None:
+        self.folder, self.compat_key, self.code = folder, compat_key, code
+        self.stem = stem = os.path.join(folder, f"engine-{compat_key}-{code}")
+        self.socket = f"{stem}.sock"
+        self.door = f"{stem}.port"  # holds its port and token, on systems without Unix sockets
+        self.lock = f"{stem}.lock"  # held as long as it takes new work; contains its process id
+        self.log = f"{stem}.log"
+        self.tried = f"{stem}.tried"  # exists from a start without a waiting caller until an engine listens
+
+
+def find(*, make: bool = False) -> EngineAddress | None:
+    """Return the place of the engine for the current caller, None where no folder can be trusted.
+
+    With `make` its folder is created.
+    """
+    global _own_code  # noqa: PLW0603 - `functools.cache` would have to be imported
+    environ = environment.environ()
+    if not _own_code:
+        package = os.path.dirname(os.path.realpath(environment.__file__))
+        stamp = "" if os.path.isdir(os.path.join(package, "_bundled")) else _stamp(package)
+        _own_code = _hash(f"{environment.__version__}\0{package}\0{stamp}")
+    network = [f"{name}={environ.get(name, '')}" for name in SHARED]
+    compat_key = _hash("\0".join([os.path.expanduser("~"), *network]))
+    runtime, temporary = environ.get("XDG_RUNTIME_DIR", ""), environ.get("TMPDIR", "")
+    folders = [os.path.join(runtime, "judgekit")] if os.path.isabs(runtime) and private(runtime) else []
+    folders.append(os.path.join(environment.cache_home(), "run"))
+    if os.name != "nt":
+        bases = (temporary if os.path.isabs(temporary) else "/tmp", "/tmp")  # noqa: S108 - looked at before it is used
+        folders += [os.path.join(base, f"judgekit-{os.getuid()}") for base in bases]
+    for folder in folders:
+        place = EngineAddress(folder, compat_key, _own_code)
+        if len(os.fsencode(place.socket)) > MAX_PATH:
+            continue
+        if make:
+            try:
+                environment.private_folder(folder)
+            except OSError:  # a read-only home, a full disk
+                continue
+        if private(folder):
+            return place
+    return None
+
+
+def private(folder: str) -> bool:
+    """Whether `folder` is a real folder of this user that others cannot look into."""
+    try:
+        state = os.lstat(folder)
+    except OSError:
+        return False
+    if os.path.islink(folder) or not os.path.isdir(folder):
+        return False
+    return os.name == "nt" or (state.st_uid == os.getuid() and not state.st_mode & 0o077)
+
+
+def _stamp(package: str) -> str:
+    """Return what changes with every edit of a checkout."""
+    count = size = newest = 0
+    for folder, folders, files in os.walk(package):
+        folders[:] = [name for name in folders if "." not in name and name != "__pycache__"]
+        for name in files:
+            if name.endswith(".py"):
+                state = os.stat(os.path.join(folder, name))
+                count, size, newest = count + 1, size + state.st_size, max(newest, state.st_mtime_ns)
+    return f"{count} {size} {newest}"
+
+
+def _hash(text: str) -> str:
+    """Return the 64-bit FNV-1a hash: a name, not a secret, and importing `hashlib` costs the hook more."""
+    value = 0xCBF29CE484222325
+    for byte in text.encode("utf-8", "surrogateescape"):
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return f"{value:016x}"[:12]
 
 
 class Response:
-    """A status, and a body that is read as it comes; reading raises `EngineLost`."""
+    """A status, and a body whose pieces are read as they come; reading raises `EngineLost`."""
 
     def __init__(self, status: int, pieces: Iterator[bytes]) -> None:
-        self.status = status
-        self._pieces = pieces
+        self.status, self.pieces = status, pieces
 
     def read(self) -> bytes:
-        return b"".join(self._pieces)
-
-    def lines(self) -> Iterator[bytes]:
-        """Yield the body's lines as they come, without their ends."""
-        rest = b""
-        for piece in self._pieces:
-            *whole, rest = (rest + piece).split(b"\n")
-            yield from whole
-        if rest:
-            yield rest
+        return b"".join(self.pieces)
 
 
 class Connection:
-    """A connection to the engine at `place`, opened when something is asked and kept for the next request.
+    """A way to the engine at `place`, connected anew for each request but the first after `open`.
 
     Not for several threads at once. Closing it in the middle of a request ends the engine's work on it.
-    After every `look` seconds without anything the engine is asked whether it is well, and counts as lost
-    when it is not.
+    After every `look` seconds without anything the engine's health is checked; it counts as lost when it
+    does not answer.
     """
 
     def __init__(self, place: EngineAddress | None = None) -> None:
-        self.place = place or places.find()
+        self.place = place or find()
         self.look = float("inf")
         self._socket: _socket.socket | None = None
         self._token = ""
-        self._buffer = b""
-        self._whole = True  # whether all of the last answer was read
-        self._served = False  # whether it has answered before
+        self._used = False
 
     def open(self) -> None:
-        """Connect, unless it is; raises `NoEngine` when nobody of ours answers within `CONNECT_SECONDS`."""
-        if self._socket is None:
-            if self.place is None:
-                raise NoEngine("no private folder for the engine's socket")
-            try:
-                self._socket, self._token = _connected(self.place)
-            except (OSError, ValueError) as error:
-                raise NoEngine(f"no engine at {self.place.socket} ({type(error).__name__})") from None
+        """Connect, unless it is; raises `NoEngine` when none of this user's answers in time."""
+        if self._socket is not None:
+            return
+        place = self.place
+        if place is None:
+            raise NoEngine("no private folder for the engine's socket")
+        none = f"no engine at {place.socket}"
+        if not private(place.folder):
+            raise NoEngine(f"{none} (its folder is not private)")
+        unix, self._token = hasattr(_socket, "AF_UNIX") and not os.path.exists(place.door), ""
+        connection = _socket.socket(_socket.AF_UNIX if unix else _socket.AF_INET, _socket.SOCK_STREAM)
+        try:
+            connection.settimeout(CONNECT_SECONDS)
+            if unix:
+                connection.connect(place.socket)
+            else:
+                with open(place.door, encoding="ascii", newline="\n") as file:
+                    port, self._token = file.read().split()
+                connection.connect(("127.0.0.1", int(port)))
+        except (OSError, ValueError) as error:
+            connection.close()
+            raise NoEngine(f"{none} ({type(error).__name__})") from None
+        if unix and not ours(connection):
+            connection.close()
+            raise NoEngine(f"{none} (another user's process answers there)")
+        self._socket = connection
 
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()
-        self._socket, self._buffer, self._whole = None, b"", True
+        self._socket, self._used = None, False
 
     def abort(self) -> None:
-        """End what another thread asks on this connection: there it raises `EngineLost`."""
-        connection = self._socket
+        """End the request of another thread on this connection, where it raises `EngineLost`, for good."""
+        connection, self.place = self._socket, None
         if connection is not None:
             try:
                 connection.shutdown(_socket.SHUT_RDWR)
@@ -161,105 +248,61 @@ class Connection:
         self.close()
 
     def ask(self, method: str, path: str, body: bytes = b"", *, seconds: float) -> Response:
-        """Send a request and return its answer, of which at least the status has come.
+        """Send a request and return its answer as soon as the status is there.
 
         `seconds` bound the whole exchange. Raises `NoEngine`, `EngineBusy` or `EngineLost`.
         """
         end = time.monotonic() + seconds
-        if not self._whole:  # nobody wanted the rest of the last answer
+        if self._used:
             self.close()
         self.open()
         assert self._socket is not None  # noqa: S101 - open
+        self._used = True
         token = f"Authorization: Bearer {self._token}\r\n" if self._token else ""
-        head = (
-            f"{method} {path} HTTP/1.1\r\nHost: judgekit\r\n{token}"
+        head = (  # after an answer to HTTP/1.0 the server hangs up: nothing is chunked
+            f"{method} {path} HTTP/1.0\r\nHost: judgekit\r\n{token}"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
-        self._whole = False
         try:
             self._socket.settimeout(max(0.001, end - time.monotonic()))
             self._socket.sendall(head.encode("ascii") + body)
-            why = "stopped before it responded"
-            self._buffer = self._receive(end)
         except OSError as error:
-            why = f"closed the connection ({type(error).__name__})"
-        if not self._buffer:
-            self.close()
-            if not self._served:
-                raise EngineLost(f"the engine {why}")
-            self._served = False  # it hung up while nobody asked, as it may
-            return self.ask(method, path, body, seconds=end - time.monotonic())
-        self._served = True
-        status, headers = self._head(end)
-        answer = Response(status, self._pieces(headers, end))
-        if status == _BUSY:
-            said = answer.read().partition(b'"message": "')[2].partition(b'"')[0].decode(errors="replace")
-            retry_after = headers.get("retry-after", "0")
-            raise EngineBusy(
-                said or "it is too busy, or stopping",
-                float(retry_after) if retry_after.replace(".", "", 1).isdecimal() else 0.0,
-            )
+            raise self._lost(f"the engine closed the connection ({type(error).__name__})") from None
+        text = b""
+        while b"\r\n\r\n" not in text:
+            piece = self._receive(end)
+            if not piece or len(text) > _CHUNK:
+                raise self._lost(_NO_HTTP if text else "the engine stopped before it responded")
+            text += piece
+        text, _, rest = text.partition(b"\r\n\r\n")
+        first, *lines = text.decode("latin-1").split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        version, _, status = first[:12].partition(" ")
+        length = headers.get("content-length", "")
+        if not (version.startswith("HTTP/1.") and status.isdecimal() and length.isdecimal() >= bool(length)):
+            raise self._lost(_NO_HTTP)
+        answer = Response(int(status), self._pieces(rest, int(length) if length else None, end))
+        if answer.status == _BUSY:
+            message = answer.read().partition(b'"message": "')[2].partition(b'"')[0].decode(errors="replace")
+            wait = headers.get("retry-after", "")
+            retry_after = float(wait) if wait.replace(".", "", 1).isdecimal() else 0.0
+            raise EngineBusy(message or "it is too busy, or stopping", retry_after)
         return answer
 
-    def _head(self, end: float) -> tuple[int, dict[str, str]]:
-        first, *lines = self._until(b"\r\n\r\n", end).decode("latin-1").split("\r\n")
-        headers = {}
-        for line in lines:
-            name, _, value = line.partition(":")
-            headers[name.strip().lower()] = value.strip()
-        try:
-            return int(first.split(" ")[1]), headers
-        except (IndexError, ValueError):
-            raise self._lost("its response is not HTTP") from None
-
-    def _pieces(self, headers: dict[str, str], end: float) -> Iterator[bytes]:
-        """Yield a body; when it is whole, the connection is ready for the next request, or closed."""
-        if "chunked" in headers.get("transfer-encoding", ""):
-            left = _MOST_ANSWER
-            while size := self._size(self._until(b"\r\n", end).partition(b";")[0], 16):
-                left -= size
-                if left < 0:
-                    raise self._lost("its response is too long")
-                yield self._exactly(size, end)
-                self._exactly(2, end)
-            self._exactly(2, end)
-        elif size := self._size(headers.get("content-length", "0"), 10):
-            yield self._exactly(size, end)
-        self._whole = True
-        if headers.get("connection", "").lower() == "close":
-            self.close()
-
-    def _size(self, text: str | bytes, base: int) -> int:
-        try:
-            size = int(text, base)
-        except ValueError:
-            size = -1
-        if not 0 <= size <= _MOST_ANSWER:
-            raise self._lost("its response is not HTTP")
-        return size
-
-    def _until(self, mark: bytes, end: float) -> bytes:
-        while mark not in self._buffer:
-            if len(self._buffer) > _MOST_HEAD:
-                raise self._lost("its response is not HTTP")
-            self._buffer += self._more(end)
-        found, _, self._buffer = self._buffer.partition(mark)
-        return found
-
-    def _exactly(self, count: int, end: float) -> bytes:
-        pieces, have = [self._buffer], len(self._buffer)
-        while have < count:
-            pieces.append(self._more(end))
-            have += len(pieces[-1])
-        data = b"".join(pieces)
-        self._buffer = data[count:]
-        return data[:count]
-
-    def _more(self, end: float) -> bytes:
-        piece = self._receive(end)
-        if not piece:
-            raise self._lost("its response ended too early")
-        return piece
+    def _pieces(self, piece: bytes, length: int | None, end: float) -> Iterator[bytes]:
+        """Yield a body, of which `piece` is the beginning, up to its length or else to the end."""
+        have = len(piece)
+        while True:
+            if have > _MOST_ANSWER:
+                raise self._lost("lost the engine: its response is too long")
+            if piece:
+                yield piece
+            if have == length or not (piece := self._receive(end)):
+                break
+            have += len(piece)
+        self.close()
+        if length not in (None, have):
+            raise EngineLost("lost the engine: its response ended too early")
 
     def _receive(self, end: float) -> bytes:
         """Return what comes next, nothing where it hung up; raises `EngineHung` when that is too late."""
@@ -273,37 +316,18 @@ class Connection:
                 left = end - time.monotonic()
             except OSError:  # reset: it was killed
                 return b""
-            if left > 0 and not is_well(self.place, min(left, HEALTH_SECONDS)):
-                break
-        raise self._lost("it did not respond in time", EngineHung)
+            if left > 0:
+                try:
+                    health(self.place, min(left, HEALTH_SECONDS))
+                except EngineBusy:
+                    continue
+                except NoEngine:
+                    break
+        raise self._lost("lost the engine: it did not respond in time", EngineHung)
 
     def _lost(self, why: str, kind: type[EngineLost] = EngineLost) -> EngineLost:
         self.close()
-        return kind(f"lost the engine: {why}")
-
-
-def _connected(place: EngineAddress) -> tuple[_socket.socket, str]:
-    """Return a connection to an engine that is ours, and the token it wants to see."""
-    if not places.private(place.folder):
-        raise OSError("the engine's folder is not private")
-    unix, token = hasattr(_socket, "AF_UNIX") and not os.path.exists(place.door), ""
-    kind: int = _socket.AF_UNIX if unix else _socket.AF_INET
-    address: str | tuple[str, int] = place.socket
-    if not unix:
-        with open(place.door, encoding="ascii", newline="\n") as file:
-            port, token = file.read().split()
-        address = ("127.0.0.1", int(port))
-    connection = _socket.socket(kind, _socket.SOCK_STREAM)
-    try:
-        connection.settimeout(CONNECT_SECONDS)
-        connection.connect(address)
-    except OSError:
-        connection.close()
-        raise
-    if unix and not ours(connection):
-        connection.close()
-        raise OSError("another user's process answers there")
-    return connection, token
+        return kind(why)
 
 
 def ours(connection: _socket.socket) -> bool:
@@ -320,34 +344,22 @@ def ours(connection: _socket.socket) -> bool:
     return int.from_bytes(raw[4:8], sys.byteorder) == os.getuid()
 
 
-def is_well(place: EngineAddress | None, seconds: float = HEALTH_SECONDS) -> bool:
-    """Whether the engine at a place answers at all."""
-    try:
-        health(place, seconds)
-    except EngineBusy:
-        return True
-    except NoEngine:
-        return False
-    return True
-
-
 def health(place: EngineAddress | None, seconds: float) -> bytes:
-    """Return what an engine says of itself, in JSON; raises `NoEngine`."""
+    """Return the health of an engine, in JSON; raises `NoEngine`."""
     with Connection(place) as connection:
         return connection.ask("GET", "/v1/health", seconds=seconds).read()
 
 
-def start(place: EngineAddress | None = None) -> int | None:
+def start(place: EngineAddress | None) -> int | None:
     """Start an engine, detached, and return the id of the process that sets it up.
 
-    Whoever comes second when several start one at once leaves again. The process that is returned ends as
-    soon as the engine listens, or cannot. None: there is no folder to listen in, or no process to be had.
+    Of several that are started at once all but one leave again. The process that is returned ends as soon as
+    the engine listens, or cannot. None: there is no folder to listen in, or no process to be had.
     """
-    place = place or places.find(make=True)
     if place is None or not sys.executable:
         return None
-    given = environment.environ()
-    kept = {name: given[name] for name in (*_HANDED_ON, *places.SHARED) if name in given}
+    environ = environment.environ()
+    kept = {name: environ[name] for name in (*_HANDED_ON, *SHARED) if name in environ}
     words = programs.python("judgekit.engine.server", place.folder, place.compat_key, place.code)
     try:
         if os.name != "nt":
@@ -357,21 +369,20 @@ def start(place: EngineAddress | None = None) -> int | None:
 
         detached = 0x00000008 | 0x00000200  # DETACHED_PROCESS, CREATE_NEW_PROCESS_GROUP
         null = subprocess.DEVNULL
-        started = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+        return subprocess.Popen(  # noqa: S603 - our own interpreter and module
             words, env=kept, stdin=null, stdout=null, stderr=null, creationflags=detached
-        )
+        ).pid
     except OSError:
         return None
-    return started.pid
 
 
-def start_for_later(place: EngineAddress | None = None) -> int | None:
-    """Start an engine that nobody waits for, as `start` does.
+def start_for_later() -> int | None:
+    """Start an engine and do not wait for it, as `start` does.
 
     Raises `NoEngine` where that was in vain lately, as without the packages that an engine needs: a prompt
     must not cost a process each time that fails.
     """
-    place = place or places.find(make=True)
+    place = find(make=True)
     if place is None:
         return None
     try:
@@ -395,32 +406,25 @@ def connect_or_start(seconds: float = START_SECONDS) -> Connection:
 
     Requests to it wait until it is. Raises `NotStarted` when none listens within `seconds`.
     """
-    connection = Connection()
-    try:
-        connection.open()
-    except NoEngine:
-        connection.place = places.find(make=True)
-    else:
-        return connection
-    end = time.monotonic() + seconds
-    starter = start(connection.place)
+    connection, end = Connection(), time.monotonic() + seconds
+    starter: int | None = None
+    ended: int | None = TAKEN
     while True:
-        ended = starter is None or _exit_code(starter)
         try:
             connection.open()
-            break
         except NoEngine as error:
             if ended not in (None, TAKEN) or time.monotonic() > end:
                 raise NotStarted(f"the engine could not start ({error})") from None
-        if ended == TAKEN:  # by one that is just beginning, or just leaving
-            time.sleep(_TAKEN_POLL)
+        else:
+            return connection
+        if ended == TAKEN:
+            if starter is None:
+                connection.place = find(make=True)
+            else:  # the other one is just beginning, or just leaving
+                time.sleep(_TAKEN_POLL)
             starter = start(connection.place)
         time.sleep(_POLL)
-    end = time.monotonic() + 1  # nothing shall be left of a child that is about to end
-    while starter is not None and ended is None and time.monotonic() < end:
-        ended = _exit_code(starter)
-        time.sleep(0.001)
-    return connection
+        ended = 1 if starter is None else _exit_code(starter)
 
 
 def _exit_code(process: int) -> int | None:
@@ -432,20 +436,6 @@ def _exit_code(process: int) -> int | None:
     except OSError:  # somebody else has waited for it
         return 0
     return os.waitstatus_to_exitcode(status) if ended else None
-
-
-def wait_until_ready(seconds: float = START_SECONDS) -> bool:
-    """Wait until the engine has loaded what judging needs; False when it has not within `seconds`."""
-    end = time.monotonic() + seconds
-    while (left := end - time.monotonic()) > 0:
-        try:
-            told = health(None, left)
-        except NoEngine:
-            told = b""
-        if b'"ready":true' in told or b'"failure":"' in told:
-            return b'"ready":true' in told
-        time.sleep(_POLL)
-    return False
 
 
 def call(
@@ -460,9 +450,9 @@ def call(
 ) -> Value:
     """Have the engine do an operation, and return what `read` makes of its response.
 
-    Where it cannot be had or does not do it, return what `locally` makes of the reason. `use` is what the
-    configuration says of using an engine, `begin` finds one, `seconds` bound its work. An error in what was
-    asked is none of the engine's: `read` raises it.
+    Where there is no engine or it fails, return what `locally` makes of the reason. `use` is whether the
+    configuration allows an engine, `begin` finds one, `seconds` bound its work. `read` raises errors that are
+    the request's.
     """
     try:
         if not (use and wanted()):
@@ -476,21 +466,18 @@ def call(
 
 
 def carried(project: str | None = None, *, git: bool = False) -> dict[str, object]:
-    """Return what every request brings along: the caller's environment, folder, project and process.
+    """Return what every request contains: the caller's environment, folder, project and process.
 
-    Git's own variables stay here unless `git` says otherwise.
+    Git's own variables are left out unless `git` is true.
     """
-    given = environment.environ()
-    variables = {name: value for name, value in given.items() if git or not name.startswith("GIT_")}
+    environ = environment.environ()
+    variables = {name: value for name, value in environ.items() if git or not name.startswith("GIT_")}
     return {"environ": variables, "cwd": os.getcwd(), "project": project, "client": str(os.getpid())}
 
 
 def wanted() -> bool:
-    """Whether the variable JUDGEKIT_ENGINE lets the engine be asked; what the user's file says comes on top.
-
-    Recordings are made, and played, in the process that was asked for them.
-    """
-    given = environment.environ()
-    if given.get("JUDGEKIT_REPLAY", "").strip() or given.get("JUDGEKIT_RECORD", "").strip():
+    """Whether the environment allows the engine; recordings are made and replayed in the caller's process."""
+    environ = environment.environ()
+    if environ.get("JUDGEKIT_REPLAY", "").strip() or environ.get("JUDGEKIT_RECORD", "").strip():
         return False
-    return given.get("JUDGEKIT_ENGINE", "").strip().lower() not in ("0", "false", "no", "off")
+    return environ.get("JUDGEKIT_ENGINE", "").strip().lower() not in ("0", "false", "no", "off")

@@ -16,27 +16,25 @@ from judgekit.config import settings as configuration
 from judgekit.engine import client, process
 from judgekit.engine.app import create_app
 from judgekit.engine.judges import Service, rss_bytes
-from judgekit.engine.log import Handler
 from judgekit.errors import JudgekitError
 
 if TYPE_CHECKING:
     import socket
 
     from judgekit.engine.admission import AdmissionMiddleware
-    from judgekit.engine.log import Log
-    from judgekit.engine.process import EngineLock
+    from judgekit.engine.process import EngineLock, Log
 
 MOST_RSS = 800_000_000  # bytes; a fresh engine has a quarter of it. Above, it leaves as soon as it is idle
-DRAIN_SECONDS = 300  # for what has been begun when it is told to go
-_SUCCEEDED = 30.0  # seconds without a request after which one leaves that has been succeeded
+DRAIN_SECONDS = 300  # for running requests when it is told to go
+_SUCCEEDED = 30.0  # seconds without a request after which an engine leaves that has a successor
 _LONGEST = 86_400.0  # seconds; until the user's configuration has been read
 _KEEP_ALIVE = 75  # seconds that a client may keep a connection without asking
-_LATECOMERS = 0.05  # seconds in which those are told who connected just before the socket went
+_LATECOMERS = 0.05  # seconds in which clients are refused that connected just before the socket went
 _LOOK = 10  # ticks of 0.1 s between two looks around
 
 
 def settings(protocol: type[asyncio.Protocol], drain_seconds: int, **more: Any) -> uvicorn.Config:  # noqa: ANN401 - uvicorn's own
-    """Return the settings of a server that speaks HTTP by `protocol` and finishes what it has begun."""
+    """Return the settings of a server that speaks HTTP by `protocol` and finishes running requests."""
     return uvicorn.Config(
         "",
         loop="asyncio",
@@ -56,7 +54,6 @@ class _Protocol(H11Protocol):
     """HTTP for processes of the same user."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Hang up on everybody else."""
         super().connection_made(transport)
         peer = transport.get_extra_info("socket")
         is_unix = peer is not None and peer.family == getattr(_socket, "AF_UNIX", None)
@@ -74,47 +71,41 @@ class Engine(uvicorn.Server):
         self._asked, self._seen = time.monotonic(), 0
         self._why = "stopped by a signal"
         self._idle = _LONGEST
-        self._service: Service
         self._door: AdmissionMiddleware
 
     async def live(self) -> None:
         """Serve to the end."""
-        self._service = Service(self._stop)
-        self.config.app = self._door = create_app(self._service, self._log, token=self._engine_lock.token)
-        preparing = asyncio.create_task(self._prepare())
-        await self.serve([self._engine_lock.listener])
+        lock, service = self._engine_lock, Service(self.leave)
+        self.config.app = self._door = create_app(service, self._log, token=lock.token)
+        preparing = asyncio.create_task(self._prepare(service))
+        await self.serve([lock.listener])
         preparing.cancel()
-        await self._service.aclose()
-        process.say_gone(self._engine_lock.place)
+        await service.gateway.aclose()
         self._log.add(f"gone: {self._why}")
 
-    async def _prepare(self) -> None:
-        await self._service.prepare()
-        if self._service.failure:  # the next one may fare better, but not one at every prompt
-            self._log.add(f"not ready: {self._service.failure}")
+    async def _prepare(self, service: Service) -> None:
+        await service.prepare()
+        if service.failure:  # the next one may fare better, but not one at every prompt
+            self._log.add(f"not ready: {service.failure}")
             self._idle = _SUCCEEDED
             await asyncio.to_thread(Path(self._engine_lock.place.tried).touch, 0o600)
             return
         self._log.add(f"ready, {rss_bytes() // 1_000_000} MB")
-        self._idle = min(self._idle, await asyncio.to_thread(_idle_seconds))
+        try:
+            settings = await asyncio.to_thread(configuration.load, None)
+            minutes = settings.engine.idle_minutes
+        except JudgekitError:  # reported with each request
+            minutes = configuration.EngineConfig().idle_minutes
+        self._idle = min(self._idle, minutes * 60)
         await asyncio.to_thread(process.dismiss, self._engine_lock.place, _SUCCEEDED)
 
     async def on_tick(self, counter: int) -> bool:
-        """Look around once a second."""
         if counter % _LOOK == 0 and not self.should_exit:
-            self._look_around()
+            self.look_around()
         return await super().on_tick(counter)
 
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let another engine take over at once, and finish what has been begun."""
-        self._log.add(f"stopping: {self._why}; {self._door.inside} requests to finish")
-        self._door.leaving = True
-        process.say_leaving(self._engine_lock.place)
-        self._engine_lock.leave()
-        await asyncio.sleep(_LATECOMERS)
-        await super().shutdown(sockets)
-
-    def _look_around(self) -> None:
+    def look_around(self) -> None:
+        """Leave when the engine has been idle for too long, has grown too large or is lost."""
         now = time.monotonic()
         if self._door.inside or self._door.requests != self._seen:
             self._seen, self._asked = self._door.requests, now
@@ -122,12 +113,21 @@ class Engine(uvicorn.Server):
             return
         if now - self._asked > self._idle:
             self._leave("idle")
-        elif rss_bytes() > MOST_RSS:
-            self._leave(f"grown to {rss_bytes() // 1_000_000} MB")
+        elif (rss := rss_bytes()) > MOST_RSS:
+            self._leave(f"grown to {rss // 1_000_000} MB")
         elif self._engine_lock.taken_away():
             self._leave("its socket is gone")
 
-    def _stop(self, idle_seconds: float) -> None:
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let another engine take over at once, and finish running requests."""
+        self._log.add(f"stopping: {self._why}; {self._door.inside} requests to finish")
+        self._door.leaving = True
+        self._engine_lock.leave()
+        await asyncio.sleep(_LATECOMERS)
+        await super().shutdown(sockets)
+
+    def leave(self, idle_seconds: float = 0) -> None:
+        """Leave after so many seconds without a request, or now."""
         if idle_seconds:
             self._idle = min(self._idle, idle_seconds)
         else:
@@ -140,12 +140,5 @@ class Engine(uvicorn.Server):
 
 def run(engine_lock: EngineLock, log: Log) -> None:
     """Be the engine."""
-    logging.getLogger().addHandler(Handler(log))
+    logging.getLogger().addHandler(log)
     asyncio.run(Engine(engine_lock, log).live())
-
-
-def _idle_seconds() -> float:
-    try:
-        return configuration.load(None).engine.idle_minutes * 60
-    except JudgekitError:  # said to everybody who asks for something
-        return configuration.EngineConfig().idle_minutes * 60

@@ -1,7 +1,7 @@
 """The engine's process: `python -m judgekit.engine.server FOLDER KIN CODE`, started by `client.start`.
 
-It becomes the one engine of its place and listens, lets go of whoever started it, and only then loads what
-judging needs; requests that come meanwhile wait.
+It becomes the one engine of its place and listens, lets its starter go on, and only then loads what judging
+needs; requests that come meanwhile wait.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from judgekit.engine import process
-from judgekit.engine.address import EngineAddress
-from judgekit.engine.client import TAKEN
-from judgekit.engine.log import Log
+from judgekit.engine.client import TAKEN, EngineAddress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +27,7 @@ _NOT_INSTALLED, _NO_PLACE, _FAULT = 69, 73, 70  # of sysexits.h: unavailable, ca
 def main(arguments: Sequence[str]) -> int:
     """Be the engine, in a process of its own; return in the one that was started, as soon as it listens."""
     if os.name != "nt":
-        # Whoever waits for the end of a pipe must not wait for the engine's.
+        # A reader that waits for the end of a pipe must not wait for the engine's.
         os.closerange(3, _MOST_DESCRIPTORS)
         os.chdir("/")
     if not all(importlib.util.find_spec(name) for name in _NEEDED):
@@ -47,21 +45,21 @@ def main(arguments: Sequence[str]) -> int:
         if os.fork():
             return 0
         os.setsid()
-    log = Log(place.log)
+    log = process.Log(place.log)
     code = 0
     try:
-        process.sign(engine_lock.lock)
+        os.pwrite(engine_lock.lock, f"{os.getpid()}\n".encode(), 0)
         log.add("listening")
         gc.disable()  # what is imported now lives on: looking through it would only cost time
         from judgekit.engine import lifecycle  # noqa: PLC0415 - half a second, in which requests may come
 
         gc.enable()
         lifecycle.run(engine_lock, log)
-    except BaseException as error:  # noqa: BLE001 - the boundary: nobody else would hear of it
+    except BaseException as error:  # noqa: BLE001 - the boundary: nothing else would report it
         log.fault(error)
         code = _FAULT
     finally:
-        engine_lock.leave()
+        engine_lock.end()
         os._exit(code)  # at once: threads that nobody waits for, and a hundred megabytes to tidy
 
 

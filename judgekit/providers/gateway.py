@@ -14,13 +14,11 @@ from judgekit.providers import replay
 from judgekit.providers.base import CallKey, Message, Request, is_local
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from judgekit.providers.base import Endpoint, Gateway, Reply
 
 Kind: TypeAlias = Literal["litellm", "command", "replay", "embedded"]
-before_asking: ContextVar[Callable[[], None] | None] = ContextVar("before_asking", default=None)
-"""What is called whenever the current task is about to wait for a provider."""
 borrowed: ContextVar[Gateway | None] = ContextVar("gateway", default=None)
 """What `open_gateway` returns in the current task, in place of a gateway of its own."""
 
@@ -91,8 +89,6 @@ class Router:
         kind = kind_of(endpoint)
         if kind not in self._opened:
             self._opened[kind] = opened(kind)
-        if asking := before_asking.get():
-            asking()
         is_free = is_local(endpoint)
         try:
             reply = await self._opened[kind].complete(endpoint, request)

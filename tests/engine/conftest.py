@@ -9,11 +9,11 @@ from engine_processes import GOOD, private_folder, started
 from loopback import Loopback, says
 from starlette.testclient import TestClient
 
-from judgekit.engine.address import EngineAddress
+from judgekit.engine.admission import Tokens, user_tokens
+from judgekit.engine.client import EngineAddress
 from judgekit.engine.judges import Service
-from judgekit.engine.log import Log
+from judgekit.engine.process import Log
 from judgekit.engine.team import create_team_app
-from judgekit.engine.tokens import Tokens, user_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,13 +68,15 @@ def token(tokens: Tokens) -> str:
 @pytest.fixture
 def stranger(tmp_path: Path, tokens: Tokens) -> Iterator[TestClient]:
     """Return a client without a token."""
-    service = Service(lambda _: None)
+    service = Service()
     service.ready.set()
     app = create_team_app(service, Log(str(tmp_path / "log")), tokens)
     with TestClient(app, raise_server_exceptions=False) as client:
         yield client
         assert client.portal is not None
-        client.portal.call(service.aclose)  # its connections belong to the client's loop, which ends now
+        client.portal.call(
+            service.gateway.aclose
+        )  # its connections belong to the client's loop, which ends now
 
 
 @pytest.fixture

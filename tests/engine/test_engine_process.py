@@ -1,25 +1,30 @@
+"""Engines as processes: what they keep from each other, how they begin and end, and a storm over it all."""
+
 from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from engine_processes import GOOD, SECONDS, alive, body, health, is_gone, judged, started
+from engine_processes import GOOD, SECONDS, alive, body, end_all, health, is_gone, judged, started
 from loopback import SILENT, Loopback, says
 
-from judgekit.engine import address, client
+from judgekit.engine import client
 from judgekit.engine import process as control
-from judgekit.engine.address import EngineAddress
-from judgekit.engine.client import Connection, EngineBusy, EngineLost, NoEngine
+from judgekit.engine.client import Connection, EngineAddress, EngineBusy, EngineHung, EngineLost, NoEngine
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from loopback import Answer, Asked
 
 pytestmark = [
@@ -44,6 +49,42 @@ class Slow:
 def use(monkeypatch: pytest.MonkeyPatch, server: Loopback) -> None:
     monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
     monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
+
+
+def until(true: Callable[[], object]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def lost(connection: Connection) -> None:
+    """Have something judged by an engine that goes away."""
+    with pytest.raises(EngineLost):
+        judged(connection)
+
+
+def answers(place: EngineAddress) -> bool:
+    with suppress(NoEngine), Connection(place):
+        return True
+    return False
+
+
+def begun(place: EngineAddress) -> int:
+    """Start an engine and return its process, as soon as it listens."""
+    os.waitpid(client.start(place) or 0, 0)
+    (process,) = alive(Path(place.folder))
+    return process
+
+
+def client_code(place: EngineAddress, code: str) -> list[str]:
+    """Return the command of a process that does something with a `place`."""
+    head = "import os, sys; from judgekit.engine import client; place = client.EngineAddress(*sys.argv[1:]); "
+    return [sys.executable, "-c", head + code, place.folder, place.compat_key, place.code]
+
+
+JUDGE = f"sys.path.insert(0, {str(Path(__file__).parents[1] / 'support')!r}); "
+JUDGE += "from engine_processes import judged; judged(client.Connection(place))"
 
 
 # One engine for the tests of this part.
@@ -110,35 +151,22 @@ def test_what_cannot_be_judged_is_said_to_whom_it_concerns(
 def test_a_client_that_hangs_up_or_is_killed_ends_its_work(
     ready_place: EngineAddress, monkeypatch: pytest.MonkeyPatch, *, killed: bool
 ) -> None:
-    def until(waiting: int) -> None:
-        deadline = time.monotonic() + SECONDS
-        while health(ready_place)["waiting"] != waiting or not server.requests:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-
     with Loopback(SILENT) as server:
         use(monkeypatch, server)
         if killed:
-            code = (
-                "import sys; from engine_processes import judged; from judgekit.engine import address, client"
-            )
-            code += "; judged(client.Connection(address.EngineAddress(*sys.argv[1:])))"
-            support = str(Path(__file__).parents[1] / "support")
-            child = subprocess.Popen(
-                [sys.executable, "-c", code, ready_place.folder, ready_place.compat_key, ready_place.code],
-                env={**os.environ, "PYTHONPATH": support},
-            )
-            until(1)
+            child = subprocess.Popen(client_code(ready_place, JUDGE))
+        else:
+            connection = Connection(ready_place)
+            thread = threading.Thread(target=lost, args=[connection])
+            thread.start()
+        until(lambda: server.requests and health(ready_place)["waiting"] == 1)
+        if killed:
             child.kill()
             child.wait(SECONDS)
         else:
-            connection = Connection(ready_place)
-            connection.open()
-            assert connection._socket is not None
-            connection._socket.sendall(_request(body("# Nobody waits\n")))
-            until(1)
-            connection.close()
-        until(0)
+            connection.abort()
+            thread.join(SECONDS)
+        until(lambda: health(ready_place)["waiting"] == 0)
 
 
 # An engine each.
@@ -152,43 +180,34 @@ def test_one_of_fifty_wins(place: EngineAddress) -> None:
     assert health(place)["pid"] == process
 
 
-def test_nothing_of_git_and_no_key_is_handed_to_it(
-    place: EngineAddress, monkeypatch: pytest.MonkeyPatch
+def test_nothing_of_git_no_key_and_nothing_that_a_clone_brings_gets_into_it(
+    place: EngineAddress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("GIT_DIR", "GIT_CONFIG_COUNT", "ANTHROPIC_API_KEY", "JUDGEKIT_API_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.setenv(name, "not-for-the-engine")
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
-    os.waitpid(client.start(place) or 0, 0)
-    (process,) = alive(Path(place.folder))
-    variables = Path(f"/proc/{process}/environ").read_bytes()
-    assert b"not-for-the-engine" not in variables
-    assert b"GIT_" not in variables
-    assert b"HTTPS_PROXY=http://127.0.0.1:9" in variables
-
-
-def test_nothing_that_a_clone_brings_is_imported(
-    place: EngineAddress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     ran = tmp_path / "ran"
     for name in ("sitecustomize", "usercustomize", "json", "judgekit"):
         (tmp_path / f"{name}.py").write_text(f"open({str(ran)!r}, 'w').close()\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", f":{tmp_path}")
     monkeypatch.setenv("PYTHONUSERBASE", str(tmp_path))
-    os.waitpid(client.start(place) or 0, 0)
-    assert health(place)["pid"]
+    process = begun(place)
+    assert health(place)["pid"] == process
     assert not ran.exists()
+    variables = Path(f"/proc/{process}/environ").read_bytes()
+    assert b"not-for-the-engine" not in variables
+    assert b"GIT_" not in variables
+    assert b"HTTPS_PROXY=http://127.0.0.1:9" in variables
 
 
 def test_who_starts_it_is_not_held_up(place: EngineAddress, tmp_path: Path) -> None:
     """As in `git push 2>&1 | tee log`: the reader waits until everybody has closed the pipe."""
-    code = (
-        "import os, sys; from judgekit.engine import address, client; os.dup2(1, 9, inheritable=True); "
-        "os.waitpid(client.start(address.EngineAddress(*sys.argv[1:])), 0); print('started')"
-    )
-    words = [sys.executable, "-c", code, place.folder, place.compat_key, place.code]
+    code = "os.dup2(1, 9, inheritable=True); os.waitpid(client.start(place), 0); print('started')"
     # communicate() ends when stdout and stderr are closed at the other end, by everybody.
-    told = subprocess.run(words, capture_output=True, timeout=SECONDS, cwd=tmp_path, check=True)
+    told = subprocess.run(
+        client_code(place, code), capture_output=True, timeout=SECONDS, cwd=tmp_path, check=True
+    )
     assert told.stdout == b"started\n"
     (process,) = alive(Path(place.folder))
     opened = {str(Path(f"/proc/{process}/fd/{number}").readlink()) for number in range(3)}
@@ -197,39 +216,24 @@ def test_who_starts_it_is_not_held_up(place: EngineAddress, tmp_path: Path) -> N
     assert os.getsid(process) != os.getsid(0)
 
 
-def test_one_that_is_killed_leaves_nothing_in_the_way(place: EngineAddress, model: Loopback) -> None:
-    with started(place) as connection:
-        judged(connection)
-        process = health(place)["pid"]
-        os.kill(process, signal.SIGKILL)
-        assert is_gone(process)
-        with pytest.raises((EngineLost, NoEngine)):
-            judged(connection)
-    with pytest.raises(NoEngine):
-        Connection(place).open()
-    assert Path(place.socket).exists()
-    with started(place) as connection:
-        judged(connection, "# The next one\n")
-
-
-def test_who_waits_for_one_that_is_killed_hears_of_it(
+def test_one_that_is_killed_leaves_nothing_in_the_way_and_who_waits_for_it_hears_of_it(
     place: EngineAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Loopback(SILENT) as server:
+    slow = Slow(says(GOOD))
+    with Loopback(slow) as server, started(place) as connection:
         use(monkeypatch, server)
-
-        def kill() -> None:
-            deadline = time.monotonic() + SECONDS
-            while not server.requests and time.monotonic() < deadline:
-                time.sleep(0.01)
-            os.kill(int(Path(place.lock).read_text()), signal.SIGKILL)
-
-        thread = threading.Thread(target=kill)
-        with started(place) as connection:
-            thread.start()
-            with pytest.raises((EngineLost, NoEngine)):
-                judged(connection)
-        thread.join()
+        process = health(place)["pid"]
+        thread = threading.Thread(target=lost, args=[connection])
+        thread.start()
+        assert slow.asked.wait(SECONDS)
+        os.kill(process, signal.SIGKILL)
+        thread.join(SECONDS)
+        assert is_gone(process)
+        until(lambda: not answers(place))  # its threads may end later than the process
+        assert Path(place.socket).exists()
+        slow.go.set()
+        with started(place) as fresh:
+            judged(fresh, "# The next one\n")
 
 
 def test_it_finishes_what_it_was_asked_before_it_leaves(
@@ -238,16 +242,12 @@ def test_it_finishes_what_it_was_asked_before_it_leaves(
     slow, verdicts = Slow(says(GOOD)), []
     with Loopback(slow) as server, started(place) as connection, Connection(place) as idle:
         use(monkeypatch, server)
-        idle.ask("GET", "/v1/health", seconds=SECONDS).read()
         process = health(place)["pid"]
         thread = threading.Thread(target=lambda: verdicts.append(judged(connection)["verdict"]))
         thread.start()
         assert slow.asked.wait(SECONDS)
         os.kill(process, signal.SIGTERM)
-        deadline = time.monotonic() + SECONDS
-        while Path(place.socket).exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: not Path(place.socket).exists())
         # Who comes now finds no engine, or is sent away, and can start the next one at once.
         with pytest.raises((EngineBusy, NoEngine)):
             judged(idle, "# Too late\n")
@@ -266,8 +266,7 @@ def test_it_leaves_when_nobody_asks_or_can_find_it(
     (isolated / "judgekit").mkdir()
     minutes = 0.001 if idle else 15
     (isolated / "judgekit/config.yaml").write_text(f"engine: {{idle_minutes: {minutes}}}\n")
-    os.waitpid(client.start(place) or 0, 0)
-    (process,) = alive(Path(place.folder))
+    process = begun(place)
     if not idle:
         Path(place.socket).unlink()
     assert is_gone(process, SECONDS)
@@ -290,27 +289,18 @@ def test_two_versions_at_once_and_stopping_is_heard(place: EngineAddress, model:
 
 
 def test_one_that_leaves_can_be_ended(place: EngineAddress, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow, lost = Slow(says(GOOD)), []
+    slow = Slow(says(GOOD))
     monkeypatch.setattr(control, "END_SECONDS", 0.2)
-    monkeypatch.setattr(address, "find", lambda: place)
-
-    def ask(connection: Connection) -> None:
-        try:
-            judged(connection)
-        except EngineLost as error:
-            lost.append(error)
+    monkeypatch.setattr(client, "find", lambda: place)
 
     with Loopback(slow) as server, started(place) as connection:
         use(monkeypatch, server)
         process = health(place)["pid"]
-        thread = threading.Thread(target=ask, args=[connection])
+        thread = threading.Thread(target=lost, args=[connection])
         thread.start()
         assert slow.asked.wait(SECONDS)
         assert not control.stop(place)
-        deadline = time.monotonic() + SECONDS
-        while Path(place.socket).exists():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        until(lambda: not Path(place.socket).exists())
         (known,) = control.running()
         assert known.leaving == process
         assert not control.stop(place, leaving=process)
@@ -318,24 +308,150 @@ def test_one_that_leaves_can_be_ended(place: EngineAddress, monkeypatch: pytest.
         assert control.stop(place, at_once=True, leaving=process)
         slow.go.set()
         thread.join(SECONDS)
-    assert len(lost) == 1
+    assert not thread.is_alive()
     assert is_gone(process)
     assert control.running() == []
 
 
 def test_one_that_hangs_is_killed(place: EngineAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "ANSWER_SECONDS", 0.2)
-    os.waitpid(client.start(place) or 0, 0)
-    (process,) = alive(Path(place.folder))
-    deadline = time.monotonic() + SECONDS
-    while control.process_of(place) != process:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    process = begun(place)
+    until(lambda: control.process_of(place) == process)
     os.kill(process, signal.SIGSTOP)
     assert control.stop(place)
     assert is_gone(process)
 
 
-def _request(data: bytes) -> bytes:
-    head = b"POST /v1/judge HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-    return head + b"Content-Length: %d\r\n\r\n%s" % (len(data), data)
+# An engine to which everything happens.
+
+SEED = 20260222
+CLIENTS = 6
+STORM = 14.0  # seconds of it
+PATIENCE = 25.0  # seconds for one request at most; what takes longer hangs
+
+
+class Storm:
+    """Clients that ask and fall back, while things happen to the engine."""
+
+    def __init__(self, places: list[EngineAddress]) -> None:
+        self.places = places
+        self.over = threading.Event()
+        self.answered: list[int] = []
+        self.fell_back: list[NoEngine] = []
+        self.wrong: list[str] = []
+
+    def client(self, number: int) -> None:
+        """Ask until the storm is over, as a command does: the engine, else oneself."""
+        chance = random.Random(SEED + number)
+        connection = Connection(chance.choice(self.places))
+        asked = 0
+        while not self.over.is_set():
+            begun = time.monotonic()
+            try:
+                answer = connection.ask("POST", "/v1/judge", body(f"# {number} {asked}\n"), seconds=PATIENCE)
+                told = answer.read()
+                self.answered.append(answer.status)
+                if answer.status != 200:
+                    self.wrong.append(told.decode())
+            except NoEngine as reason:
+                self.fell_back.append(reason)
+                connection.close()
+                if isinstance(reason, EngineHung):
+                    self.wrong.append(str(reason))
+                elif not isinstance(reason, EngineLost):
+                    starter = client.start(chance.choice(self.places))
+                    assert starter is None or is_gone(starter, PATIENCE)
+                    time.sleep(chance.random() * 0.2)
+            if time.monotonic() - begun > PATIENCE + 1:
+                self.wrong.append("hung")
+            if chance.random() < 0.1:
+                connection.close()
+                connection = Connection(chance.choice(self.places))
+            asked += 1
+        connection.close()
+
+
+def kill_one(folder: Path, chance: random.Random) -> None:
+    """Kill an engine, or one that is just beginning."""
+    if processes := alive(folder):
+        with suppress(ProcessLookupError):
+            os.kill(chance.choice(processes), chance.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]))
+
+
+def kill_a_client(place: EngineAddress, chance: random.Random) -> None:
+    """Start a client and kill it in the middle of whatever it does."""
+    child = subprocess.Popen(client_code(place, JUDGE), stderr=subprocess.DEVNULL)
+    time.sleep(chance.random() * 0.3)
+    child.kill()
+    child.wait()
+
+
+def drop_the_socket(place: EngineAddress, _: random.Random) -> None:
+    """Take the socket away, as a clean-up of temporary files does."""
+    with suppress(FileNotFoundError):
+        Path(place.socket).unlink()
+
+
+def leave_a_stale_socket(place: EngineAddress, _: random.Random) -> None:
+    """Put something that is no engine where the socket belongs."""
+    with suppress(OSError):
+        Path(place.socket).unlink()
+        Path(place.socket).touch()
+
+
+def spoil_the_log(place: EngineAddress, _: random.Random) -> None:
+    """Make the log impossible to write, as a full disk does."""
+    with suppress(OSError):
+        Path(place.log).unlink(missing_ok=True)
+        Path(place.log).mkdir()
+
+
+def close_the_folder(place: EngineAddress, chance: random.Random) -> None:
+    """Let nobody trust the folder for a while."""
+    folder = Path(place.folder)
+    folder.chmod(0o755)
+    time.sleep(chance.random() * 0.2)
+    folder.chmod(0o700)
+
+
+def test_every_client_is_answered_and_nothing_is_left(
+    place: EngineAddress, monkeypatch: pytest.MonkeyPatch, isolated: Path
+) -> None:
+    folder, chance = Path(place.folder), random.Random(SEED)
+    newer = EngineAddress(place.folder, place.compat_key, "newer")
+    storm = Storm([place, newer])
+
+    def answer(_: Asked) -> Answer:
+        time.sleep(0.02)
+        return says(GOOD)
+
+    (isolated / "judgekit").mkdir()
+    (isolated / "judgekit/config.yaml").write_text("engine: {idle_minutes: 0.02}\n")
+    with Loopback(answer) as server:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+        monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
+        threads = [threading.Thread(target=storm.client, args=(number,)) for number in range(CLIENTS)]
+        for thread in threads:
+            thread.start()
+        end = time.monotonic() + STORM
+        happenings = [kill_a_client, drop_the_socket, leave_a_stale_socket, spoil_the_log, close_the_folder]
+        while time.monotonic() < end:
+            time.sleep(chance.uniform(0.5, 1.5))
+            if chance.random() < 0.4:
+                kill_one(folder, chance)
+            else:
+                chance.choice(happenings)(chance.choice(storm.places), chance)
+        storm.over.set()
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert not any(thread.is_alive() for thread in threads)
+    assert storm.wrong == []
+    assert storm.answered.count(200) + len(storm.fell_back) > CLIENTS
+    assert 200 in storm.answered
+    # Nobody asks any more: they leave by themselves.
+    deadline = time.monotonic() + 15
+    while alive(folder) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    left = alive(folder)
+    end_all(folder)
+    assert left == []

@@ -12,7 +12,7 @@ from serving import Serving
 from judgekit import api
 from judgekit.cli.app import run
 from judgekit.config.settings import load, user_file
-from judgekit.engine.tokens import user_tokens
+from judgekit.engine.admission import user_tokens
 from judgekit.errors import ConfigError, Exit
 from judgekit.judging import shared
 from judgekit.ledger import Ledger, Skip, export

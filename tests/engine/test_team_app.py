@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import json
+import stat
+import subprocess
+import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from schemathesis import Case, GenerationMode, checks, openapi
 from sent import document
 
 from judgekit import find_rubric
+from judgekit.engine.admission import Tokens
 from judgekit.engine.judges import Service
+from judgekit.errors import ConfigError, UsageError
 from judgekit.judging.verdict import Verdict
 from judgekit.ledger import Label, LineFilter, Skip, store
 from judgekit.ledger.records import line
 from judgekit.providers import pace
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from loopback import Loopback
     from starlette.testclient import TestClient
 
-    from judgekit.engine.tokens import Tokens
     from judgekit.judging.documents import Document
     from judgekit.judging.score import DocumentJudge
 
@@ -42,7 +50,7 @@ def test_whether_it_lives_is_for_everybody_and_a_revoked_token_is_refused(
     assert client.get("/v1/rubrics").status_code == 200
     tokens.revoke("ada")
     assert client.get("/v1/rubrics").status_code == 401
-    tokens._path.write_text("{bad")  # damaged, it lets nobody in, and that is said
+    tokens.path.write_text("{bad")  # damaged, it lets nobody in, and that is said
     answer = client.get("/v1/rubrics")
     assert (answer.status_code, answer.json()["error"]["kind"]) == (503, "config")
     assert client.get("/healthz").json()["status"] == "ok"
@@ -161,3 +169,82 @@ def test_figures_for_monitoring(client: TestClient, model: Loopback) -> None:
     assert 'judgekit_rounds_total{failure="",tier="quick"} 1.0' in text
     assert "judgekit_requests_inside 1.0" in text
     assert model.requests
+
+
+def test_a_token_is_known_by_its_holder_until_it_is_revoked(tmp_path: Path) -> None:
+    path = tmp_path / "serve" / "tokens.json"
+    server, admin = Tokens(path), Tokens(path)
+    assert (server.holder("jk_anything"), server.all()) == (None, [])
+    ada, bob = admin.create("ada"), admin.create("bob@example.org")
+    assert (server.holder(ada), server.holder(bob)) == ("ada", "bob@example.org")
+    assert [server.holder(wrong) for wrong in (ada[:-1], "")] == [None, None]
+    assert [token.name for token in server.all()] == ["ada", "bob@example.org"]
+    assert ada.removeprefix("jk_") not in path.read_text()
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (path, path.parent)] == [0o600, 0o700]
+    with pytest.raises(UsageError, match="revoke it first"):
+        admin.create("ada")
+    admin.revoke("ada")
+    assert server.holder(ada) is None
+    with pytest.raises(UsageError, match="has no token"):
+        admin.revoke("ada")
+    for name in ("", "a b", "a" * 65, "../x", "-x"):
+        with pytest.raises(UsageError, match="expected letters"):
+            admin.create(name)
+    path.write_text("[{]")
+    with pytest.raises(ConfigError, match="remove the file"):
+        server.holder(bob)
+
+
+def test_of_many_changes_at_once_none_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "serve" / "tokens.json"
+    code = "import sys; from pathlib import Path; from judgekit.engine.admission import Tokens; "
+    code += "Tokens(Path(sys.argv[1])).create(sys.argv[2])"
+    makers = [subprocess.Popen([sys.executable, "-c", code, str(path), f"n{n}"]) for n in range(6)]
+    assert [maker.wait(60) for maker in makers] == [0] * 6
+    assert sorted(token.name for token in Tokens(path).all()) == [f"n{n}" for n in range(6)]
+
+
+OPERATIONS = [
+    ("GET", "/healthz"),
+    ("GET", "/metrics"),
+    ("GET", "/v1/rubrics"),
+    ("POST", "/v1/judge"),
+    ("POST", "/v1/ledger"),
+    ("GET", "/v1/ledger"),
+]
+TAKES_SOMETHING = ("/v1/judge", "/v1/ledger")
+# Not among them: that a request which does not fit is refused. A parameter too many is no fault.
+CHECKS = [
+    checks.not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_schema_conformance,
+]
+QUIET = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+def test_every_operation_is_tried(client: TestClient) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    assert {(method.upper(), path) for path, found in paths.items() for method in found} == set(OPERATIONS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "path", "mode"),
+    [(*each, GenerationMode.POSITIVE) for each in OPERATIONS]
+    + [(*each, GenerationMode.NEGATIVE) for each in OPERATIONS if each[1] in TAKES_SOMETHING],
+)
+def test_no_server_error_and_no_answer_but_those_described(
+    client: TestClient, token: str, method: str, path: str, mode: GenerationMode
+) -> None:
+    schema = openapi.from_asgi("/openapi.json", client.app)
+    operation = schema[path][method]
+
+    @QUIET
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def run(case: Case[Any]) -> None:
+        answer = case.call(headers={"Authorization": f"Bearer {token}"})
+        assert answer.status_code < 500, (case.body, answer.text)
+        case.validate_response(answer, checks=CHECKS)
+
+    run()

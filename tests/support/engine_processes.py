@@ -18,8 +18,7 @@ from judgekit.engine import client
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from judgekit.engine.address import EngineAddress
-    from judgekit.engine.client import Connection
+    from judgekit.engine.client import Connection, EngineAddress
 
 GOOD = json.dumps(
     {"reasoning": "sound", "scores": {"semantic": 5, "pragmatic": 5, "syntactic": 5}, "findings": []}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 _CREATE = """
 import sys
-from judgekit.engine.tokens import user_tokens
+from judgekit.engine.admission import user_tokens
 print(user_tokens().create(sys.argv[1]))
 """
 

@@ -1,0 +1,551 @@
+"""The application for local clients, who is let in, and what an engine keeps between requests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import threading
+import time
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import httpx
+import pytest
+from asking import custom, request
+from engine_processes import body
+from loopback import SILENT, Loopback
+from looped import looped
+from making import reply
+
+from judgekit.engine import admission, judges
+from judgekit.engine.admission import HOLDER, AdmissionMiddleware
+from judgekit.engine.app import Carried, JudgeBody, create_app, on_behalf_of
+from judgekit.engine.judges import Service, ThreadGateway, in_thread
+from judgekit.engine.process import Log
+from judgekit.environment import Brought
+from judgekit.errors import ConfigError
+from judgekit.judging import secret_search, service
+from judgekit.judging.service import JudgeRequest
+from judgekit.providers import litellm, running
+from judgekit.providers.base import models_by_tier
+from judgekit.providers.gateway import open_gateway
+from judgekit.providers.pace import caller
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+    from pathlib import Path
+
+    from starlette.types import Message, Receive, Scope, Send
+
+    from judgekit.judging.documents import Document
+    from judgekit.judging.score import DocumentJudge
+    from judgekit.providers.base import Endpoint, Reply, Request
+
+GATE = json.dumps({"environ": {}, "cwd": "/", "base": "HEAD"}).encode()
+HEADERS = {"Content-Type": "application/json"}
+
+
+# Who is let in, and how many at once.
+
+
+class Inside:
+    """An application behind the door: it holds requests until it is told to go on."""
+
+    def __init__(self, *, go: bool = False) -> None:
+        self.go = asyncio.Event()
+        self.entered = 0
+        if go:
+            self.go.set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.entered += 1
+        await self.go.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+
+def door(inside: Inside, most: int = admission.MOST_REQUESTS, token: str = "") -> AdmissionMiddleware:
+    """Return a door that lets in everybody, by name, or the one with the token."""
+
+    def holder_of(found: str) -> str | None:
+        return found if not token else "" if found == token else None
+
+    return AdmissionMiddleware(inside, cast("Log", None), holder_of, most=most)
+
+
+async def ask(
+    at: AdmissionMiddleware,
+    path: str = "/v1/judge",
+    size: str | None = "2",
+    holder: str = "",
+    **headers: str,
+) -> asyncio.Task[Any]:
+    """Send a request's head; the task's result is its status, and headers and error where it is refused."""
+    sent = {"authorization": f"Bearer {holder}"} | headers
+    given = [(name.replace("_", "-").encode(), value.encode()) for name, value in sent.items()]
+    if size is not None:
+        given.append((b"content-length", size.encode()))
+    told: list[Message] = []
+
+    async def receive() -> Message:
+        raise AssertionError("a body was read")
+
+    async def send(message: Message) -> None:
+        told.append(message)
+
+    async def call() -> Any:  # noqa: ANN401 - a status, or a refusal
+        scope = {"type": "http", "path": path, "headers": given}
+        await at(scope, receive, send)
+        status, answered = told[0]["status"], dict(told[0]["headers"])
+        if status == 200:
+            assert scope[HOLDER] == holder or "authorization" in headers
+            return status
+        error = json.loads(told[1]["body"])["error"]
+        assert error["message"]
+        assert answered[b"connection"] == b"close"
+        return status, error["kind"], answered.get(b"retry-after")
+
+    task = asyncio.create_task(call())
+    await asyncio.sleep(0)
+    return task
+
+
+@looped
+async def test_a_full_queue_sends_away_and_says_for_how_long() -> None:
+    inside = Inside()
+    at = door(inside, most=2)
+    waiting, gone = [await ask(at)], await ask(at)
+    gone.cancel()
+    await asyncio.gather(gone, return_exceptions=True)  # who hangs up makes room
+    waiting.append(await ask(at))
+    assert await (await ask(at)) == (503, "busy", b"1")
+    assert at.inside == 2
+    at.leaving = True
+    assert await (await ask(at)) == (503, "leaving", b"0")
+    inside.go.set()
+    assert [await task for task in waiting] == [200, 200]
+    assert (at.inside, at.requests) == (0, 3)
+    at.leaving = False
+    assert await (await ask(at)) == 200
+
+
+@pytest.mark.parametrize(
+    ("size", "headers", "refused"),
+    [
+        (str(admission.MOST_BODY + 1), {}, (413, "size")),
+        ("-1", {}, (411, "input")),
+        ("many", {}, (411, "input")),
+        (None, {"transfer_encoding": "chunked"}, (411, "input")),
+    ],
+)
+@looped
+async def test_bodies_of_no_or_too_great_a_size_are_not_read(
+    size: str | None, headers: dict[str, str], refused: tuple[int, str]
+) -> None:
+    inside = Inside()
+    assert (await (await ask(door(inside), size=size, **headers)))[:2] == refused
+    assert inside.entered == 0
+
+
+@pytest.mark.parametrize("path", ["/v1/judge", *admission.ALWAYS])
+@looped
+async def test_a_token_is_asked_for_everywhere(path: str, tmp_path: Path) -> None:
+    app = create_app(Service(), Log(str(tmp_path / "log")), token="right")
+    for given in ("Bearer wrong", "right", "", "Bearer rightly", "Basic right", "Bearer é"):
+        assert (await (await ask(app, path, authorization=given)))[:2] == (401, "token")
+    always = path in admission.ALWAYS
+    at = door(Inside(go=True), 0 if always else 1, "right")
+    at.leaving = always  # how it is can always be asked, and is not counted
+    assert await (await ask(at, path, None, authorization="bearer right")) == 200
+    assert at.requests == (not always)
+
+
+@looped
+async def test_nobody_has_more_than_is_left_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = Inside()
+    at = door(inside, most=12)
+    greedy = [await ask(at, holder="ada") for _ in range(12)]
+    assert inside.entered == 6
+    others = [await ask(at, holder=name) for name in ("bob", "bob", "bob", "bob", "eve")]
+    assert inside.entered == 6 + 3 + 1
+    inside.go.set()
+    answered = [await task for task in [*greedy, *others]]
+    assert (answered.count(200), answered.count((503, "busy", b"1"))) == (10, 7)
+    assert await (await ask(at, holder="ada")) == 200
+    monkeypatch.setattr(admission, "MOST_BYTES", 100)
+    inside = Inside()
+    at = door(inside)
+    rows = [
+        ("ada", "30", 1),
+        ("ada", "30", 1),
+        ("ada", "20", 2),
+        ("bob", "40", 3),
+        ("", "11", 3),
+        ("", "10", 4),
+    ]
+    for holder, size, entered in rows:
+        await ask(at, size=size, holder=holder)
+        assert inside.entered == entered, (holder, size)
+    inside.go.set()
+
+
+# The application.
+
+
+class Client(httpx.AsyncClient):
+    """A client of the application in this process, and its service."""
+
+    service: Service
+
+    async def judge(self, content: bytes, path: str = "/v1/judge") -> tuple[int, dict[str, Any]]:
+        """Return the status of an answer, and the error or the verdict in it."""
+        answer = await self.post(path, content=content, timeout=60)
+        return answer.status_code, answer.json().get("error", answer.json())
+
+    async def waiting(self) -> None:
+        """Return as soon as a request waits."""
+        while not (await self.get("/v1/health")).json()["waiting"]:  # noqa: ASYNC110 - as a client would
+            await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def opened(log: Path, *, ready: bool = True) -> AsyncIterator[Client]:
+    service = Service(lambda _: pytest.fail("stopped"))
+    if ready:
+        service.ready.set()
+    transport = httpx.ASGITransport(create_app(service, Log(str(log))), raise_app_exceptions=False)
+    async with Client(transport=transport, base_url="http://judgekit", headers=HEADERS) as client:
+        client.service = service
+        yield client
+    await service.gateway.aclose()
+
+
+def changed(**keys: object) -> bytes:
+    return json.dumps(json.loads(body()) | keys).encode()
+
+
+@looped
+async def test_requests_wait_until_it_is_ready(tmp_path: Path, model: Loopback) -> None:
+    async with opened(tmp_path / "log", ready=False) as client:
+        asking = asyncio.create_task(
+            client.judge(changed(cwd="/tmp/\udcff"))
+        )  # a name that is not UTF-8 travels
+        await client.waiting()
+        health = (await client.get("/v1/health")).json()
+        assert (health["ready"], health["waiting"], asking.done()) == (False, 1, False)
+        assert (health["protocol"], health["pid"], health["requests"]) == (1, os.getpid(), 1)
+        assert 10_000_000 < health["rss_bytes"] < 10_000_000_000
+        client.service.ready.set()
+        assert (await asking)[1]["verdict"] == "accept"
+
+
+@pytest.mark.parametrize("error", [ImportError, MemoryError, SyntaxError, KeyError, RecursionError])
+@looped
+async def test_who_cannot_be_served_is_told_at_once(
+    tmp_path: Path, model: Loopback, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
+) -> None:
+    """Whatever keeps what judging needs from being loaded: those who wait hear of it, and those who come."""
+    beginning = asyncio.Event()
+
+    async def loaded() -> None:
+        await beginning.wait()
+        raise error("it is broken")
+
+    monkeypatch.setattr(litellm, "loaded", loaded)
+    monkeypatch.setattr(secret_search, "load", lambda: 1 / 0)  # nor can this be loaded
+    async with opened(tmp_path / "log", ready=False) as client:
+        preparing = asyncio.create_task(client.service.prepare())
+        waits = asyncio.create_task(client.judge(body()))
+        await client.waiting()
+        beginning.set()
+        for status, said in (await client.judge(body()), await client.judge(GATE, "/v1/gate"), await waits):
+            assert (status, said["kind"]) == (503, "not_ready")
+            assert said["message"].startswith(f"not ready: {error.__name__}")
+        health = (await client.get("/v1/health")).json()
+        assert (health["ready"], error.__name__ in health["failure"]) == (False, True)
+        await preparing
+    assert model.requests == []
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "where"),
+    [
+        (b"{}", "input", "environ"),
+        (b"[]", "input", ""),
+        (b"not JSON", "input", ""),
+        (changed(extra=1), "input", "extra"),
+        (changed(environ={"KEY": "sk-secret", "A": 1}), "input", "environ"),
+        (changed(environ="sk-secret"), "input", "environ"),
+        (changed(cwd=None), "input", "cwd"),
+        (changed(document={"files": [], "task_id": "a"}), "input", "document.files"),
+        (changed(document={"files": [{}] * 1001, "task_id": "a"}), "size", "document.files"),
+        (changed(wish={"deadline": 0}), "input", "wish.deadline"),
+        (changed(wish={"deadline": 1e9}), "input", "wish.deadline"),
+    ],
+)
+@looped
+async def test_what_makes_no_sense_is_said_in_one_line(
+    tmp_path: Path, content: bytes, kind: str, where: str
+) -> None:
+    async with opened(tmp_path / "log") as client:
+        status, error = await client.judge(content)
+    assert (status, error["kind"], error["exit_code"]) == (422, kind, 65)
+    assert error["message"].startswith(where)
+    assert "\n" not in error["message"]
+    assert "sk-secret" not in error["message"]
+
+
+@looped
+async def test_a_fault_of_its_own_is_said_without_its_words(
+    tmp_path: Path, model: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> None:
+        raise RuntimeError("sk-secret")
+
+    monkeypatch.setattr(Service, "judged", broken)
+    async with opened(tmp_path / "log") as client:
+        status, error = await client.judge(body())
+    assert (status, error["kind"], error["exit_code"]) == (500, "internal", 70)
+    text = (tmp_path / "log").read_text()
+    assert "fault: RuntimeError at test_app.py:" in text
+    assert "RuntimeError" in error["message"]
+    assert "sk-secret" not in error["message"] + text
+
+
+def test_a_rubric_is_looked_for_where_the_caller_works(tmp_path: Path) -> None:
+    for rubric, meant in (("my.yaml", str(tmp_path / "my.yaml")), ("kls@1.0.0", "kls@1.0.0")):
+        given = JudgeBody.model_validate_json(changed(cwd=str(tmp_path), wish={"rubric": rubric}))
+        assert given.judge_request().rubric == meant
+
+
+@looped
+async def test_work_for_a_caller_that_is_gone_is_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service, gone = Service(), asyncio.Event()
+    service.ready.set()
+    app = create_app(service, Log(str(tmp_path / "log")))
+    sent: list[bool] = []
+
+    async def receive() -> dict[str, Any]:
+        if not sent:
+            sent.append(True)
+            return {"type": "http.request", "body": content, "more_body": False}
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(_: object) -> None: ...
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/judge", "query_string": b""}
+    with Loopback(SILENT) as server:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+        monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
+        content = body("# Nobody waits\n")
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
+        asking = asyncio.create_task(app(scope | {"headers": headers}, receive, send))
+        while not server.requests:  # noqa: ASYNC110 - filled by a thread
+            await asyncio.sleep(0.01)
+        assert app.inside == 1
+        gone.set()
+        await asking
+        assert app.inside == 0
+        await service.gateway.aclose()
+
+
+# What an engine keeps: judges, turns at a provider, and a gateway that is lent to threads.
+
+MODEL = {"JUDGEKIT_API_BASE": "http://127.0.0.1:9/v1", "JUDGEKIT_MODEL": "stand-in"}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / ".judgekit").mkdir()
+    return tmp_path
+
+
+class Kept(Service):
+    async def of(
+        self, project: Path | None, variables: Mapping[str, str] = MODEL, **request: object
+    ) -> DocumentJudge:
+        with Brought({**os.environ, **variables}):
+            return await self.judge(project, JudgeRequest(**cast("dict[str, Any]", request)))
+
+
+@looped
+async def test_the_same_judge_is_made_once_and_another_anew(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[object] = []
+    make = service.document_judge
+
+    def counted(*given: Any) -> object:  # noqa: ANN401 - handed on as it came
+        made.append(given)
+        return make(*given)
+
+    monkeypatch.setattr(service, "document_judge", counted)
+    kept = Kept()
+    gone = asyncio.create_task(kept.of(project))
+    await asyncio.sleep(0)
+    gone.cancel()  # who goes away takes nobody else's judge along
+    first, *others = await asyncio.gather(*(kept.of(project) for _ in range(20)))
+    assert all(other is first for other in others)
+    assert len(made) == 1
+    monkeypatch.setattr(time, "time", lambda: 0.0)  # the clock of the wall may jump, that one does not
+    assert await kept.of(project, {**MODEL, "PWD": "/elsewhere", "SHLVL": "7"}) is first
+    other = await kept.of(project, {**MODEL, "JUDGEKIT_MODEL": "another"})
+    ((endpoint, *_), *_) = models_by_tier(other.panel).values()
+    assert endpoint.model.endswith("another")
+    assert (await kept.of(project, mode="lenient")).mode == "lenient"
+    assert await kept.of(None) is not first
+    await kept.of(project, {**MODEL, "JUDGEKIT_API_KEY": "sk-of-somebody"})
+    monkeypatch.setattr(judges, "SECONDS", -1.0)  # old ones are let go, with the keys in them
+    assert await kept.of(project) is not first
+    assert "sk-of-somebody" not in repr(kept.kept)
+
+
+@looped
+async def test_a_change_of_configuration_is_seen_at_once(project: Path, isolated: Path) -> None:
+    own, config = isolated / "judgekit/config.yaml", project / ".judgekit/config.yaml"
+    own.parent.mkdir()
+    kept = Kept()
+    assert (await kept.of(project)).mode == "strict"
+    config.write_text("judge: {mode: gentle}\n")
+    for _ in range(2):  # what is wrong is said each time
+        with pytest.raises(ConfigError, match=r"judge\.mode"):
+            await kept.of(project)
+    config.write_text("judge: {mode: lenient}\n")
+    assert (await kept.of(project)).mode == "lenient"
+    own.write_text("judge: {deadline: 7}\n")
+    assert (await kept.of(project)).deadline == 7
+
+
+class Counting:
+    """A judge that counts how many documents it judges at a time."""
+
+    models_by_tier: dict[str, tuple[object, ...]] = {}
+
+    def __init__(self) -> None:
+        self.now = self.most = 0
+
+    async def judge(self, _: object) -> str:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0.001)
+        self.now -= 1
+        return "verdict"
+
+
+@pytest.mark.parametrize(("bearable", "most"), [(1, 1), (3, 3), (None, 10)])
+@looped
+async def test_a_modest_provider_is_asked_for_no_more_than_it_bears(
+    monkeypatch: pytest.MonkeyPatch, bearable: int | None, most: int
+) -> None:
+    """However many clients ask at a time: each has one document under way."""
+    monkeypatch.setattr(service, "max_concurrency", lambda _, at_once: bearable or at_once)
+    own, judge = Service(), Counting()
+    document_judge = cast("DocumentJudge", judge)
+    told = await asyncio.gather(*(own.judged(document_judge, cast("Document", None)) for _ in range(10)))
+    assert cast("list[str]", told) == ["verdict"] * 10
+    assert judge.most == most
+
+
+@looped
+async def test_one_document_does_not_wait_for_a_thousand_of_another_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two at a time: what comes last is judged after those that are under way, and at most one turn."""
+    monkeypatch.setattr(service, "max_concurrency", lambda *_: 2)
+    own, judge = Service(), Counting()
+    finished: list[str] = []
+
+    async def ask(client: str) -> None:
+        with on_behalf_of(Carried(environ={}, cwd="/", client=client)):
+            await own.judged(cast("DocumentJudge", judge), cast("Document", None))
+        finished.append(client)
+
+    many = [asyncio.create_task(ask("many")) for _ in range(1000)]
+    while judge.now < 2:  # noqa: ASYNC110 - until both turns are taken, and all others wait
+        await asyncio.sleep(0)
+    await ask("one")
+    assert finished.index("one") <= 4
+    await asyncio.gather(*many)
+    assert len(finished) == 1001
+
+
+class Held:
+    """A gateway that answers in the thread it was made for, or not at all."""
+
+    def __init__(self, *, silent: bool = False) -> None:
+        self.seen: list[tuple[int, str]] = []
+        self.asked = threading.Event()
+        self.closed = self.cancelled = False
+        self._silent = silent
+
+    async def complete(self, endpoint: Endpoint, _: Request) -> Reply:
+        self.seen.append((threading.get_ident(), caller.get()))
+        self.asked.set()
+        try:
+            await asyncio.sleep(60 if self._silent else 0)
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+        return reply("{}", endpoint.model)
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+def flow() -> str:
+    """Ask twice, as a flow does: with a gateway of its own, in an event loop of its own."""
+
+    async def run() -> str:
+        async with aclosing(open_gateway({})) as gateway:
+            await gateway.complete(custom("http://127.0.0.1:1/v1"), request())
+            return (await gateway.complete(custom("http://127.0.0.1:1/v1"), request())).model
+
+    return running.run(run())
+
+
+@looped
+async def test_a_flow_uses_the_gateway_of_the_loop_that_lends_it_in_the_turns_of_its_client() -> None:
+    gateway = Held()
+    caller.set("4711")
+    assert (await in_thread(gateway, flow)).endswith("stand-in")
+    assert gateway.seen == [(threading.get_ident(), "4711")] * 2
+    assert not gateway.closed
+    assert not isinstance(open_gateway({}), Held)  # nothing is lent beyond the flow
+
+
+@looped
+async def test_a_flow_nobody_waits_for_ends() -> None:
+    gateway, ended = Held(silent=True), threading.Event()
+
+    def work() -> None:
+        try:
+            flow()
+        finally:
+            ended.set()
+
+    task = asyncio.create_task(in_thread(gateway, work))
+    await asyncio.to_thread(gateway.asked.wait, 20)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.to_thread(ended.wait, 20)
+    assert (gateway.cancelled, len(gateway.seen)) == (True, 1)
+
+
+@looped
+async def test_a_call_that_is_made_while_the_gateway_is_taken_back_is_cancelled_too() -> None:
+    """Who takes back looks through the calls at the very moment at which one is being noted down."""
+    lent = ThreadGateway(Held(silent=True), asyncio.get_running_loop())
+
+    class TakenBackMeanwhile(set[Any]):
+        def add(self, call: Any) -> None:  # noqa: ANN401 - as in a set
+            lent.take_back()
+            super().add(call)
+
+    lent._calls = TakenBackMeanwhile()
+    with pytest.raises(asyncio.CancelledError):
+        await lent.complete(custom("http://127.0.0.1:1/v1"), request())
