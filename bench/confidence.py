@@ -151,7 +151,7 @@ def draw(
 def ask(store: CollectionIndex, text: str, relevant: set[str], asked: Asked) -> Asked:
     """Return `asked` with the hits that may be injected or are shown."""
     for candidate in store.candidates(text)[: max(POOL, SHOWN)]:
-        features = tuple(getattr(candidate.features, name) for name in FEATURES)
+        features = tuple(candidate.features[name] for name in FEATURES)
         asked.hits.append(Hit(features, candidate.id in relevant))
     return asked
 

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.evaluation import collection, retrieval, stats
 from judgekit.evaluation.retrieval import CollectionIndex
-from judgekit.retrieval import stemmer
+from judgekit.retrieval import terms
 from judgekit.retrieval.compiled import KINDS, Profiles, bundled
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def yardsticks() -> list[tuple[str, Callable[[list[CollectionDocument]], Search]
 def words(text: str) -> list[str]:
     """Return the words of a query that all methods search for, each once."""
     stop = shipped().language.stop
-    kept = [word for word in stemmer.words(stemmer.fold(text)) if word not in stop and len(word) > 1]
+    kept = [word for word in terms.words(terms.fold(text)) if word not in stop and len(word) > 1]
     return list(dict.fromkeys(kept))
 
 
@@ -171,7 +171,7 @@ def rank_bm25(documents: list[CollectionDocument]) -> Search:
     okapi = importlib.import_module("rank_bm25").BM25Okapi
     stem = importlib.import_module("snowballstemmer").stemmer("english").stemWord
     stop = shipped().language.stop
-    texts = [stemmer.words(stemmer.fold(f"{document.title} {document.text}")) for document in documents]
+    texts = [terms.words(terms.fold(f"{document.title} {document.text}")) for document in documents]
     scorer = okapi([[stem(word) for word in text if word not in stop and len(word) > 1] for text in texts])
 
     def search(text: str) -> list[str]:

@@ -64,8 +64,8 @@ def of(place: str) -> Callable[..., Any]:
 
 
 def entry(text: str) -> None:
-    made = of("retrieval.sources.base.Entry")("a", text, "note", tags=[text] * 3, body=text)
-    of("retrieval.index_file.row")(made, PROFILE.language)
+    made = of("retrieval.sources.Entry")("a", text, "note", tags=[text] * 3, body=text)
+    of("retrieval.update.texts")(made, PROFILE.language)
 
 
 def memory(text: str) -> None:
@@ -76,9 +76,10 @@ def memory(text: str) -> None:
 
 
 def passage(text: str) -> None:
-    table = of("retrieval.excerpts._table")()
-    terms = of("retrieval.query.parse")("the jwt, jwt-jwt and aa a1 9 aB", PROFILE.language)
-    of("retrieval.excerpts._passage")(table, text, terms, 300)
+    table = of("retrieval.index_file.connect")(":memory:")
+    table.execute(of("retrieval.search._TABLE"))
+    terms = of("retrieval.terms.parse")("the jwt, jwt-jwt and aa a1 9 aB", PROFILE.language)
+    of("retrieval.search._passage")(table, text, terms)
     table.close()
 
 
@@ -194,19 +195,19 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "judging.extract.extract": lambda text: of("judging.extract.extract")(text, Answer),
     "judging.prompt.query_context": lambda text: of("judging.prompt.one_line")(text, 200),
     "judging.redact.passage": lambda text: of("judging.redact.passage")(text, f"…{text[:300]}…"),
-    "retrieval.index_file.row": entry,
-    "retrieval.excerpts.of": passage,
-    "retrieval.keyword.parse": lambda text: of("retrieval.keyword.parse")(text, PROFILE.language),
-    "retrieval.query.hidden_words": lambda text: of("retrieval.query.hidden_words")(text, PROFILE.language),
-    "retrieval.query.parse": lambda text: of("retrieval.query.parse")(text, PROFILE.language),
+    "retrieval.update.texts": entry,
+    "retrieval.search.passages": passage,
+    "retrieval.search.keywords": lambda text: of("retrieval.search.keywords")(text, PROFILE.language),
+    "retrieval.terms.hidden_words": lambda text: of("retrieval.terms.hidden_words")(text, PROFILE.language),
+    "retrieval.terms.parse": lambda text: of("retrieval.terms.parse")(text, PROFILE.language),
     "retrieval.sources.auto_memory.read": of("retrieval.sources.auto_memory._own_text"),
-    "retrieval.sources.base.as_text": lambda text: of("retrieval.sources.base.as_text")(
+    "retrieval.sources.as_text": lambda text: of("retrieval.sources.as_text")(
         text.encode("utf-8", "replace"), whole=True
     ),
     "retrieval.sources.claude_memory.body_text": memory,
     "retrieval.quickjson.extract": lambda text: of("retrieval.quickjson.extract")(text, ["a", "b.c"]),
-    "retrieval.stemmer.stem_of": lambda text: of("retrieval.stemmer.stem_of")(text, PROFILE.language),
-    "retrieval.stemmer.stems": lambda text: of("retrieval.stemmer.stems")(text, PROFILE.language),
+    "retrieval.terms.stem_of": lambda text: of("retrieval.terms.stem_of")(text, PROFILE.language),
+    "retrieval.terms.stems": lambda text: of("retrieval.terms.stems")(text, PROFILE.language),
     "judging.secret_search.blocks": places,
     "rubric.search_path.heads": lambda text: [*of("rubric.search_path._HEAD").findall(f"title: {text}b")],  # type: ignore[attr-defined]
     "judging.score.dimensions_in": lambda text: of("judging.score.dimensions_in")(text, RUBRIC),

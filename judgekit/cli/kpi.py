@@ -19,7 +19,7 @@ from judgekit.text import one_line
 if TYPE_CHECKING:
     from judgekit.ledger import VerdictLine
     from judgekit.ledger.kpi import Evidence, Readiness
-    from judgekit.ledger.triage import Triage
+    from judgekit.ledger.labels import Triage
 
 
 _MARKS = {"holds": "ok", "missed": "MISSED", "open": "open"}
@@ -163,7 +163,7 @@ def triage(
     team: Team = False,
 ) -> int:
     """List what needs a person: NO-GO and unclear verdicts, overrides, bypasses, failures."""
-    from judgekit.ledger.triage import triage
+    from judgekit.ledger.labels import triage
 
     found = triage(line.record for line in lines(ledger, project or "all", since, of_team=team))
     if as_json:

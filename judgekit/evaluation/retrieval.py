@@ -20,10 +20,10 @@ from judgekit.evaluation.stats import (
     intervals,
     mean,
 )
-from judgekit.retrieval import bm25, confidence, index_file, query
+from judgekit.retrieval import bm25, index_file, terms, update
 from judgekit.retrieval.compiled import Profiles
 from judgekit.retrieval.index_file import Index
-from judgekit.retrieval.sources.base import Entry
+from judgekit.retrieval.sources import Entry
 from judgekit.text import encodable
 
 if TYPE_CHECKING:
@@ -78,33 +78,22 @@ class CollectionIndex:
         self._index.close()
 
     def _find(self, text: str, profile: Profile, pool: int) -> list[Candidate]:
-        terms = query.parse(text, profile.language)
-        if not terms:
-            return []
-        self._index.profiles.by_kind[profile.kind] = profile
-        hits, statistics = bm25.match(self._index, terms, pool, quick=pool < bm25.POOL)
-        return confidence.order(hits, statistics, profile)
+        self._index.profile = profile
+        return bm25.match(self._index, terms.parse(text, profile.language), pool, quick=pool < bm25.POOL)
 
 
 def _index(documents: Iterable[CollectionDocument], profile: Profile) -> Index:
     profiles = Profiles({"languages": {}, "profiles": {}})
     profiles.by_kind[profile.kind] = profile
-    connection, about = index_file.connect(":memory:"), index_file.new_about("", profiles)
-    index_file.create(connection, about)
+    made = Index(index_file.connect(":memory:"), "", profiles)
+    update.create(made.connection, "", profiles, profile.kind)
     category = next(iter(profile.categories))
-    number, terms = 0, index_file.TermCounts(connection)
-    connection.execute("BEGIN")
-    for number, document in enumerate(documents, 1):
-        entry = Entry(document.id, document.title, category, body=document.text[: profile.max_bytes])
-        row = (entry.title, *index_file.row(entry, profile.language))
-        title, *texts = (encodable(text).replace("\0", " ") for text in row)
-        connection.execute(_FILE, (number, entry.id, entry.id, title, category))
-        connection.execute(index_file.ADD_TEXT, (number, *texts))
-        terms.count(texts, 1)
-    terms.write()
-    connection.execute("COMMIT")
-    made = Index(connection, "", profiles)
-    made.load(about | {"kind": profile.kind, "size": number})
+    with update.transaction(made) as writer:
+        for number, document in enumerate(documents, 1):
+            entry = Entry(document.id, document.title, category, body=document.text[: profile.max_bytes])
+            title = encodable(entry.title).replace("\0", " ")
+            writer.execute(_FILE, (number, entry.id, entry.id, title, category))
+            writer.add_text(number, update.texts(entry, profile.language))
     return made
 
 

@@ -21,7 +21,7 @@ from judgekit.errors import Exit, JudgekitError
 from judgekit.gate import issues
 from judgekit.git import GitError, Repository
 from judgekit.ledger import Ledger, LineFilter, VerdictLine
-from judgekit.ledger.triage import triage
+from judgekit.ledger.labels import triage
 from judgekit.text import lines_of, one_line
 
 if TYPE_CHECKING:

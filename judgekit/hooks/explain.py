@@ -12,7 +12,7 @@ import time
 
 from judgekit import environment
 from judgekit.hooks import context, settings
-from judgekit.retrieval import query, quickjson, search
+from judgekit.retrieval import quickjson, search, terms
 from judgekit.text import lines_of, one_line
 
 TYPE_CHECKING = False
@@ -49,8 +49,8 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
         path = search.resolve(root, project)
         lines.append(f"store: {path}{'' if os.path.isdir(path) else ' (missing: nothing to search)'}")
     languages = {profile.language for profile in configured.profiles.by_kind.values()}
-    terms = dict.fromkeys(term.text for language in languages for term in query.parse(prompt, language))
-    lines.append(f"terms: {', '.join(terms) or 'none: only stop words'}")
+    words = dict.fromkeys(term.text for language in languages for term in terms.parse(prompt, language))
+    lines.append(f"terms: {', '.join(words) or 'none: only stop words'}")
     if configured["judge"] == "on":
         lines.append(f"judge: {_JUDGE}")
     lines.append("")
@@ -60,7 +60,7 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
     for candidate in ranked.candidates:
         outcome, reason = _outcome(candidate, shown, configured)
         # What these numbers mean is in docs/hook.md.
-        features = [f"{name} {value:.2f}" for name, value in sorted(vars(candidate.features).items())]
+        features = [f"{name} {value:.2f}" for name, value in sorted(candidate.features.items())]
         evidence = ", ".join([f"bm25 {candidate.bm25:.2f}", *features])
         lines += [
             f"{outcome:<10} {_name(candidate, project)}",

@@ -26,7 +26,7 @@ from judgekit.judging.replies import ScoreReply, score_reply_model
 from judgekit.judging.round import Answer, Question, joined, ms_since, run_round
 from judgekit.judging.verdict import Finding, Subject, Verdict, cost_of, failures, rubric_ref
 from judgekit.providers.base import CallKey
-from judgekit.retrieval.stemmer import fold, stem, words
+from judgekit.retrieval.terms import fold, stem, words
 from judgekit.rubric.schema import ScoreRubric
 from judgekit.text import visible
 

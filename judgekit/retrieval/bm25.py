@@ -7,17 +7,18 @@ them are then scored in full: BM25 for the terms of the query, then what the bes
 from __future__ import annotations
 
 from judgekit.retrieval import confidence, index_file
-from judgekit.retrieval.confidence import Candidate, Hit, Statistics
+from judgekit.retrieval.confidence import Candidate
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from sqlite3 import Connection
-    from typing import Any
+    from collections.abc import Sequence
+    from typing import Any, TypeAlias
 
-    from judgekit.retrieval.compiled import Profile
     from judgekit.retrieval.index_file import Index
-    from judgekit.retrieval.query import Term
+    from judgekit.retrieval.terms import Term
+
+    # By stem or row of stems: the numbers of the terms that it stands for, and what one occurrence counts.
+    Wanted: TypeAlias = dict[str, dict[int, float]]
 
 POOL = 80  # hits that are scored; a page of results is far smaller
 POSTINGS = 4_000  # occurrences that are asked for before more frequent terms are left to the scoring: 1 ms
@@ -31,145 +32,41 @@ _MOST = 0.5  # of the hits may be taken for the best ones
 _FEW = 16  # words that are counted one by one: the quicker way, for as few
 _AFTER_ALL = "\U0010ffff"
 
-COLUMNS = "id, title, category, tags, path, updated"
+COLUMNS = "file.id, title, category, tags, path, updated"
 _MATCHES = "SELECT group_concat(rowid) FROM text WHERE text MATCH ?"
 _STARTING = "SELECT term, entries FROM term WHERE term >= ? AND term < ?"
-_TEXTS = f"SELECT id, c0, c1, substr(c2, 1, {_BODY}), c3 FROM text_content WHERE id IN "  # noqa: S608 - a number
-_FILES = f"SELECT number, problem IS NOT NULL, {COLUMNS} FROM file WHERE number IN "  # noqa: S608 - our names
+_ENTRIES = f"""SELECT number, c0, c1, substr(c2, 1, {_BODY}), c3, problem IS NOT NULL, {COLUMNS}
+    FROM text_content JOIN file ON number = text_content.id WHERE number IN """  # noqa: S608 - our names
 _AMONG = "SELECT rowid FROM text WHERE text MATCH ? AND rowid IN "
 _SIZE = "SELECT sz FROM text_docsize WHERE id = ?"
 
 
-class Text:
-    """The stems of an entry by column, and how many there are in all: of a long one not all may be here."""
+def match(opened: Index, terms: Sequence[Term], pool: int = POOL, *, quick: bool = False) -> list[Candidate]:
+    """Return the best matches of any of `terms`, rated, best first.
 
-    __slots__ = ("columns", "distinct", "length")
-
-    def __init__(self, columns: Sequence[str], length: int | None = None) -> None:
-        self.columns = [column.split() for column in columns]
-        self.distinct = [set(words) for words in self.columns]
-        self.length = sum(map(len, self.columns)) if length is None else length
-
-
-class Scorer:
-    """Rates the entries of one store for what one query looks for.
-
-    A stem or a row of stems stands for terms, each by its number and with what one occurrence counts.
-    `rarities` are those of the terms, `average` is the mean length of the store's entries.
+    A candidate's score is about 1 for the best one, its `bm25` is the sum over its terms. A `quick` answer
+    scores fewer hits, by the terms alone (on labelled prompts that hardly changed what is injected), and in a
+    large store it leaves frequent terms to the scoring as soon as a rarer one occurs: what has frequent words
+    alone would not be shown with a prompt.
     """
-
-    __slots__ = ("_phrases", "_words", "average", "profile", "rarities")
-
-    def __init__(self, profile: Profile) -> None:
-        self.profile = profile
-        self._words: dict[str, dict[int, float]] = {}
-        self._phrases: list[tuple[int, str]] = []
-        self.rarities: Sequence[float] = ()
-        self.average = 0.0
-
-    def seek(self, number: int, phrase: str, share: float = 1.0) -> None:
-        """Look for a stem or a row of stems as the term `number`; an occurrence counts `share`."""
-        if " " in phrase:
-            self._phrases.append((number, _spaced(phrase)))
-        else:
-            terms = self._words.setdefault(phrase, {})
-            terms[number] = max(share, terms.get(number, 0.0))
-
-    def damping(self, text: Text) -> float:
-        """Return what is added to a frequency below the line: more in a long entry."""
-        bm25 = self.profile.bm25
-        length = (text.length + bm25["padding"]) / (self.average + bm25["padding"] or 1)
-        return bm25["k1"] * (1 - bm25["b"] + bm25["b"] * length)
-
-    def rate(self, text: Text, surely: Iterable[int] = ()) -> tuple[float, set[int], set[int]]:
-        """Return the score of an entry, the numbers of the terms in it, and of those in its title or tags.
-
-        Terms that are `surely` in it, although its `text` does not show them, count once in the body.
-        """
-        frequencies: dict[int, float] = {}
-        titled: set[int] = set()
-        for place, (column, weight) in enumerate(
-            zip(text.columns, self.profile.weights.values(), strict=True)
-        ):
-            found = [
-                (number, share * often)
-                for stem, often in _counts(column, text.distinct[place] & self._words.keys())
-                for number, share in self._words[stem].items()
-            ]
-            if self._phrases and column:
-                spaced = _spaced(" ".join(column))
-                found += [(number, spaced.count(row)) for number, row in self._phrases if row in spaced]
-            for number, often in found:
-                frequencies[number] = frequencies.get(number, 0.0) + weight * often
-            if place < PROMINENT:
-                titled.update([number for number, _ in found])
-        for number in surely:
-            frequencies.setdefault(number, self.profile.weights["body"])
-        most, damping = self.profile.bm25["k1"] + 1, self.damping(text)
-        score = sum([self.rarities[term] * f * most / (f + damping) for term, f in frequencies.items()])
-        return score, set(frequencies), titled
-
-
-def _counts(words: list[str], wanted: set[str]) -> Iterable[tuple[str, int]]:
-    """Return how often each of some words occurs."""
-    if len(wanted) <= _FEW:
-        return [(word, words.count(word)) for word in wanted]
-    counts = dict.fromkeys(wanted, 0)
-    for word in words:
-        if word in counts:
-            counts[word] += 1
-    return counts.items()
-
-
-def _spaced(row: str) -> str:
-    """Return a row of stems of which each keeps its own spaces, so that neighbours are both found."""
-    return f" {row.replace(' ', '  ')} "
-
-
-def match(
-    index: Index, terms: list[Term], pool: int = POOL, *, quick: bool = False
-) -> tuple[list[Hit], Statistics]:
-    """Return the best matches of any of `terms`, and how common each term is in the store.
-
-    A hit's score is about 1 for the best one; its candidate's `bm25` is the sum over its terms. Those below
-    the profile's noise floor are left out. A `quick` answer scores fewer hits, by the terms alone (on
-    labelled prompts that hardly changed what is injected), and in a large store it leaves frequent terms to
-    the scoring as soon as a rarer one occurs: what has frequent words alone would not be shown with a prompt.
-    """
-    connection, profile, scorer = index.connection, index.profile, Scorer(index.profile)
-    counts = [_look_up(index, number, term, scorer) for number, term in enumerate(terms)]
-    statistics = Statistics(terms, counts, index.size, profile)
-    scorer.rarities = statistics.rarities
+    wanted: Wanted = {}
+    counts = [_look_up(opened, number, term, wanted) for number, term in enumerate(terms)]
     limits = (min(pool, QUICK_POOL), 1, QUICK_POSTINGS) if quick else (pool, _ENOUGH * pool, POSTINGS)
-    numbers = _likeliest(connection, terms, counts, statistics.rarities, limits)
+    numbers = _likeliest(opened, terms, counts, limits)
     if not numbers:
-        return [], statistics
-    texts = _texts(connection, numbers)
-    total = index_file.frequencies(connection, [index_file.TOTAL]).get(index_file.TOTAL, 0)
-    scorer.average = total / (index.size or 1)
-    hidden = _hidden(connection, terms, texts)
-    rated = {number: scorer.rate(text, hidden.get(number, ())) for number, text in texts.items()}
-    ranked = sorted(texts, key=lambda number: -rated[number][0])
-    alike = [] if quick else _likenesses(index, [(texts[each], rated[each][0]) for each in ranked], scorer)
-    best = rated[ranked[0]][0] or 1.0
-    kept = [number for number in ranked if rated[number][0] >= profile.noise_floor * best]
-    rows = {row[0]: row[1:] for row in connection.execute(_FILES + _among(kept)).fetchall()}
-    share = profile.feedback["share"] if alike else 0.0
-    hits = []
-    for place, number in enumerate(kept):
-        score, matched, titled = rated[number]
-        damaged, *row = rows[number]
-        found = candidate(index, row)
-        found.bm25, found.damaged = score, bool(damaged)
-        hit = Hit(found, (1 - share) * score / best + (share * alike[place] if alike else 0.0))
-        hit.matched, hit.titled = matched, titled
-        hit.text = " ".join([" ".join(words) for words in texts[number].columns])
-        hit.length = texts[number].length
-        hits.append(hit)
-    return hits, statistics
+        return []
+    entries = _read(opened, terms, numbers)
+    dampings = _rate(opened, terms, entries, wanted)
+    ranked = sorted(entries, key=lambda number: -entries[number][0].bm25)
+    best = entries[ranked[0]][0].bm25 or 1.0
+    for candidate, _ in entries.values():
+        candidate.score = candidate.bm25 / best
+    if not quick:
+        _add_likeness(opened, [(*entries[number], dampings[number]) for number in ranked])
+    return confidence.order([entries[number][0] for number in ranked], terms, opened.size, opened.profile)
 
 
-def candidate(index: Index, row: Sequence[Any]) -> Candidate:
+def candidate(opened: Index, row: Sequence[Any]) -> Candidate:
     """Return the candidate that a row of the index's table `file` stands for: the values of `COLUMNS`."""
     name, title, category, tags, path, updated = row
     return Candidate(
@@ -178,35 +75,33 @@ def candidate(index: Index, row: Sequence[Any]) -> Candidate:
         category,
         tags=tuple([tag for tag in tags.split(",") if tag]),
         updated=updated,
-        root=index.root,
+        root=opened.root,
         place=path,
-        kind=index.profile.kind,
+        kind=opened.profile.kind,
     )
 
 
-def _look_up(index: Index, number: int, term: Term, scorer: Scorer) -> int:
-    """Say what is to be sought for a term; return in how many entries it occurs, or an upper bound."""
+def _look_up(opened: Index, number: int, term: Term, wanted: Wanted) -> int:
+    """Add to `wanted` what stands for a term; return in how many entries it occurs, or an upper bound."""
     count = 0
     for phrase in term.phrases:
-        scorer.seek(number, phrase)
+        wanted.setdefault(phrase, {})[number] = 1.0
         if phrase == term.prefix:
-            longer = dict(index.connection.execute(_STARTING, (phrase, phrase + _AFTER_ALL)).fetchall())
+            longer = dict(opened.connection.execute(_STARTING, (phrase, phrase + _AFTER_ALL)).fetchall())
             for stem in longer.keys() - {phrase}:
-                scorer.seek(number, stem, index.profile.bm25["prefix"])
+                wanted.setdefault(stem, {}).setdefault(number, opened.profile.bm25["prefix"])
             count += sum(longer.values())
         else:
             stems = phrase.split()
-            found = index_file.frequencies(index.connection, stems)
+            found = index_file.frequencies(opened.connection, stems)
             count += min([found.get(stem, 0) for stem in stems], default=0)
-    return min(count, index.size)
+    count = min(count, opened.size)
+    term.rarity = confidence.rarity(count, opened.size, opened.profile.background, common=term.common)
+    return count
 
 
 def _likeliest(
-    connection: Connection,
-    terms: list[Term],
-    counts: list[int],
-    rarities: list[float],
-    limits: tuple[int, int, int],
+    opened: Index, terms: Sequence[Term], counts: list[int], limits: tuple[int, int, int]
 ) -> list[int]:
     """Return the entries in which the rarest terms occur, by what these are worth.
 
@@ -221,26 +116,38 @@ def _likeliest(
             break
         if counts[number]:
             seen += counts[number]
-            (found,) = connection.execute(_MATCHES, (terms[number].expression,)).fetchone()
-            rarity = rarities[number]
+            term = terms[number]
+            (found,) = opened.connection.execute(_MATCHES, (term.expression,)).fetchone()
             for entry in found.split(",") if found else ():
-                worth[entry] = worth.get(entry, 0.0) + rarity
+                worth[entry] = worth.get(entry, 0.0) + term.rarity
     return [int(entry) for entry in sorted(worth, key=worth.__getitem__, reverse=True)[:pool]]
 
 
-def _among(numbers: Iterable[int]) -> str:
-    return f"({','.join(map(str, numbers))})"
+def _read(
+    opened: Index, terms: Sequence[Term], numbers: list[int]
+) -> dict[int, tuple[Candidate, list[list[str]]]]:
+    """Return entries by number, each with the stems of its columns.
 
-
-def _texts(connection: Connection, numbers: list[int]) -> dict[int, Text]:
-    texts = {}
-    for number, *stems in connection.execute(_TEXTS + _among(numbers)).fetchall():
-        length = None
-        if len(stems[2]) == _BODY:
-            (sizes,) = connection.execute(_SIZE, (number,)).fetchone()
-            length = sum(_varints(sizes))
-        texts[number] = Text(stems, length)
-    return texts
+    Of a long one not all stems are read: what it `matched` beyond them is asked for.
+    """
+    execute = opened.connection.execute
+    entries, cut = {}, []
+    for number, *columns, damaged, name, title, category, tags, path, updated in execute(
+        f"{_ENTRIES}({','.join(map(str, numbers))})"
+    ).fetchall():
+        hit = candidate(opened, (name, title, category, tags, path, updated))
+        stems = [column.split() for column in columns]
+        hit.damaged, hit.text, hit.length = bool(damaged), " ".join(columns), sum(map(len, stems))
+        entries[number] = hit, stems
+        if len(columns[2]) == _BODY:
+            (sizes,) = execute(_SIZE, (number,)).fetchone()
+            hit.length = sum(_varints(sizes))
+            cut.append(number)
+    for place, term in enumerate(terms if cut else ()):
+        among = f"{_AMONG}({','.join(map(str, cut))})"
+        for (number,) in execute(among, (term.expression,)).fetchall():
+            entries[number][0].matched.add(place)
+    return entries
 
 
 def _varints(raw: bytes) -> list[int]:
@@ -254,44 +161,83 @@ def _varints(raw: bytes) -> list[int]:
     return numbers
 
 
-def _hidden(connection: Connection, terms: list[Term], texts: dict[int, Text]) -> dict[int, set[int]]:
-    """Return the numbers of the terms in those entries whose text was too long to read in full."""
-    long = [number for number, text in texts.items() if text.length > sum(map(len, text.columns))]
-    hidden: dict[int, set[int]] = {}
-    for number, term in enumerate(terms if long else ()):
-        for (entry,) in connection.execute(_AMONG + _among(long), (term.expression,)).fetchall():
-            hidden.setdefault(entry, set()).add(number)
-    return hidden
+def _rate(
+    opened: Index,
+    terms: Sequence[Term],
+    entries: dict[int, tuple[Candidate, list[list[str]]]],
+    wanted: Wanted,
+) -> dict[int, float]:
+    """Score entries and note which terms each has; return what damps frequencies in each: its length.
 
-
-def _likenesses(index: Index, ranked: list[tuple[Text, float]], scorer: Scorer) -> list[float]:
-    """Return how alike each text is to the best of them, 1 for the most alike; nothing without hits.
-
-    What the best (with their scores) are about are their most typical words, each with its weight.
+    A term known to be in an entry, although what was read of it does not show it, counts once in the body.
     """
-    profile = index.profile
-    first = ranked[: min(int(profile.feedback["entries"]), int(len(ranked) * _MOST))]
-    if not first or not first[0][1]:
-        return []
-    total = sum(score for _, score in first)
+    profile, bm25 = opened.profile, opened.profile.bm25
+    total = index_file.frequencies(opened.connection, [index_file.TOTAL]).get(index_file.TOTAL, 0)
+    average = total / (opened.size or 1) + bm25["padding"] or 1
+    phrases = {phrase: _spaced(phrase) for phrase in wanted if " " in phrase}
+    dampings = {}
+    for number, (hit, columns) in entries.items():
+        frequencies: dict[int, float] = {}
+        for place, (words, weight) in enumerate(zip(columns, profile.weights.values(), strict=True)):
+            own = wanted.keys() & words
+            if len(own) <= _FEW:
+                counts = {word: words.count(word) for word in own}
+            else:
+                counts = dict.fromkeys(own, 0)
+                for word in words:
+                    if word in counts:
+                        counts[word] += 1
+            if phrases and words:
+                spaced = _spaced(" ".join(words))
+                counts |= {phrase: spaced.count(row) for phrase, row in phrases.items() if row in spaced}
+            for stem, count in counts.items():
+                for term, share in wanted[stem].items():
+                    frequencies[term] = frequencies.get(term, 0.0) + weight * share * count
+                    if place < PROMINENT:
+                        hit.titled.add(term)
+        for term in hit.matched:
+            frequencies.setdefault(term, profile.weights["body"])
+        hit.matched.update(frequencies)
+        length = (hit.length + bm25["padding"]) / average
+        dampings[number] = damping = bm25["k1"] * (1 - bm25["b"] + bm25["b"] * length)
+        most = bm25["k1"] + 1
+        hit.bm25 = sum([terms[term].rarity * f * most / (f + damping) for term, f in frequencies.items()])
+    return dampings
+
+
+def _spaced(row: str) -> str:
+    """Return a row of stems of which each keeps its own spaces, so that neighbours are both found."""
+    return f" {row.replace(' ', '  ')} "
+
+
+def _add_likeness(opened: Index, ranked: list[tuple[Candidate, list[list[str]], float]]) -> None:
+    """Let those that are like the best, 1 for the most alike, move up. Each has its columns and its damping.
+
+    What the best are about are their most typical words, each with its weight.
+    """
+    profile, feedback = opened.profile, opened.profile.feedback
+    first = ranked[: min(int(feedback["entries"]), int(len(ranked) * _MOST))]
+    if not first or not first[0][0].bm25:
+        return
+    total = sum(hit.bm25 for hit, _, _ in first)
     shares: dict[str, float] = {}
-    for text, score in first:
-        share = score / (total * (text.length + profile.bm25["padding"]))
-        for column in text.columns:
+    for hit, columns, _ in first:
+        share = hit.bm25 / (total * (hit.length + profile.bm25["padding"]))
+        for column in columns:
             for word in column[:_READ]:
                 shares[word] = shares.get(word, 0.0) + share
     words = [word for word in shares if len(word) > 1][:_FEEDBACK_WORDS]
     rarities = {
-        word: confidence.rarity(count, index.size, profile.background, common=False)
-        for word, count in index_file.frequencies(index.connection, words).items()
+        word: confidence.rarity(count, opened.size, profile.background, common=False)
+        for word, count in index_file.frequencies(opened.connection, words).items()
         if count > 1
     }
     typical = sorted(((shares[word] * rare, word) for word, rare in rarities.items()), reverse=True)
-    subject = {word: weight * rarities[word] for weight, word in typical[: int(profile.feedback["words"])]}
+    subject = {word: weight * rarities[word] for weight, word in typical[: int(feedback["words"])]}
     alike = []
-    for text, _ in ranked:
-        own = set().union(*text.distinct)
-        weight = sum([weight for word, weight in subject.items() if word in own])
-        alike.append(weight / (1 + scorer.damping(text)))
+    for _, columns, damping in ranked:
+        own = set().union(*columns)
+        alike.append(sum([weight for word, weight in subject.items() if word in own]) / (1 + damping))
     most = max(alike)
-    return [each / most for each in alike] if most else []
+    for (hit, _, _), likeness in zip(ranked, alike, strict=True) if most else ():
+        hit.score = (1 - feedback["share"]) * hit.score + feedback["share"] * likeness / most

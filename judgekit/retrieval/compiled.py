@@ -38,24 +38,16 @@ class Language:
         self.abbreviations = {short: words.split("|") for short, words in data["abbreviations"].items()}
 
 
-class Category:
-    """One kind of entry: the folder and the body fields it has, and its place in the order of priority."""
-
-    __slots__ = ("body", "folder", "name", "priority")
-
-    def __init__(self, name: str, data: Mapping[str, Any], priority: int) -> None:
-        self.name, self.priority = name, priority
-        self.folder: str | None = data["folder"]
-        self.body: list[str] = data["body"]
-
-
 class Profile:
-    """How one kind of store is read and ranked; the YAML file explains the values."""
+    """How one kind of store is read and ranked; the YAML file explains the values.
+
+    `categories` has the `folder` and the fields of the `body` of each, in the order of priority.
+    """
 
     kind: str
     version: str
     language: Language
-    categories: dict[str, Category]
+    categories: dict[str, dict[str, Any]]
     max_bytes: int
     recent_days: float
     noise_floor: float
@@ -69,15 +61,6 @@ class Profile:
     def __init__(self, kind: str, data: Mapping[str, Any], languages: Mapping[str, Language]) -> None:
         self.__dict__.update(data)
         self.kind, self.language = kind, languages[data["language"]]
-        self.categories = {
-            name: Category(name, category, place)
-            for place, (name, category) in enumerate(data["categories"].items())
-        }
-
-    def priority(self, category: str) -> int:
-        """Return the place of `category` in the order of priority; an unknown one comes last."""
-        known = self.categories.get(category)
-        return len(self.categories) if known is None else known.priority
 
 
 class Profiles:

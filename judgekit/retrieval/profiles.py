@@ -18,7 +18,7 @@ from judgekit.config import yamlfile
 from judgekit.config.settings import RetrievalConfig
 from judgekit.config.yamlfile import Strict, Text
 from judgekit.errors import ConfigError
-from judgekit.retrieval import compiled, sources
+from judgekit.retrieval import compiled, scan
 from judgekit.rubric import search_path
 
 Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")]
@@ -158,7 +158,7 @@ def compile_profiles(project: Path | None = None) -> dict[str, Any]:
 
     Raises `ConfigError` when a file is wrong.
     """
-    profiles = {kind: read(kind, project) for kind in sources.KINDS}
+    profiles = {kind: read(kind, project) for kind in scan.KINDS}
     languages = {profile.language for profile in profiles.values()}
     return {
         "languages": {name: _language(read_language(name, project)) for name in sorted(languages)},
@@ -171,7 +171,7 @@ def compile_profiles(project: Path | None = None) -> dict[str, Any]:
 
 def render() -> str:
     """Return what `bundled.json` must hold: the bundled profiles and the default settings."""
-    endings = sorted({ending for source in sources.KINDS.values() for ending in source.ENDINGS})
+    endings = sorted({ending for source in scan.KINDS.values() for ending in source.ENDINGS})
     data = {"settings": RetrievalConfig().model_dump(mode="json"), "endings": endings, **compile_profiles()}
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 

@@ -1,4 +1,4 @@
-"""Lists the files of a store that may be entries, with what tells whether they changed.
+"""Lists and reads the files of a store that may be entries, with what tells whether they changed.
 
 Nothing outside the store is listed: links that lead out of it are named as problems instead.
 `.judgekitignore` at the root of a store leaves files out, as git reads a .gitignore: of two patterns that
@@ -11,16 +11,19 @@ from __future__ import annotations
 import os
 
 from judgekit.retrieval import index_file
-from judgekit.retrieval.sources import KINDS, markdown
-from judgekit.retrieval.sources.base import contained
+from judgekit.retrieval.sources import Unreadable, auto_memory, claude_memory, contained, markdown
 from judgekit.text import lines_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
-    from judgekit.retrieval.compiled import Profiles
+    from judgekit.retrieval.compiled import Profile, Profiles
     from judgekit.retrieval.index_file import Stamp
+    from judgekit.retrieval.sources import Entry
+
+KINDS = {source.NAME: source for source in (claude_memory, auto_memory, markdown)}
+"""The kinds of stores, in the order in which they are recognised."""
 
 IGNORE = ".judgekitignore"
 OWN = ("index.md", "MEMORY.md", IGNORE)  # files that say something about the others, in stores of any kind
@@ -77,42 +80,41 @@ class Store:
         self.root, self.kind, self.source = root, kind, KINDS[kind]
         # Looked into in a store of any kind, since a first record there changes the kind.
         self.record_folders = frozenset(
-            category.folder
+            category["folder"]
             for profile in profiles.by_kind.values()
             for category in profile.categories.values()
         )
-        self.rules = _ignore_rules(root)
-        self.room = MAX_FILES
+        self.room, self.rules = MAX_FILES, None
+        ignore = os.path.join(root, IGNORE)
+        if os.path.isfile(ignore) and not os.path.islink(ignore):
+            try:
+                with open(ignore, encoding="utf-8-sig", errors="replace", newline="\n") as file:
+                    self.rules = IgnoreRules(lines_of(file.read(_IGNORE_CHARS)))
+            except OSError:
+                pass
 
     def list(self, relative: str) -> Listing:
         """List one folder; of one that is gone or may not be read nothing is there."""
-        read = index_file.clock()
-        listing = Listing(index_file.look_at_folder(self.path(relative)), read)
+        path, read = f"{self.root}/{relative}" if relative else self.root, index_file.clock()
+        listing = Listing(index_file.look(path, folder=True), read)
+        if relative and os.path.islink(path) and not self._holds(relative, listing):
+            return listing
         endings = self.source.ENDINGS if self.source.lists(relative) else ()
-        for entry in self._entries(relative, listing):
-            name = f"{relative}/{entry.name}" if relative else entry.name
-            if entry.name.startswith(".") or not _is_text(entry.name):
-                continue
-            if self._is_folder(name, entry, listing):
-                if self._is_wanted(name) and not self._ignores(name, folder=True):
-                    listing.folders.append(name)
-            elif entry.name.endswith(endings) and not self._ignores(name, folder=False):
-                self._add(name, entry, listing)
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    name = f"{relative}/{entry.name}" if relative else entry.name
+                    # Names that are no UTF-8 hold lone surrogates and cannot be stored or printed.
+                    if entry.name.startswith(".") or any("\ud800" <= char <= "\udfff" for char in entry.name):
+                        continue
+                    if self._is_folder(name, entry, listing):
+                        if self._is_wanted(name) and not self._ignores(name, folder=True):
+                            listing.folders.append(name)
+                    elif entry.name.endswith(endings) and not self._ignores(name, folder=False):
+                        self._add(name, entry, listing)
+        except OSError:  # no such folder, or no permission: nothing to list
+            pass
         return listing
-
-    def walk(self) -> Listing:
-        """List all files."""
-        everything, folders = Listing(None, 0), [""]
-        while folders:
-            listing = self.list(folders.pop())
-            everything.files |= listing.files
-            everything.problems += listing.problems
-            folders += listing.folders
-        return everything
-
-    def path(self, relative: str) -> str:
-        """Return the absolute path of what stands at `relative`."""
-        return f"{self.root}/{relative}" if relative else self.root
 
     def leaves_out(self, relative: str) -> bool:
         """Whether the store ignores a file, itself or with a folder above it."""
@@ -152,16 +154,6 @@ class Store:
         elif self.room == -1:
             listing.problems.append(f"{self.root}: more than {MAX_FILES:,} files; the rest is ignored")
 
-    def _entries(self, relative: str, listing: Listing) -> Iterator[os.DirEntry[str]]:
-        path = self.path(relative)
-        if relative and os.path.islink(path) and not self._holds(relative, listing):
-            return
-        try:
-            with os.scandir(path) as entries:
-                yield from entries
-        except OSError:  # no such folder, or no permission: nothing to list
-            return
-
     def _holds(self, relative: str, listing: Listing) -> bool:
         if contained(self.root, relative):
             return True
@@ -175,17 +167,31 @@ def kind_of(root: str, profiles: Profiles) -> str:
     return next(kinds, markdown.NAME)
 
 
-def _ignore_rules(root: str) -> IgnoreRules | None:
-    path = os.path.join(root, IGNORE)
-    if not os.path.isfile(path) or os.path.islink(path):
-        return None
+def read(root: str, path: str, profile: Profile, hint: str | None) -> tuple[Entry | None, str | None]:
+    """Return the entry in a file, if it has one, and what is wrong with the file, if anything is."""
     try:
-        with open(path, encoding="utf-8-sig", errors="replace", newline="\n") as file:
-            return IgnoreRules(lines_of(file.read(_IGNORE_CHARS)))
-    except OSError:
-        return None
+        entry = KINDS[profile.kind].read(root, path, profile, hint)
+    except Unreadable as error:
+        return None, f"{error}; skipped"
+    return entry, entry.problem if entry is not None else None
 
 
-def _is_text(name: str) -> bool:
-    """Whether a file's name can be stored and printed: names that are no UTF-8 hold lone surrogates."""
-    return name.isascii() or not any("\ud800" <= char <= "\udfff" for char in name)
+def entries(root: str, profiles: Profiles) -> tuple[Profile, list[tuple[str, Entry]], list[str]]:
+    """Read a whole store without an index: its profile, its entries by path, and what is wrong with it."""
+    profile = profiles.by_kind[kind_of(root, profiles)]
+    store, folders, files, problems = Store(root, profile.kind, profiles), [""], list[str](), list[str]()
+    while folders:
+        listing = store.list(folders.pop())
+        files += listing.files
+        problems += listing.problems
+        folders += listing.folders
+    hints, notes = store.source.read_hints(root, dict.fromkeys(files), store.leaves_out)
+    problems += notes
+    found = []
+    for path in files:
+        entry, problem = read(root, path, profile, hints.get(path))
+        if problem is not None:
+            problems.append(f"{path}: {problem}")
+        if entry is not None:
+            found.append((path, entry))
+    return profile, found, problems

@@ -3,13 +3,19 @@
 Beside what answers the query it finds what a user pinned: an id, or a path from the store
 (`decisions/jwt.json`), from the project, or from the root of the file system. What is retired or damaged is
 not found by its pin.
+
+Without a full-text index (this Python's SQLite has no FTS5, or `scorer: keyword`) words of the query count
+points in titles and tags, as in the tool whose store this reads.
+
+A passage is the part of a text where most terms of a query stand, as it was written. The index holds stems,
+so the few texts that are shown are read anew and put into a small table.
 """
 
 from __future__ import annotations
 
 import os
 
-from judgekit.retrieval import bm25, confidence, index, index_file, query
+from judgekit.retrieval import bm25, confidence, index, index_file, terms
 from judgekit.retrieval.compiled import Profiles, bundled
 from judgekit.retrieval.confidence import Candidate, RankedCandidates
 from judgekit.retrieval.index_file import sqlite
@@ -17,20 +23,31 @@ from judgekit.retrieval.index_file import sqlite
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+    from sqlite3 import Connection
 
+    from judgekit.retrieval.compiled import Language, Profile
     from judgekit.retrieval.index_file import Index
-    from judgekit.retrieval.query import Term
+    from judgekit.retrieval.sources import Entry
+    from judgekit.retrieval.terms import Term
 
 __all__ = ["AUTO_ROOT", "Candidate", "RankedCandidates", "body", "passages", "resolve", "search"]
 
 AUTO_ROOT = "claude:auto"
 SNIPPET_LIMIT = 300  # characters
+TOKENS = 40  # words of a passage
 MAX_ROUNDS = 3  # of asking again because what was found had changed meanwhile
 MAX_NOTES = 3  # lines about one store; what more there is is counted
 _KEYWORD = "keyword"
+MIN_PREFIX = 4  # letters of a keyword that may be the beginning of a word
+_TAG, _TITLE, _BEGINNING = 3, 2, 1  # points
 _LEADS_OUT = "outside the project, so it is not searched; only your own configuration may name such a root"
 _NO_PIN = "no active memory has this id or path; nothing is injected for it"
 _PINNED = f"SELECT {bm25.COLUMNS} FROM file WHERE live = 1 AND problem IS NULL AND"  # noqa: S608 - our names
+_TABLE = "CREATE VIRTUAL TABLE body USING fts5(text, tokenize = 'porter unicode61 remove_diacritics 2')"
+_PASSAGE = "SELECT snippet(body, 0, '', '', '…', ?) FROM body WHERE body MATCH ?"
+_MARKED = "SELECT highlight(body, 0, char(1), char(2)) FROM body WHERE body MATCH ?"
+_SHORT = 4_000  # characters of a body that is short, whatever stands in it
+_MOST = 1_000  # words that match: `snippet` takes the square of their number
 
 
 def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish of some caller
@@ -58,21 +75,25 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
     `pool` is how many hits of a store are rated, at least `limit`. After `patience` seconds of reading new
     files what was read until then is searched, and the next search goes on.
     """
-    pool, profiles = max(pool, limit), profiles or Profiles(bundled())
-    searched = _Search(query, profiles, project, limit, pool, pins, snippets=snippets, patience=patience)
-    ranked = searched.ranked
+    profiles, ranked, found_any = profiles or Profiles(bundled()), RankedCandidates([], []), False
+    searched = _Search(query, profiles, project, pins, ranked)
     base = os.path.realpath(project).rstrip(os.sep) + os.sep
-    found_any = False
     for root in dict.fromkeys(roots):
         folder = resolve(root, project)
         if not os.path.isdir(folder):
             continue
         folder = os.path.realpath(folder)
-        if may_be_searched(root, folder, base, trusted):
-            found_any = True
-            searched.add(folder, scorer)
-        else:
+        if not may_be_searched(root, folder, base, trusted):
             ranked.notes.append(f"{root}: {_LEADS_OUT}")
+            continue
+        found_any = True
+        found = None if scorer == _KEYWORD else searched.by_fulltext(folder, limit, pool, patience)
+        if found is None:
+            found = searched.by_keyword(folder)[:limit]
+        elif snippets:
+            for candidate, (passage, _) in zip(found, passages(query, found, profiles), strict=True):
+                candidate.snippet = passage
+        ranked.candidates += found
     if len(roots) > 1:  # of candidates for the same file the first one stays
         best: dict[str, Candidate] = {}
         for candidate in sorted(ranked.candidates, key=lambda candidate: -candidate.confidence):
@@ -83,10 +104,9 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
         named = [searched.pinned[pin] for pin in pins if pin in searched.pinned]
         pinned = {candidate.file: candidate for candidate in named}
         ranked.pinned = list(pinned.values())
-        ranked.candidates[:] = [each for each in ranked.candidates if each.file not in pinned]
-        if found_any:
-            lost = [pin for pin in pins if pin not in searched.pinned]
-            ranked.notes += [f"retrieval.pin: {pin!r}: {_NO_PIN}" for pin in lost]
+        ranked.candidates[:] = [hit for hit in ranked.candidates if hit.file not in pinned]
+        lost = [pin for pin in pins if found_any and pin not in searched.pinned]
+        ranked.notes += [f"retrieval.pin: {pin!r}: {_NO_PIN}" for pin in lost]
     del ranked.candidates[limit:]
     for candidate in (*ranked.pinned, *ranked.candidates):
         candidate.path = candidate.file.removeprefix(base)
@@ -104,15 +124,12 @@ def may_be_searched(root: str, folder: str, base: str, trusted: Collection[str])
     """Whether the real path `folder`, to which `root` leads, is inside `base` or where the user wants it.
 
     `base` is the real path of the project with a separator at its end; `trusted` are roots the user named.
+    These lead where the user knows, but not inside a project, where a link may stand.
     """
-    return (root in trusted and _names_a_place(root)) or (folder + os.sep).startswith(base)
-
-
-def _names_a_place(root: str) -> bool:
-    """Whether who wrote a root knew where it leads: not so inside a project, where a link may stand."""
-    if root == AUTO_ROOT or os.path.isabs(os.path.expanduser(root)):
+    if (folder + os.sep).startswith(base):
         return True
-    return os.path.normpath(root).split(os.sep)[0] == os.pardir
+    absolute = root == AUTO_ROOT or os.path.isabs(os.path.expanduser(root))
+    return root in trusted and (absolute or os.path.normpath(root).split(os.sep)[0] == os.pardir)
 
 
 def resolve(root: str, project: str) -> str:
@@ -124,102 +141,54 @@ def resolve(root: str, project: str) -> str:
     return os.path.normpath(os.path.join(os.path.abspath(project), os.path.expanduser(root)))
 
 
-def body(candidate: Candidate, limit: int, profiles: Profiles | None = None) -> str:
-    """Return the first `limit` characters of a candidate's text, read anew from its file.
-
-    Empty when the file is gone, unreadable, retired by now, or no longer inside its store.
-    """
-    from judgekit.retrieval import update  # noqa: PLC0415 - the hook without a judge needs no text
-
-    profile = (profiles or Profiles(bundled())).by_kind[candidate.kind]
-    entry, _ = update.read(candidate.root, candidate.place, profile, None)
-    return entry.body[:limit] if entry is not None else ""
-
-
-def passages(
-    text: str, candidates: Sequence[Candidate], profiles: Profiles | None = None
-) -> list[tuple[str, str]]:
-    """Return for each candidate its passage for the query `text`, and its whole text, read anew.
-
-    Both are empty when the file is gone, unreadable, retired by now, or no longer inside its store.
-    """
-    from judgekit.retrieval import excerpts  # noqa: PLC0415 - reads files, which the hook does without
-
-    return excerpts.of(text, candidates, profiles or Profiles(bundled()), SNIPPET_LIMIT)
-
-
 class _Search:
     """One query over several stores; `pinned` is what was found by name so far."""
 
     def __init__(
-        self,
-        text: str,
-        profiles: Profiles,
-        project: str,
-        limit: int,
-        pool: int,
-        pins: Sequence[str],
-        *,
-        snippets: bool,
-        patience: float | None,
+        self, text: str, profiles: Profiles, project: str, pins: Sequence[str], ranked: RankedCandidates
     ) -> None:
-        self.text, self.profiles, self.project, self.limit, self.pool = text, profiles, project, limit, pool
-        self.pins, self.snippets, self.patience = pins, snippets, patience
-        self.ranked = RankedCandidates([], [])
+        self.text, self.profiles, self.project, self.pins, self.ranked = text, profiles, project, pins, ranked
         self.pinned: dict[str, Candidate] = {}
 
-    def add(self, root: str, scorer: str) -> None:
-        """Search the store at `root`, a real path."""
+    def by_fulltext(self, root: str, limit: int, pool: int, patience: float | None) -> list[Candidate] | None:
+        """Search the store at `root`, a real path; None where this Python cannot."""
         try:
-            if scorer != _KEYWORD:
-                self._by_fulltext(root)
-                return
+            opened = index.open_index(root, self.profiles, patience=patience)
         except index_file.NoFullTextError as error:
             self.ranked.notes.append(
                 f"no full-text search with this Python: {error}; searching titles and tags only"
             )
             self.ranked.fallback = _KEYWORD
-        self._by_keyword(root)
-
-    def _by_fulltext(self, root: str) -> None:
-        opened = index.open_index(root, self.profiles, patience=self.patience)
+            return None
         try:
-            self._ask(opened)
+            return self._ask(opened, limit, max(pool, limit))
         except (sqlite.DatabaseError, *index_file.SPOILT) as error:
             opened.close()
             if index_file.is_damage(error):  # it shows where it is read
-                opened = index.open_index(root, self.profiles, anew=True, patience=self.patience)
+                opened = index.open_index(root, self.profiles, anew=True, patience=patience)
             else:  # a sound file, out of reach just now
-                opened = index.in_memory(root, self.profiles)
-            self._ask(opened)
+                from judgekit.retrieval import update  # noqa: PLC0415 - the exception, not the rule
+
+                opened = update.in_memory(root, self.profiles)
+            return self._ask(opened, limit, max(pool, limit))
         finally:
             opened.close()
 
-    def _ask(self, opened: Index) -> None:
-        terms = query.parse(self.text, opened.profile.language)
-        if not terms and not self.pins:
-            return
+    def _ask(self, opened: Index, limit: int, pool: int) -> list[Candidate]:
+        wanted = terms.parse(self.text, opened.profile.language)
+        if not wanted and not self.pins:
+            return []
         for _ in range(MAX_ROUNDS):
-            named = self._pinned(opened)
-            candidates = self._best(opened, terms) if terms else []
-            if not index.recheck(opened, [candidate.place for candidate in (*named.values(), *candidates)]):
+            named = self._pinned(opened) if self.pins else {}
+            opened.connection.execute("BEGIN")  # one lock for all statements
+            found = bm25.match(opened, wanted, pool, quick=pool < bm25.POOL)[:limit]
+            opened.connection.execute("COMMIT")
+            if not index.recheck(opened, [candidate.place for candidate in (*named.values(), *found)]):
                 break
         named = {pin: candidate for pin, candidate in named.items() if candidate.place not in opened.outdated}
         self.pinned = named | self.pinned
-        candidates = [candidate for candidate in candidates if candidate.place not in opened.outdated]
-        if self.snippets:
-            for candidate, (passage, _) in zip(
-                candidates, passages(self.text, candidates, self.profiles), strict=True
-            ):
-                candidate.snippet = passage
         self._note(opened.notes())
-        self.ranked.candidates += candidates
-
-    def _best(self, opened: Index, terms: list[Term]) -> list[Candidate]:
-        opened.connection.execute("BEGIN")  # one lock for all statements
-        hits, statistics = bm25.match(opened, terms, self.pool, quick=self.pool < bm25.POOL)
-        opened.connection.execute("COMMIT")
-        return confidence.order(hits, statistics, opened.profile)[: self.limit]
+        return [candidate for candidate in found if candidate.place not in opened.outdated]
 
     def _pinned(self, opened: Index) -> dict[str, Candidate]:
         execute, pinned = opened.connection.execute, {}
@@ -231,7 +200,6 @@ class _Search:
                 row = execute(f"{_PINNED} id = ? ORDER BY path LIMIT 1", (pin,)).fetchone()
             if row is not None:
                 pinned[pin] = bm25.candidate(opened, row)
-                pinned[pin].pin()
         return pinned
 
     def _places(self, pin: str, root: str) -> list[str]:
@@ -243,20 +211,146 @@ class _Search:
                 places.append(os.path.relpath(path, root).replace(os.sep, "/"))
         return places
 
-    def _by_keyword(self, root: str) -> None:
-        from judgekit.retrieval import keyword, scan, update  # noqa: PLC0415 - the exception, not the rule
+    def by_keyword(self, root: str) -> list[Candidate]:
+        """Search the store at `root`, a real path, by points for words of titles and tags."""
+        from judgekit.retrieval import scan  # noqa: PLC0415 - the exception, not the rule
 
-        profile = self.profiles.by_kind[scan.kind_of(root, self.profiles)]
-        entries, notes = update.entries(scan.Store(root, profile.kind, self.profiles), profile)
+        profile, entries, notes = scan.entries(root, self.profiles)
         for pin in self.pins:
-            named = keyword.named(entries, root, profile, pin, self._places(pin, root))
-            if named is not None:
-                self.pinned.setdefault(pin, named)
-        hits, statistics = keyword.match(entries, root, profile, self.text)
-        self.ranked.candidates += confidence.order(hits, statistics, profile)[: self.limit]
+            places = self._places(pin, root)
+            for path, entry in entries:
+                if entry.problem is None and (path in places or entry.id == pin):
+                    self.pinned.setdefault(pin, _candidate(root, path, entry, profile))
+                    break
         self._note(notes)
+        return match_keywords(entries, root, profile, self.text)
 
     def _note(self, notes: list[str]) -> None:
         self.ranked.notes += notes[:MAX_NOTES]
         if len(notes) > MAX_NOTES:
             self.ranked.notes.append(f"and {len(notes) - MAX_NOTES} more files with problems")
+
+
+def plain_words(text: str) -> set[str]:
+    """Return the runs of ASCII letters and digits of at least two characters, in small letters."""
+    spaced = "".join(char if char.isascii() and char.isalnum() else " " for char in text.lower())
+    return {word for word in spaced.split() if len(word) > 1}
+
+
+def keywords(prompt: str, language: Language) -> list[Term]:
+    """Return the words of a prompt that count, without repetition."""
+    found = sorted(plain_words(terms.excerpt(prompt)) - language.stop)
+    return [terms.Term(word, [word], [word], common=word in language.common) for word in found]
+
+
+def points(word: str, title: set[str], tags: set[str]) -> int:
+    """Return what one word of the query is worth in an entry."""
+    if word in tags:
+        return _TAG
+    if word in title:
+        return _TITLE
+    begins = len(word) >= MIN_PREFIX and any(other.startswith(word) for other in title | tags)
+    return _BEGINNING if begins else 0
+
+
+def match_keywords(
+    entries: Collection[tuple[str, Entry]], root: str, profile: Profile, prompt: str
+) -> list[Candidate]:
+    """Return the entries of a store that any word occurs in, rated, best first."""
+    wanted = keywords(prompt, profile.language)
+    hits, counts = [], [0] * len(wanted)
+    for path, entry in entries:
+        title, tags = plain_words(entry.title), plain_words(" ".join(entry.tags))
+        worth = [points(term.text, title, tags) for term in wanted]
+        matched = {number for number, point in enumerate(worth) if point}
+        for number in matched:
+            counts[number] += 1
+        if matched:
+            hit = _candidate(root, path, entry, profile)
+            hit.bm25 = hit.score = float(sum(worth))
+            hit.matched = hit.titled = matched
+            hit.damaged, hit.text = entry.problem is not None, entry.title.lower()
+            hits.append(hit)
+    for term, count in zip(wanted, counts, strict=True):
+        term.rarity = confidence.rarity(count, len(entries), profile.background, common=term.common)
+    return confidence.order(hits, wanted, len(entries), profile)
+
+
+def _candidate(root: str, path: str, entry: Entry, profile: Profile) -> Candidate:
+    return Candidate(
+        entry.id,
+        entry.title,
+        entry.category,
+        tags=entry.tags,
+        updated=entry.updated or os.path.getmtime(os.path.join(root, path)),
+        root=root,
+        place=path,
+        kind=profile.kind,
+    )
+
+
+def body(candidate: Candidate, limit: int | None, profiles: Profiles | None = None) -> str:
+    """Return the first `limit` characters (None: all) of a candidate's text, read anew from its file.
+
+    Empty when the file is gone, unreadable, retired by now, or no longer inside its store.
+    """
+    from judgekit.retrieval import scan  # noqa: PLC0415 - the hook without a judge needs no text
+
+    profile = (profiles or Profiles(bundled())).by_kind[candidate.kind]
+    entry, _ = scan.read(candidate.root, candidate.place, profile, None)
+    return entry.body[:limit] if entry is not None else ""
+
+
+def passages(
+    text: str, candidates: Sequence[Candidate], profiles: Profiles | None = None
+) -> list[tuple[str, str]]:
+    """Return for each candidate its passage for the query `text`, and its whole text, read anew.
+
+    A passage has `SNIPPET_LIMIT` characters at most; without a match it is the text's beginning. Both are
+    empty when the file is gone, unreadable, retired by now, or no longer inside its store.
+    """
+    profiles, found = profiles or Profiles(bundled()), []
+    wanted: dict[str, list[Term]] = {}  # by kind: languages may differ
+    connection = index_file.connect(":memory:")
+    try:
+        connection.execute(_TABLE)
+        for candidate in candidates:
+            if candidate.kind not in wanted:
+                wanted[candidate.kind] = terms.parse(text, profiles.by_kind[candidate.kind].language)
+            whole = body(candidate, None, profiles)
+            found.append((_passage(connection, whole, wanted[candidate.kind]), whole))
+    finally:
+        connection.close()
+    return found
+
+
+def _passage(connection: Connection, text: str, wanted: Sequence[Term]) -> str:
+    expression = " OR ".join(term.shown for term in wanted)
+    text = text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
+    row = None
+    if text and expression:
+        if len(text) > _SHORT:
+            text = text[: _end(connection, text, expression)]
+        _put(connection, text)
+        row = connection.execute(_PASSAGE, (TOKENS, expression)).fetchone()
+    return " ".join((row[0] if row else text[:SNIPPET_LIMIT]).split())[:SNIPPET_LIMIT]
+
+
+def _put(connection: Connection, text: str) -> None:
+    connection.execute("DELETE FROM body")
+    connection.execute("INSERT INTO body (rowid, text) VALUES (1, ?)", (text,))
+
+
+def _end(connection: Connection, text: str, expression: str) -> int:
+    """Return where the part of a text ends in which `_MOST` words match, which is all of nearly every one."""
+    _put(connection, text.translate({1: " ", 2: " "}))
+    row = connection.execute(_MARKED, (expression,)).fetchone()
+    before, *rest = row[0].split("\1") if row else ("",)
+    end, matched = len(before), 0
+    for piece in rest:
+        inside, _, outside = piece.partition("\2")
+        matched += max(len(terms.words(inside)), len(inside) // 8)
+        if matched > _MOST:
+            return end + max(len(inside) * _MOST // matched, 1)
+        end += len(inside) + len(outside)
+    return len(text)

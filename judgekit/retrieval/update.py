@@ -11,10 +11,11 @@ import time
 import zlib
 from contextlib import contextmanager
 
+from judgekit import environment
 from judgekit.retrieval import index_file, scan
-from judgekit.retrieval.index_file import sqlite
-from judgekit.retrieval.sources import KINDS
-from judgekit.retrieval.sources.base import Entry, Unreadable
+from judgekit.retrieval.index_file import FOLDER, TOTAL, VERSION, Index, about, is_sure, sqlite
+from judgekit.retrieval.sources import Entry
+from judgekit.retrieval.terms import hidden_words, stems
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,16 +23,49 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
     from typing import Any
 
-    from judgekit.retrieval.compiled import Profile
-    from judgekit.retrieval.index_file import Index, Progress, Stamp
-    from judgekit.retrieval.scan import Listing, Store
+    from judgekit.retrieval.compiled import Language, Profile, Profiles
+    from judgekit.retrieval.index_file import Progress, Stamp
+    from judgekit.retrieval.scan import Listing
 
 BATCH = 256  # files that are read in one transaction: some 50 ms
 OTHERS_SECONDS = 1.0  # how long is waited for another process that is reading the store already
 _STALLED = 2.0  # seconds without progress after which the other process is taken for dead
 _PAUSE = 0.05  # seconds between two looks at how far the other one is
 HINTS = "index"  # the place of notes about the store's own index
+_MAKING = ".making"
+_ABANDONED = 600  # seconds after which what is still being laid out belongs to a process that was killed
+_UNUSED = 30 * 86_400  # seconds after which the file of another version of this program goes
 
+# A change of these tables needs a new `VERSION` of the file.
+LAYOUT = (
+    "CREATE TABLE about (key TEXT PRIMARY KEY, value) WITHOUT ROWID",
+    # What is looked at before every query: folders (`x`, `y`, `z` are ctime, mtime, inode) and the
+    # store's own files (as in `file`). What was read too soon after its last change is not `sure`.
+    """CREATE TABLE watch (number INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, folder INTEGER NOT NULL,
+        x INTEGER, y INTEGER, z INTEGER, sure INTEGER NOT NULL)""",
+    # One row a file, `pending` until it is read. `inode` is mixed with the ctime, see `look`. `live` is
+    # 1 when it gave an entry; `hint` is what the store's own index said of it; `read` is when, in
+    # nanoseconds; `digest` is of all that was found.
+    """CREATE TABLE file (
+        number INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, folder INTEGER NOT NULL,
+        pending INTEGER NOT NULL DEFAULT 1, size INTEGER, mtime INTEGER, inode INTEGER,
+        read INTEGER NOT NULL DEFAULT 0, hint TEXT, live INTEGER NOT NULL DEFAULT 0, digest INTEGER,
+        problem TEXT, id TEXT, title TEXT, category TEXT, tags TEXT, updated REAL)""",
+    "CREATE INDEX file_folder ON file (folder)",
+    "CREATE INDEX file_pending ON file (number) WHERE pending",
+    "CREATE INDEX file_problem ON file (path) WHERE problem IS NOT NULL",
+    "CREATE TABLE note (place TEXT NOT NULL, text TEXT NOT NULL)",  # what is wrong beside single files
+    # In how many entries each stem of the table `text` occurs; the row `TOTAL` counts all words.
+    "CREATE TABLE term (term TEXT PRIMARY KEY, entries INTEGER NOT NULL) WITHOUT ROWID",
+    # It holds stems: all the rest was done before.
+    """CREATE VIRTUAL TABLE text
+        USING fts5(title, tags, body, parts, tokenize = 'unicode61 remove_diacritics 2')""",
+    "PRAGMA user_version = 2",  # versions before this one added the table `term` below 2
+)
+_ADD_TEXT = "INSERT INTO text (rowid, title, tags, body, parts) VALUES (?, ?, ?, ?, ?)"
+_STEMS = "SELECT title, tags, body, parts FROM text WHERE rowid = ?"
+_COUNT = """INSERT INTO term (term, entries) VALUES (?, ?)
+    ON CONFLICT (term) DO UPDATE SET entries = entries + excluded.entries"""
 _IN_FOLDER = """SELECT file.number, file.path, size, mtime, inode, read FROM file
     JOIN watch ON file.folder = watch.number WHERE watch.path = ?"""
 _ADD_FILE = "INSERT OR IGNORE INTO file (path, folder, hint) VALUES (?, ?, ?)"
@@ -39,7 +73,74 @@ _SET_FILE = """UPDATE file SET pending = 0, size = ?, mtime = ?, inode = ?, read
     problem = ?, id = ?, title = ?, category = ?, tags = ?, updated = ? WHERE number = ?"""
 _TOUCH_FILE = "UPDATE file SET pending = 0, size = ?, mtime = ?, inode = ?, read = ? WHERE number = ?"
 _ADD_WATCH = "INSERT OR REPLACE INTO watch (number, path, folder, x, y, z, sure) VALUES (?, ?, ?, ?, ?, ?, ?)"
-_STEMS = f"SELECT {', '.join(index_file.NAMES)} FROM text WHERE rowid = ?"  # noqa: S608 - names of ours
+
+
+def create(connection: Connection, root: str, profiles: Profiles, kind: str = "") -> None:
+    """Lay out an empty index of the store at `root`."""
+    for statement in LAYOUT:
+        connection.execute(statement)
+    said = {"root": root, "read_by": index_file.read_by(profiles), "kind": kind, "size": 0, "pending": 0}
+    _put_about(connection, said | {"folders": 0, "updated": index_file.clock(), "builder": os.getpid()})
+
+
+def _put_about(connection: Connection, said: dict[str, Any]) -> None:
+    connection.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", said.items())
+
+
+def in_memory(root: str, profiles: Profiles, progress: Progress | None = None) -> Index:
+    """Return an index of the store at `root`, or of its newest files, that is gone when it is closed."""
+    index = Index(index_file.connect(":memory:"), root, profiles)
+    create(index.connection, root, profiles)
+    index.load(about(index.connection))
+    refresh(index, None, (), progress=progress, most=index_file.MEMORY_FILES)
+    return index
+
+
+def replace(root: str, profiles: Profiles, path: str | None) -> None:
+    """Make an empty index file in place of the one at `path`, unless another process has, and remove that."""
+    folder = environment.cache_folder(FOLDER, environment.file_name_for(root))
+    newest = index_file.path_of(root)
+    if newest is not None and path != newest:
+        return
+    generation = 0 if newest is None else int(newest.split(".")[-2]) + 1
+    temporary = f"{folder}/{os.getpid()}{_MAKING}"
+    _unlink(temporary)
+    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    try:
+        connection = index_file.connect(temporary)
+        try:
+            connection.execute("PRAGMA journal_mode = OFF")
+            connection.execute("PRAGMA synchronous = OFF")
+            create(connection, root, profiles)
+            connection.execute("PRAGMA journal_mode = WAL")
+        finally:
+            connection.close()
+        os.link(temporary, f"{folder}/v{VERSION}.{generation}.sqlite")
+    except FileExistsError:  # another process was quicker, and as right
+        pass
+    finally:
+        _unlink(temporary)
+    for older in range(generation):
+        _unlink(f"{folder}/v{VERSION}.{older}.sqlite")
+    # What killed processes left half made, and what other versions of this program left long ago.
+    with os.scandir(folder) as entries:
+        for entry in list(entries):
+            limit = _ABANDONED if _MAKING in entry.name else _UNUSED
+            try:
+                old = time.time() - entry.stat().st_mtime > limit
+                if old and not entry.name.startswith(f"v{VERSION}."):
+                    os.unlink(entry.path)
+            except OSError:  # it has been finished or swept meanwhile, or is none of ours
+                continue
+
+
+def _unlink(path: str) -> None:
+    """Remove a database with what SQLite keeps beside it, as far as it is there."""
+    for suffix in ("", "-wal", "-shm"):
+        try:
+            os.unlink(path + suffix)
+        except FileNotFoundError:
+            continue
 
 
 class Plan:
@@ -53,7 +154,7 @@ class Plan:
     """
 
     def __init__(self, index: Index, known_kind: str, places: Collection[str] | None) -> None:
-        self._connection, self._root = index.connection, index.root
+        self._connection = index.connection
         self.kind = scan.kind_of(index.root, index.profiles)
         self.anew = self.kind != known_kind
         self.folders: dict[str, tuple[Stamp | None, bool]] = {}
@@ -66,27 +167,40 @@ class Plan:
         self.hints: dict[str, str | None] = {}
         self.notes: dict[str, list[str]] = {}
 
-        self._known: dict[str, tuple[int, Stamp | None, bool]] = {}
+        watched = self._rows("SELECT path, folder, x, y, z, sure FROM watch")
+        self._known = {
+            path: (folder, None if x is None else (x, y, z), bool(sure))
+            for path, folder, x, y, z, sure in watched
+        }
         self._below: dict[str, list[str]] = {}  # the folders directly in each
+        for path in (row[0] for row in watched if row[0] and row[1]):
+            self._below.setdefault(path.rpartition("/")[0], []).append(path)
+
+        changed = []
+        for name in scan.OWN:
+            read, stamp = index_file.clock(), index_file.look(f"{index.root}/{name}")
+            _, before, was_sure = self._known.get(name, (0, None, True))
+            after = (stamp, stamp is None or is_sure(stamp[1], read))
+            if after != (before, was_sure):
+                self.own[name] = after
+            if stamp != before or not was_sure:  # some are entries too
+                changed.append(name)
+                self.changed += [row[0] for row in self._rows("SELECT number FROM file WHERE path = ?", name)]
+
+        store = scan.Store(index.root, self.kind, index.profiles)
         if not self.anew:
-            for path, folder, x, y, z, sure in self._rows("SELECT path, folder, x, y, z, sure FROM watch"):
-                self._known[path] = (folder, None if x is None else (x, y, z), bool(sure))
-                if folder and path:
-                    self._below.setdefault(path.rpartition("/")[0], []).append(path)
-        changed = self._look_at_own()
-        self._store = scan.Store(index.root, self.kind, index.profiles)
-        if not self.anew:
-            self._store.room -= self._rows("SELECT count(*) FROM file")[0][0]
-        everywhere = self.anew or places is None or scan.IGNORE in changed
+            store.room -= self._rows("SELECT count(*) FROM file")[0][0]
+        deep = self.anew or places is None or scan.IGNORE in changed
+        wanted = [place for place in places or () if place not in scan.OWN]
+        pending = [""] if deep else [place for place in wanted if self._known.get(place, (1,))[0]]
         self._listed: set[str] = set()
-        self._list(
-            [""] if everywhere else [place for place in places or () if place not in scan.OWN],
-            deep=everywhere,
-        )
-        for name in () if self.anew else changed:  # some are entries too
-            self.changed += [row[0] for row in self._rows("SELECT number FROM file WHERE path = ?", name)]
+        while pending:
+            place = pending.pop()
+            if place not in self._listed:
+                self._listed.add(place)
+                pending += self._compare_folder(place, store.list(place), deep=deep)
         if self.anew or changed or self.new or self.lost or places is None:
-            self._read_hints()
+            self._read_hints(store)
 
     @property
     def is_empty(self) -> bool:
@@ -95,29 +209,7 @@ class Plan:
         return not (self.anew or any((*differences, self.hints, self.notes)))
 
     def _rows(self, query: str, *values: object) -> list[Any]:
-        return self._connection.execute(query, values).fetchall()
-
-    def _look_at_own(self) -> list[str]:
-        """Look at the store's own files; return those that changed, or may have."""
-        changed = []
-        for name in scan.OWN:
-            read = index_file.clock()
-            stamp = index_file.look(f"{self._root}/{name}")
-            before = self._known.get(name, (0, None, True))[1:]
-            after = (stamp, stamp is None or index_file.is_sure(stamp[1], read))
-            if after != before:
-                self.own[name] = after
-            if stamp != before[0] or not before[1]:
-                changed.append(name)
-        return changed
-
-    def _list(self, places: list[str], *, deep: bool) -> None:
-        pending = [place for place in places if place == "" or self._known.get(place, (1,))[0]]
-        while pending:
-            place = pending.pop()
-            if place not in self._listed:
-                self._listed.add(place)
-                pending += self._compare_folder(place, self._store.list(place), deep=deep)
+        return [] if self.anew else self._connection.execute(query, values).fetchall()
 
     def _compare_folder(self, place: str, listing: Listing, *, deep: bool) -> list[str]:
         """Note what is different in one folder, and return which of those below it have to be listed."""
@@ -125,27 +217,26 @@ class Plan:
         if stamp is None and place:
             self._forget(place)
             return []
-        sure = stamp is None or all(index_file.is_sure(changed, listing.read) for changed in stamp[:2])
+        sure = stamp is None or all(is_sure(changed, listing.read) for changed in stamp[:2])
         if before is None or before[1:] != (stamp, sure):
             self.folders[place] = (stamp, sure)
         for path in set(self._below.get(place, ())).difference(listing.folders):
             self._forget(path)
         unknown = dict(listing.files)
-        for number, path, size, mtime, inode, read in self._rows(_IN_FOLDER, place) if before else ():
+        for number, path, size, mtime, inode, read in self._rows(_IN_FOLDER, place):
             known = unknown.pop(path, None)
             if known is None:
                 self.lost.append(number)
-            elif known != (size, mtime, inode) or not index_file.is_sure(mtime, read):
+            elif known != (size, mtime, inode) or not is_sure(mtime, read):
                 self.changed.append(number)
         self.new.update(dict.fromkeys(unknown, place))
         self.stamps.update(unknown)
-        self._compare_notes(place, listing.problems, new=before is None)
+        self._compare_notes(place, listing.problems)
         moved = before is None or (before[1] or (0, 0, 0))[2] != (stamp or (0, 0, 0))[2]
         return [folder for folder in listing.folders if deep or moved or folder not in self._known]
 
-    def _compare_notes(self, place: str, problems: list[str], *, new: bool) -> None:
-        known = () if new or self.anew else self._rows("SELECT text FROM note WHERE place = ?", place)
-        if problems != [text for (text,) in known]:
+    def _compare_notes(self, place: str, problems: list[str]) -> None:
+        if problems != [text for (text,) in self._rows("SELECT text FROM note WHERE place = ?", place)]:
             self.notes[place] = problems
 
     def _forget(self, place: str) -> None:
@@ -158,29 +249,14 @@ class Plan:
             self._forget(path)
         self.lost += [row[0] for row in self._rows(_IN_FOLDER, place)]
 
-    def _read_hints(self) -> None:
-        known: dict[str, str | None] = {}
-        if not self.anew:
-            lost = set(self.lost)
-            rows = self._rows("SELECT number, path, hint FROM file")
-            known = {path: hint for number, path, hint in rows if number not in lost}
+    def _read_hints(self, store: scan.Store) -> None:
+        """Compare what the store's own index says; it may also name files that are ignored."""
+        lost, rows = set(self.lost), self._rows("SELECT number, path, hint FROM file")
+        known = {path: hint for number, path, hint in rows if number not in lost}
         files = [*known, *self.new]
-        hints, strays = KINDS[self.kind].read_hints(self._root, _Named(files, self._store))
+        hints, strays = scan.KINDS[self.kind].read_hints(store.root, dict.fromkeys(files), store.leaves_out)
         self.hints = {path: hints.get(path) for path in files if hints.get(path) != known.get(path)}
-        self._compare_notes(HINTS, strays, new=False)
-
-
-class _Named(dict[str, None]):
-    """The files that a store's own index may name: those that are there, and those that are ignored."""
-
-    def __init__(self, files: Collection[str], store: Store) -> None:
-        super().__init__(dict.fromkeys(files))
-        self._store = store
-
-    def __contains__(self, path: object) -> bool:
-        if super().__contains__(path):
-            return True
-        return self._store.rules is not None and isinstance(path, str) and self._store.leaves_out(path)
+        self._compare_notes(HINTS, strays)
 
 
 class ReadFile:
@@ -189,25 +265,35 @@ class ReadFile:
     __slots__ = ("digest", "read", "row", "stamp", "texts")
 
     def __init__(self, root: str, place: str, profile: Profile, hint: str | None) -> None:
-        self.read = index_file.clock()
-        self.stamp = index_file.look(f"{root}/{place}")
-        entry, problem = read(root, place, profile, hint)
+        self.read, self.stamp = index_file.clock(), index_file.look(f"{root}/{place}")
+        entry, problem = scan.read(root, place, profile, hint)
         shown = entry or Entry("", "", "")
-        texts = None if entry is None else index_file.row(entry, profile.language)
-        self.texts = None if texts is None else [_clean(text) for text in texts]
+        self.texts = None if entry is None else texts(entry, profile.language)
         names = [_clean(name) for name in (shown.id, shown.title, shown.category, ",".join(shown.tags))]
         updated = shown.updated or (self.stamp[1] / 1e9 if self.stamp else 0.0)
         self.row = (None if problem is None else _clean(problem), *names, updated)
         self.digest = zlib.crc32(repr((self.row, self.texts)).encode("utf-8", "surrogatepass"))
 
 
-class Writer:
-    """Changes an index inside a transaction, and keeps count."""
+def texts(entry: Entry, language: Language) -> list[str]:
+    """Return the stems of an entry for each column of the table `text`."""
+    shown = (entry.title, " ".join(entry.tags), entry.body)
+    hidden = hidden_words("\n".join(shown), language)
+    return [_clean(" ".join(stems(text, language))) for text in (*shown, hidden)]
 
-    def __init__(self, connection: Connection, about: dict[str, Any]) -> None:
+
+def _clean(text: str) -> str:
+    """Return text that SQLite can store: lone surrogates are replaced, NULs become spaces."""
+    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
+
+
+class Writer:
+    """Changes an index inside a transaction, and keeps count of entries and of what they hold."""
+
+    def __init__(self, connection: Connection) -> None:
         self.execute, self.executemany = connection.execute, connection.executemany
-        self.connection, self.about = connection, about
-        self.terms = index_file.TermCounts(connection)
+        self.connection, self.about = connection, about(connection)
+        self._changes: dict[str, int] = {}  # in the number of entries, by stem
 
     def carry_out(self, plan: Plan) -> None:
         """Write what a plan says; files to be read are marked as pending."""
@@ -224,21 +310,16 @@ class Writer:
                 row = self.execute("SELECT number FROM watch WHERE path = ?", (path,)).fetchone()
                 values = (row and row[0], path, folder, *(stamp or (None,) * 3), sure)
                 self.execute(_ADD_WATCH, values)
-        for place, texts in plan.notes.items():
+        for place, notes in plan.notes.items():
             self.execute("DELETE FROM note WHERE place = ?", (place,))
-            self.executemany("INSERT INTO note VALUES (?, ?)", [(place, _clean(text)) for text in texts])
+            self.executemany("INSERT INTO note VALUES (?, ?)", [(place, _clean(text)) for text in notes])
         numbers = dict(self.execute("SELECT path, number FROM watch WHERE folder").fetchall())
         new = [(path, numbers[folder], plan.hints.pop(path, None)) for path, folder in plan.new.items()]
         self.executemany(_ADD_FILE, new)
         hints = [(hint, path) for path, hint in plan.hints.items()]
         self.executemany("UPDATE file SET pending = 1, hint = ? WHERE path = ?", hints)
-        self.mark(plan.changed)
-        self.count()
-
-    def mark(self, numbers: Sequence[int]) -> None:
-        """Mark files as to be read."""
-        rows = [(number,) for number in numbers]
-        self.executemany("UPDATE file SET pending = 1 WHERE number = ?", rows)
+        changed = [(number,) for number in plan.changed]
+        self.executemany("UPDATE file SET pending = 1 WHERE number = ?", changed)
 
     def drop(self, number: int) -> None:
         """Take a file out of the index."""
@@ -260,22 +341,34 @@ class Writer:
         live = file.texts is not None
         self.execute(_SET_FILE, (*file.stamp, file.read, live, file.digest, *file.row, number))
         if file.texts is not None:
-            self.execute(index_file.ADD_TEXT, (number, *file.texts))
-            self.terms.count(file.texts, 1)
-            self.about["size"] += 1
+            self.add_text(number, file.texts)
         return True
+
+    def add_text(self, number: int, columns: Sequence[str]) -> None:
+        """Add the stems of an entry."""
+        self.execute(_ADD_TEXT, (number, *columns))
+        self._count(columns, 1)
 
     def _drop_text(self, number: int) -> None:
         row = self.execute("SELECT live FROM file WHERE number = ?", (number,)).fetchone()
         if row is not None and row[0]:
-            for texts in self.execute(_STEMS, (number,)).fetchall():
-                self.terms.count(texts, -1)
+            for columns in self.execute(_STEMS, (number,)).fetchall():
+                self._count(columns, -1)
             self.execute("DELETE FROM text WHERE rowid = ?", (number,))
-            self.about["size"] -= 1
 
-    def count(self) -> None:
-        """Note what the index says of itself."""
-        self.terms.write()
+    def _count(self, columns: Sequence[str], change: int) -> None:
+        self.about["size"] += change
+        words = [word for column in columns for word in column.split()]
+        self._changes[TOTAL] = self._changes.get(TOTAL, 0) + change * len(words)
+        for word in set(words):
+            self._changes[word] = self._changes.get(word, 0) + change
+
+    def finish(self) -> None:
+        """Note the counts, and what the index says of itself."""
+        changed = [(term, change) for term, change in self._changes.items() if change]
+        self.executemany(_COUNT, changed)
+        fewer = [(term,) for term, change in changed if change < 0]
+        self.executemany("DELETE FROM term WHERE term = ? AND entries <= 0", fewer)
         (pending,) = self.execute("SELECT count(*) FROM file WHERE pending").fetchone()
         (folders,) = self.execute("SELECT count(*) FROM watch WHERE folder").fetchone()
         builder = os.getpid() if pending else 0
@@ -285,11 +378,32 @@ class Writer:
             "updated": index_file.clock(),
             "builder": builder,
         }
-        index_file.put(self.connection, self.about)
+        _put_about(self.connection, self.about)
 
 
 class _Passed(Exception):  # noqa: N818 - no error: another process holds the lock
     """Another process is writing, and has been for long."""
+
+
+@contextmanager
+def transaction(index: Index) -> Iterator[Writer]:
+    try:
+        index.connection.execute("BEGIN IMMEDIATE")
+    except sqlite.OperationalError as error:
+        if index_file.says(error, index_file.BUSY):
+            index.connection.execute("PRAGMA busy_timeout = 0")  # one wait a query is enough
+            raise _Passed from None
+        raise
+    try:
+        writer = Writer(index.connection)
+        yield writer
+        writer.finish()
+        index.connection.execute("COMMIT")
+    except BaseException:
+        if index.connection.in_transaction:
+            index.connection.execute("ROLLBACK")
+        raise
+    index.load(writer.about)
 
 
 def refresh(
@@ -303,20 +417,32 @@ def refresh(
 ) -> None:
     """Bring an index up to date: the watched `places` (None: all) and the files `numbers` may have changed.
 
-    It takes as long as it takes, or `patience` seconds; a second when another process is at it. Of a store
-    with more than `most` files only the ones changed last are read, where no file of it can be kept.
+    It takes as long as it takes, or `patience` seconds, but reads at least one batch: else a slow machine
+    would never end; a second when another process is at it. Of a store with more than `most` files only the
+    ones changed last are read, where no file of it can be kept.
     """
-    deadline = None if patience is None else time.monotonic() + patience
+    started = time.monotonic()
     try:
         if _another_is_at_it(index):
-            _wait(index)
+            while (index.pending or not index.kind) and time.monotonic() < started + OTHERS_SECONDS:
+                time.sleep(_PAUSE)
+                index.load(about(index.connection))
         else:
             _write_plan(index, places, numbers, most)
-            _read_pending(index, deadline, progress)
+            total, report = index.pending, progress or (lambda _done, _total: None)
+            while index.pending:
+                report(total - index.pending, total)
+                with transaction(index) as writer:
+                    _read_batch(index, writer)
+                if patience is not None and time.monotonic() > started + patience:
+                    break
+            if total and not index.pending:
+                report(total, total)
     except _Passed:
         pass
     if not index.kind:  # another process is listing the files, and nothing is known yet
         index.kind = scan.kind_of(index.root, index.profiles)
+        index.profile = index.profiles.by_kind[index.kind]
         index.trouble = f"{index.root}: another process is building the index; not searched"
 
 
@@ -333,14 +459,13 @@ def reread(index: Index, stale: list[tuple[int, str]]) -> bool:
         differs = new.stamp is None or new.digest != digest
         if differs:
             index.outdated.add(place)
-        if differs or (new.stamp and index_file.is_sure(new.stamp[1], new.read)):
+        if differs or (new.stamp and is_sure(new.stamp[1], new.read)):
             files[number] = new
     if not files:
         return False
     try:
-        with _transaction(index) as writer:
+        with transaction(index) as writer:
             changed = [writer.put(number, new) for number, new in files.items()]
-            writer.count()
     except _Passed:
         return False
     except sqlite.OperationalError as error:
@@ -350,49 +475,25 @@ def reread(index: Index, stale: list[tuple[int, str]]) -> bool:
     return any(changed)
 
 
-def read(root: str, path: str, profile: Profile, hint: str | None) -> tuple[Entry | None, str | None]:
-    """Return the entry in a file, if it has one, and what is wrong with the file, if anything is."""
-    try:
-        entry = KINDS[profile.kind].read(root, path, profile, hint)
-    except Unreadable as error:
-        return None, f"{error}; skipped"
-    return entry, entry.problem if entry is not None else None
-
-
-def entries(store: Store, profile: Profile) -> tuple[list[tuple[str, Entry]], list[str]]:
-    """Read a whole store without an index: its entries by path, and what is wrong with it."""
-    listing = store.walk()
-    hints, notes = KINDS[profile.kind].read_hints(store.root, listing.files)
-    result, problems = [], [*listing.problems, *notes]
-    for path in listing.files:
-        entry, problem = read(store.root, path, profile, hints.get(path))
-        if problem is not None:
-            problems.append(f"{path}: {problem}")
-        if entry is not None:
-            result.append((path, entry))
-    return result, problems
-
-
 def _write_plan(
     index: Index, places: Collection[str] | None, numbers: Sequence[int], most: int | None
 ) -> None:
     """Find out what is different, and write it; without the lock first, since mostly nothing is."""
     (version,) = index.connection.execute("PRAGMA data_version").fetchone()
     plan = Plan(index, index.kind, places)
-    numbers = [number for number in numbers if _is_worth_writing(index, number)]
-    plan.changed = [number for number in plan.changed if _is_worth_writing(index, number)]
-    if plan.is_empty and not numbers:
+    plan.changed = [number for number in (*plan.changed, *numbers) if _is_worth_writing(index, number)]
+    if plan.is_empty:
         return
-    with _transaction(index) as writer:
+    with transaction(index) as writer:
         (now,) = index.connection.execute("PRAGMA data_version").fetchone()
         if now != version:  # another process wrote meanwhile, most likely the same
-            plan = Plan(index, writer.about["kind"], places)
+            changed, plan = plan.changed, Plan(index, writer.about["kind"], places)
+            plan.changed += changed
         # The newest are read first: they are the likeliest to matter.
         newest = sorted(plan.new, key=lambda path: -plan.stamps[path][1])
         index.left_out = 0 if most is None else max(0, len(newest) - most)
         plan.new = {path: plan.new[path] for path in newest[:most]}
         writer.carry_out(plan)
-        writer.mark(numbers)
         _read_batch(index, writer)
 
 
@@ -404,34 +505,16 @@ def _is_worth_writing(index: Index, number: int) -> bool:
         return True
     path, hint, digest, *stamp = row
     now = index_file.look(f"{index.root}/{path}")
-    if now is None or now != tuple(stamp) or index_file.is_sure(now[1], index_file.clock()):
+    if now is None or now != tuple(stamp) or is_sure(now[1], index_file.clock()):
         return True
     return bool(ReadFile(index.root, path, index.profile, hint).digest != digest)
 
 
-def _read_pending(index: Index, deadline: float | None, progress: Progress | None) -> None:
-    """Read what is pending until the deadline, at least one batch: else a slow machine would never end."""
-    total = index.pending
-    while index.pending:
-        if progress is not None:
-            progress(total - index.pending, total)
-        with _transaction(index) as writer:
-            _read_batch(index, writer)
-        if deadline is not None and time.monotonic() > deadline:
-            return
-    if progress is not None and total:
-        progress(total, total)
-
-
 def _read_batch(index: Index, writer: Writer) -> None:
     query = "SELECT number, path, hint FROM file WHERE pending ORDER BY number LIMIT ?"
-    rows = index.connection.execute(query, (BATCH,)).fetchall()
-    if not rows:
-        return
     profile = index.profiles.by_kind[writer.about["kind"]]
-    for number, path, hint in rows:
+    for number, path, hint in index.connection.execute(query, (BATCH,)).fetchall():
         writer.put(number, ReadFile(index.root, path, profile, hint))
-    writer.count()
 
 
 def _another_is_at_it(index: Index) -> bool:
@@ -448,35 +531,3 @@ def _another_is_at_it(index: Index) -> bool:
     except OSError:
         return True
     return True
-
-
-def _wait(index: Index) -> None:
-    deadline = time.monotonic() + OTHERS_SECONDS
-    while (index.pending or not index.kind) and time.monotonic() < deadline:
-        time.sleep(_PAUSE)
-        index.load(index_file.about(index.connection))
-
-
-@contextmanager
-def _transaction(index: Index) -> Iterator[Writer]:
-    try:
-        index.connection.execute("BEGIN IMMEDIATE")
-    except sqlite.OperationalError as error:
-        if index_file.is_busy(error):
-            index.connection.execute("PRAGMA busy_timeout = 0")  # one wait a query is enough
-            raise _Passed from None
-        raise
-    try:
-        writer = Writer(index.connection, index_file.about(index.connection))
-        yield writer
-        index.connection.execute("COMMIT")
-    except BaseException:
-        if index.connection.in_transaction:
-            index.connection.execute("ROLLBACK")
-        raise
-    index.load(writer.about)
-
-
-def _clean(text: str) -> str:
-    """Return text that SQLite can store: lone surrogates are replaced, NULs become spaces."""
-    return text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")

@@ -10,7 +10,7 @@ import sample_store
 from loopback import DRIP, RESET, SILENT, Answer, Asked, Loopback, fails, says
 from memory_store import MemoryStore
 
-from judgekit.retrieval import index_file
+from judgekit.retrieval import update
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +123,7 @@ def test_without_a_provider_the_answer_is_bm25_and_says_so(judgekit: Judgekit, p
 def test_without_full_text_search_no_model_is_asked(
     judgekit: Judgekit, project: Path, use: Use, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
-    monkeypatch.setattr(index_file, "_TEXT_TABLE", "CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)")
+    monkeypatch.setattr(update, "LAYOUT", ["CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)"])
     with Loopback() as server:
         use(server)
         done = judgekit("search", query, "--judge", "--json")

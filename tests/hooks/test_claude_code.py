@@ -12,7 +12,7 @@ from memory_store import MemoryStore, jwt_store
 
 from judgekit.hooks import claude_code, context, explain
 from judgekit.judging import search
-from judgekit.retrieval import index_file
+from judgekit.retrieval import update
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -324,7 +324,7 @@ def test_without_full_text_search_no_judge_is_asked(
     store: MemoryStore, run: Run, isolated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user_wants_a_judge(isolated)
-    monkeypatch.setattr(index_file, "_TEXT_TABLE", "CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)")
+    monkeypatch.setattr(update, "LAYOUT", ["CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)"])
     monkeypatch.setattr(search, "judged_hook", lambda *arguments: search.JudgedHits([], [], "asked"))
     out, err = run(payload(store))
     assert "JWT token refresh flow" in out

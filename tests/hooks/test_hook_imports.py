@@ -30,10 +30,7 @@ EDGE = {
     "judgekit.hooks.claude_code",
 }
 SETTINGS = {"compiled"}
-SEARCH = {
-    *("bm25", "confidence", "index", "index_file", "query"),
-    *("search", "stemmer"),
-}
+SEARCH = {"bm25", "confidence", "index", "index_file", "search", "terms"}
 SHOWN = {"judgekit.hooks.context", "judgekit.text"}
 
 

@@ -9,7 +9,7 @@ from memory_store import MemoryStore, jwt_store
 
 from judgekit.hooks import claude_code
 from judgekit.judging import search
-from judgekit.retrieval import index_file
+from judgekit.retrieval import update
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -109,9 +109,7 @@ def test_one_that_is_removed_damaged_or_retired_is_not_shown(store: MemoryStore)
 def test_without_full_text_search_it_is_still_shown(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(
-        index_file, "MIGRATIONS", (("CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)",),)
-    )
+    monkeypatch.setattr(update, "LAYOUT", ["CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)"])
     pin(store, "fridays", "constraints/nothing.json")
     text, notes = answer(store)
     assert RULE in text

@@ -15,9 +15,9 @@ from ledger_lines import content as of_its_own
 
 from judgekit.evaluation import charts
 from judgekit.ledger import Fault, ModeChange, OverrideLine, PushRecord, Skip, export, kpi, labels
+from judgekit.ledger.labels import triage
 from judgekit.ledger.records import SCHEMAS
 from judgekit.ledger.records import line as record_line
-from judgekit.ledger.triage import triage
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from memory_store import jwt_store, listed
 
-from judgekit.retrieval import compiled, index, index_file, scan
+from judgekit.retrieval import compiled, index, index_file, update
 
 if TYPE_CHECKING:
     from judgekit.retrieval.index_file import Index, Stamp
-
-pytestmark = pytest.mark.slow
 
 CLAUDE_MEMORY, AUTO_MEMORY, MARKDOWN = compiled.KINDS
 PROFILES = compiled.Profiles(compiled.bundled())
@@ -55,16 +54,13 @@ class World:
         """Give a file or folder the present time, in ticks; fine ones never fall on full seconds here."""
         self.times[str(path)] = self.now - self.now % self.tick + (1 if self.tick < SECOND else 0)
 
-    def look(self, path: str) -> Stamp | None:
+    def look(self, path: str, *, folder: bool = False) -> Stamp | None:
         try:
             found = Path(path).stat()
         except OSError:
             return None
-        return found.st_size, self.times.get(path, 0), found.st_ino
-
-    def look_at_folder(self, path: str) -> Stamp | None:
-        stamp = self.look(path)
-        return None if stamp is None else (stamp[1], stamp[1], stamp[2])
+        time = self.times.get(path, 0)
+        return time if folder else found.st_size, time, found.st_ino
 
     def place(self, folder: int, name: int) -> Path:
         folders = FOLDERS[self.kind]
@@ -171,7 +167,6 @@ def world_of(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
         world = World(tmp_path_factory.mktemp("world") / "store", kind, tick)
         monkeypatch.setattr(index_file, "clock", lambda: world.now)
         monkeypatch.setattr(index_file, "look", world.look)
-        monkeypatch.setattr(index_file, "look_at_folder", world.look_at_folder)
         return world
 
     return make
@@ -186,7 +181,7 @@ def notes(found: Index) -> list[str]:
 
 
 def fresh(world: World) -> Index:
-    return index.in_memory(str(world.root), PROFILES, None)
+    return update.in_memory(str(world.root), PROFILES)
 
 
 def opened(world: World) -> Index:
@@ -200,8 +195,7 @@ def check_at_once(world: World) -> None:
         expected = rows(whole)
         seen = rows(found)
         assert found.kind == whole.kind
-        listed = scan.Store(str(world.root), found.kind, PROFILES).walk().files
-        assert expected.keys() == listed.keys()
+        assert expected.keys() == listed(world.root, found.kind).files.keys()
         assert seen.keys() == expected.keys()
         hint = 5
         assert {path: row[hint] for path, row in seen.items()} == {
@@ -265,6 +259,7 @@ HISTORIES = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tick", TICKS)
 @pytest.mark.parametrize("kind", [CLAUDE_MEMORY, AUTO_MEMORY, MARKDOWN])
 @settings(
@@ -300,13 +295,18 @@ def test_a_time_ahead_is_now_unless_no_clock_can_be_so_wrong() -> None:
     assert index_file.is_sure(now + 2 * 86_400 * SECOND, now)
 
 
-@pytest.mark.parametrize("text", ["", "1 2", "x y z", "1 2 3 4", "\0" * 40])
-def test_a_spoiled_turn_begins_anew(tmp_path: Path, text: str) -> None:
-    (tmp_path / "turn").write_text(text)
-    turn = index.WatchTurn(str(tmp_path / "turn"))
-    assert (turn.file, turn.folder, turn.queries) == (0, 0, 0)
-    turn.file, turn.queries = 64, 3
-    turn.keep()
-    again = index.WatchTurn(str(tmp_path / "turn"))
-    assert (again.file, again.folder, again.queries) == (64, 0, 3)
-    index.WatchTurn(str(tmp_path / "none" / "turn")).keep()
+def test_a_spoiled_turn_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "SLICE", 5)
+    root = str(jwt_store(tmp_path, 20).root.resolve())
+    index.open_index(root, PROFILES).close()
+    turn = Path(f"{index_file.path_of(root)}.turn")
+    for text in ("", "1 2", "x y z", "1 2 3 4", "\0" * 40):
+        turn.write_text(text)
+        seen = []
+        for _ in range(2):
+            index.open_index(root, PROFILES).close()
+            seen.append(turn.read_text().split())
+        assert seen == [["5", "0", "1"], ["10", "0", "2"]]
+    turn.unlink()
+    turn.mkdir()
+    index.open_index(root, PROFILES).close()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from judgekit import environment
-from judgekit.retrieval import compiled, index, index_file
+from judgekit.retrieval import compiled, index, index_file, update
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +48,7 @@ def databases() -> list[Path]:
 
 
 def fresh(store: MemoryStore) -> list[Any]:
-    return content(index.in_memory(str(store.root.resolve()), PROFILES, None))
+    return content(update.in_memory(str(store.root.resolve()), PROFILES))
 
 
 def add(store: MemoryStore) -> None:
@@ -295,7 +295,12 @@ def test_everything_is_listed_anew_after_some_queries_whatever_folder_times_say(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index_file, "clock", lambda: time.time_ns() + 3600 * 10**9)
-    monkeypatch.setattr(index_file, "look_at_folder", lambda path: (1, 1, 1) if Path(path).is_dir() else None)
+    look = index_file.look
+    monkeypatch.setattr(
+        index_file,
+        "look",
+        lambda path, folder=False: (1, 1, 1) if folder and Path(path).is_dir() else look(path),
+    )
     opened(store).close()
     add(store)
     sizes = []

@@ -162,7 +162,7 @@ def test_a_read_only_cache_is_read(store: MemoryStore, monkeypatch: pytest.Monke
 
     def refuse(target: str, **options: Any) -> Any:  # noqa: ANN401 - a connection
         connection = connect(target, **options)
-        return Failing(connection, "PRAGMA user_version", 14) if target == str(path) else connection
+        return Failing(connection, "SELECT key", 14) if target == str(path) else connection
 
     monkeypatch.setattr(index_file, "connect", refuse)
     found = opened(store)
@@ -340,8 +340,8 @@ def test_an_edit_waits_for_no_first_build(store: MemoryStore, monkeypatch: pytes
 
 def test_an_edit_builds_nothing_in_memory(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     assert search(store) == ["jwt"]
-    failing(monkeypatch, "PRAGMA user_version", IOERR)
-    monkeypatch.setattr(index, "in_memory", lambda *_: pytest.fail("built"))
+    failing(monkeypatch, "SELECT key", IOERR)
+    monkeypatch.setattr(update, "in_memory", lambda *_: pytest.fail("built"))
     assert index.refresh_file(str(store.root / "decisions" / "jwt.json"), PROFILES) == []
 
 
@@ -402,29 +402,3 @@ def test_what_another_process_reads_is_waited_for_and_not_read_twice(
     assert opened(store).pending == 25
     monkeypatch.setattr(update, "_STALLED", -1.0)
     assert opened(store).pending == 0
-
-
-def test_an_old_layout_is_followed_by_every_step(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = live(opened(store))
-    steps = (
-        ("CREATE TABLE extra (value)",),
-        ("ALTER TABLE extra ADD COLUMN other", "INSERT INTO extra VALUES (1, 2)"),
-    )
-    monkeypatch.setattr(index_file, "MIGRATIONS", (*index_file.MIGRATIONS, *steps))
-    found = opened(store)
-    assert found.connection.execute("SELECT * FROM extra").fetchall() == [(1, 2)]
-    assert live(found) == before
-    assert database().name.endswith(".0.sqlite")
-
-
-def test_a_step_that_fails_leaves_the_layout_as_it_was(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened(store).close()
-    steps = (("CREATE TABLE extra (value)", "no SQL at all"),)
-    monkeypatch.setattr(index_file, "MIGRATIONS", (*index_file.MIGRATIONS, *steps))
-    connection = sqlite3.connect(database(), isolation_level=None)
-    with pytest.raises(sqlite3.OperationalError, match="syntax error"):
-        index_file.about(connection)
-    assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'extra'").fetchone() == (0,)
-    connection.close()

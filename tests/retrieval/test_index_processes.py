@@ -24,7 +24,7 @@ DEADLINE = 120  # seconds
 
 QUERYING = """
 import json, sys, time
-from judgekit.retrieval import compiled, index, search
+from judgekit.retrieval import compiled, index, index_file, search
 profiles = compiled.Profiles(compiled.bundled())
 root, project, queries = sys.argv[1], sys.argv[2], int(sys.argv[3])
 longest = 0
@@ -42,7 +42,7 @@ print(json.dumps([[each.id for each in ranked.candidates], longest]))
 
 BUILDING = """
 import os, signal, sys
-from judgekit.retrieval import compiled, index, update
+from judgekit.retrieval import compiled, index, index_file, update
 update.BATCH = 8
 def killed(done, total):
     if done >= 24:

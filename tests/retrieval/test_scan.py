@@ -4,21 +4,16 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from memory_store import MemoryStore, jwt_store
+from memory_store import MemoryStore, jwt_store, listed
 
 from judgekit.retrieval import compiled, scan
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from judgekit.retrieval.scan import Listing
 
 CLAUDE_MEMORY, AUTO_MEMORY, MARKDOWN = compiled.KINDS
 PROFILES = compiled.Profiles(compiled.bundled())
-
-
-def listed(root: Path, kind: str = CLAUDE_MEMORY) -> Listing:
-    return scan.Store(str(root.resolve()), kind, PROFILES).walk()
 
 
 def kind_of(root: Path) -> str:
@@ -31,7 +26,7 @@ def test_a_store_lists_its_records(tmp_path: Path) -> None:
     (store.root / "decisions" / ".hidden.json").write_text("{}")
     (store.root / "elsewhere").mkdir()
     (store.root / "elsewhere" / "x.json").write_text("{}")
-    assert sorted(listed(store.root).files) == [
+    assert sorted(listed(store.root, CLAUDE_MEMORY).files) == [
         "constraints/filler-1.json",
         "decisions/filler-0.json",
         "decisions/jwt.json",
@@ -41,16 +36,16 @@ def test_a_store_lists_its_records(tmp_path: Path) -> None:
 
 def test_a_stamp_changes_with_the_file(tmp_path: Path) -> None:
     store = jwt_store(tmp_path)
-    before = listed(store.root).files["decisions/jwt.json"]
+    before = listed(store.root, CLAUDE_MEMORY).files["decisions/jwt.json"]
     path = store.root / "decisions" / "jwt.json"
     os.utime(path, ns=(1, 1))
-    assert listed(store.root).files["decisions/jwt.json"] != before
-    replaced = listed(store.root).files["decisions/jwt.json"]
+    assert listed(store.root, CLAUDE_MEMORY).files["decisions/jwt.json"] != before
+    replaced = listed(store.root, CLAUDE_MEMORY).files["decisions/jwt.json"]
     copy = path.with_suffix(".new")
     copy.write_bytes(path.read_bytes())
     os.utime(copy, ns=(1, 1))
     copy.replace(path)
-    assert listed(store.root).files["decisions/jwt.json"] != replaced
+    assert listed(store.root, CLAUDE_MEMORY).files["decisions/jwt.json"] != replaced
 
 
 def test_links_that_lead_out_are_named_and_not_followed(tmp_path: Path) -> None:
@@ -60,7 +55,7 @@ def test_links_that_lead_out_are_named_and_not_followed(tmp_path: Path) -> None:
     (outside / "secret.json").write_text("{}")
     (store.root / "decisions" / "link.json").symlink_to(outside / "secret.json")
     (store.root / "runbooks").symlink_to(outside)
-    found = listed(store.root)
+    found = listed(store.root, CLAUDE_MEMORY)
     assert sorted(found.files) == ["decisions/jwt.json"]
     assert sorted(problem.partition(":")[0] for problem in found.problems) == [
         "decisions/link.json",
@@ -71,7 +66,7 @@ def test_links_that_lead_out_are_named_and_not_followed(tmp_path: Path) -> None:
 def test_links_inside_the_store_are_followed(tmp_path: Path) -> None:
     store = jwt_store(tmp_path)
     (store.root / "decisions" / "alias.json").symlink_to(store.root / "decisions" / "jwt.json")
-    assert "decisions/alias.json" in listed(store.root).files
+    assert "decisions/alias.json" in listed(store.root, CLAUDE_MEMORY).files
 
 
 @pytest.mark.parametrize("name", ["pipe.json", "dangling.json", "loop.json", "folder.json"])
@@ -84,7 +79,7 @@ def test_what_is_no_file_is_passed_over(tmp_path: Path, name: str) -> None:
         path.mkdir()
     else:
         path.symlink_to(path if name == "loop.json" else store.root / "decisions" / "gone.json")
-    assert sorted(listed(store.root).files) == ["decisions/jwt.json"]
+    assert sorted(listed(store.root, CLAUDE_MEMORY).files) == ["decisions/jwt.json"]
 
 
 def test_names_that_are_no_utf8_are_passed_over(tmp_path: Path) -> None:
@@ -94,7 +89,7 @@ def test_names_that_are_no_utf8_are_passed_over(tmp_path: Path) -> None:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT))
     except OSError:
         pytest.skip("this file system refuses such names")
-    assert sorted(listed(store.root).files) == ["decisions/jwt.json"]
+    assert sorted(listed(store.root, CLAUDE_MEMORY).files) == ["decisions/jwt.json"]
 
 
 def test_a_folder_of_markdown_is_walked(tmp_path: Path) -> None:
@@ -193,7 +188,7 @@ def test_of_too_many_files_the_rest_is_left_out_and_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scan, "MAX_FILES", 3)
-    found = listed(jwt_store(tmp_path, 6).root)
+    found = listed(jwt_store(tmp_path, 6).root, CLAUDE_MEMORY)
     assert len(found.files) == 3
     assert [problem.partition(": ")[2] for problem in found.problems] == [
         "more than 3 files; the rest is ignored"
@@ -207,4 +202,4 @@ def test_a_folder_that_may_not_be_read_is_empty(tmp_path: Path, monkeypatch: pyt
         raise PermissionError(13, "Permission denied", path)
 
     monkeypatch.setattr(os, "scandir", refuse)
-    assert listed(store.root).files == {}
+    assert listed(store.root, CLAUDE_MEMORY).files == {}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from memory_store import MemoryStore, jwt_store
 
-from judgekit.retrieval import compiled, index_file
+from judgekit.retrieval import compiled, index_file, update
 from judgekit.retrieval import search as api
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def test_broken_files_are_named_and_the_rest_is_found(store: MemoryStore) -> Non
 def test_without_fts5_titles_and_tags_are_matched(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_file, "_TEXT_TABLE", "CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)")
+    monkeypatch.setattr(update, "LAYOUT", ["CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)"])
     ranked = search(store)
     assert ids(ranked) == ["jwt"]
     assert ranked.fallback == "keyword"
@@ -154,8 +154,7 @@ def test_without_fts5_titles_and_tags_are_matched(
 def test_without_sqlite_titles_and_tags_are_matched(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("judgekit.retrieval.index", "judgekit.retrieval.index_file"):
-        monkeypatch.setattr(f"{module}.sqlite", None)
+    monkeypatch.setattr(index_file, "sqlite", None)
     assert not index_file.available()
     assert search(store).fallback == "keyword"
 

@@ -6,17 +6,15 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from memory_store import MemoryStore, listed
 
-from judgekit.retrieval import compiled, scan
-from judgekit.retrieval.sources import auto_memory, claude_memory, markdown
-from judgekit.retrieval.sources.base import Unreadable, contained
+from judgekit.retrieval import compiled
+from judgekit.retrieval.sources import Unreadable, auto_memory, claude_memory, contained, markdown
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from memory_store import MemoryStore
-
-    from judgekit.retrieval.sources.base import Entry
+    from judgekit.retrieval.sources import Entry
 
 PROFILES = compiled.Profiles(compiled.bundled())
 PROFILE = PROFILES.by_kind["claude-memory"]
@@ -34,8 +32,8 @@ def entry(store: MemoryStore, relative: str = JWT, hint: str | None = None) -> E
 
 
 def hints(store: MemoryStore) -> tuple[dict[str, str], list[str]]:
-    root = str(store.root.resolve())
-    return claude_memory.read_hints(root, scan.Store(root, "claude-memory", PROFILES).walk().files)
+    files = listed(store.root, claude_memory.NAME).files
+    return claude_memory.read_hints(str(store.root.resolve()), files, lambda _: False)
 
 
 def test_a_record_becomes_an_entry(store: MemoryStore) -> None:
@@ -237,7 +235,7 @@ def test_a_line_of_the_index_ends_at_a_line_feed(store: MemoryStore, separator: 
     text = f"- [A] One{separator}- [A] Two -> b.json -> decisions/a.json\r\n- [A] Three -> decisions/c.json"
     (store.root / "index.md").write_bytes(text.encode())
     files = {"decisions/a.json": 1, "decisions/c.json": 1}
-    found, notes = claude_memory.read_hints(str(store.root.resolve()), files)
+    found, notes = claude_memory.read_hints(str(store.root.resolve()), files, lambda _: False)
     assert ([*found], notes) == ([*files], [])
 
 
@@ -328,7 +326,7 @@ def test_the_list_names_the_topics(tmp_path: Path) -> None:
     (tmp_path / "MEMORY.md").write_text(
         "- [Debugging](debug.md) - tips\n- [Gone](gone.md)\n- [Out](../out.md)\n"
     )
-    found, notes = auto_memory.read_hints(str(tmp_path.resolve()), {"MEMORY.md": 1, "debug.md": 1})
+    found, notes = auto_memory.read_hints(str(tmp_path.resolve()), {"MEMORY.md": 1, "debug.md": 1}, None)
     assert (found, notes) == ({"debug.md": "Debugging"}, [])
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from judgekit.retrieval import compiled, scan
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -83,3 +85,15 @@ def jwt_store(project: Path, fillers: int = 0) -> MemoryStore:
     body = "Access tokens live for fifteen minutes; a rotating cookie gets the next one."
     store.add("jwt", "JWT token refresh flow", body, tags=("auth", "jwt"))
     return store.fill(fillers).write_index()
+
+
+def listed(root: Path, kind: str) -> scan.Listing:
+    """Return what stands in a whole store, and what is wrong with it."""
+    profiles = compiled.Profiles(compiled.bundled())
+    store, found, folders = scan.Store(str(root.resolve()), kind, profiles), scan.Listing(None, 0), [""]
+    while folders:
+        listing = store.list(folders.pop())
+        found.files |= listing.files
+        found.problems += listing.problems
+        folders += listing.folders
+    return found

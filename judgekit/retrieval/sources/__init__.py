@@ -1,13 +1,99 @@
-"""The kinds of stores, in the order in which they are recognised: a kind is a module.
+"""What the readers of the stores have in common: the entry they return, and the safe way to open a file.
 
-It has `NAME`, which is also the name of its profile's file; `ENDINGS` of its files; `is_at`, whether a folder
-is such a store; `lists`, whether files of a folder may be entries; `DEEP`, whether every folder is looked
-into or only those that records of a kind have; `LINKED_FOLDERS`, whether these may be links; `read` and
-`read_hints`.
+A kind of store is a module, listed in `KINDS` of scan.py. It has `NAME`, also the name of its profile's file;
+`ENDINGS` of its files; `is_at`, whether a folder is such a store; `lists`, whether files of a folder may be
+entries; `DEEP`, whether every folder is looked into or only those that records of a kind have;
+`LINKED_FOLDERS`, whether these may be links; `read`; and `read_hints`, what the store's index says of files.
 """
 
 from __future__ import annotations
 
-from judgekit.retrieval.sources import auto_memory, claude_memory, markdown
+import os
+import stat
 
-KINDS = {source.NAME: source for source in (claude_memory, auto_memory, markdown)}
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MAX_TITLE = 1_000  # characters that are kept
+MAX_TAG = 100  # the same of each tag
+MAX_TAGS = 100
+
+
+class Unreadable(Exception):  # noqa: N818 - a state of the file, which its reader decides about
+    """A file that holds no text to search; the message says in a few words why."""
+
+
+class Entry:
+    """One thing that can be found. `updated` is in seconds since the epoch, 0 when unknown.
+
+    `problem` says what is wrong with a file whose entry could be saved in part; whether it is retired is then
+    not known.
+    """
+
+    __slots__ = ("body", "category", "id", "problem", "tags", "title", "updated")
+
+    def __init__(
+        self,
+        id: str,  # noqa: A002 - the published name of the attribute
+        title: str,
+        category: str,
+        *,
+        tags: Iterable[str] = (),
+        body: str = "",
+        updated: float = 0.0,
+        problem: str | None = None,
+    ) -> None:
+        self.id, self.category, self.body = id, category, body
+        self.title, self.tags = title[:MAX_TITLE], tuple(tag[:MAX_TAG] for tag in tags)[:MAX_TAGS]
+        self.updated, self.problem = updated, problem
+
+
+def contained(root: str, relative: str) -> str | None:
+    """Return the real path of `relative` under the real path `root`, None when it is outside."""
+    real = os.path.realpath(os.path.join(root, relative))
+    return real if real.startswith(root.rstrip(os.sep) + os.sep) else None
+
+
+def read_text(root: str, relative: str, limit: int) -> str:
+    """Return the first `limit` bytes of a file as text.
+
+    Raises `Unreadable` when it is outside `root` (a real path), no regular file, binary or not UTF-8.
+    """
+    raw, more = read_bytes(root, relative, limit)
+    return as_text(raw, whole=not more)
+
+
+def read_bytes(root: str, relative: str, limit: int) -> tuple[bytes, bool]:
+    """Return the first `limit` bytes of a file, and whether there is more.
+
+    Raises `Unreadable` when it is outside `root` (a real path) or no regular file.
+    """
+    path = contained(root, relative)
+    if path is None:
+        raise Unreadable("outside its store")
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise Unreadable("not a regular file")
+        with open(path, "rb") as file:
+            raw = file.read(limit + 1)
+    except OSError as error:
+        raise Unreadable(f"cannot be read ({error.strerror})") from None
+    return raw[:limit], len(raw) > limit
+
+
+def as_text(raw: bytes, *, whole: bool) -> str:
+    """Return what UTF-8 says, without a character cut in two at the end; raises `Unreadable`."""
+    if b"\0" in raw:
+        raise Unreadable("a binary file")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if not whole and error.start > len(raw) - 4:  # cut inside a character
+            return raw[: error.start].decode("utf-8-sig")
+        raise Unreadable("not UTF-8") from None
+
+
+def stem(relative: str) -> str:
+    """Return a file's name without folders and ending."""
+    return relative.rpartition("/")[2].rpartition(".")[0]

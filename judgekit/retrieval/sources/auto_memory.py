@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 
 from judgekit import environment
-from judgekit.retrieval.sources import markdown
-from judgekit.retrieval.sources.base import Entry, Unreadable, read_text, stem
+from judgekit.retrieval.sources import Entry, Unreadable, markdown, read_text, stem
 from judgekit.text import lines_of
 
 TYPE_CHECKING = False
@@ -41,7 +40,9 @@ def folder(project: str) -> str:
     return os.path.join(home, "projects", name, "memory")
 
 
-def read_hints(root: str, files: Mapping[str, object]) -> tuple[dict[str, str], list[str]]:
+def read_hints(
+    root: str, files: Mapping[str, object], _leaves_out: object
+) -> tuple[dict[str, str], list[str]]:
     """Return the text of each link `[text](file.md)` in MEMORY.md that names a topic file."""
     try:
         text = read_text(root, INDEX, _INDEX_LIMIT)

@@ -11,11 +11,11 @@ import os
 from datetime import UTC, datetime
 
 from judgekit.environment import MEMORY_CONFIG
-from judgekit.retrieval.sources import auto_memory
-from judgekit.retrieval.sources.base import (
+from judgekit.retrieval.sources import (
     Entry,
     Unreadable,
     as_text,
+    auto_memory,
     contained,
     read_bytes,
     read_text,
@@ -25,7 +25,7 @@ from judgekit.text import lines_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from judgekit.retrieval.compiled import Profile
 
@@ -47,10 +47,11 @@ def is_at(root: str, profile: Profile) -> bool:
 
 def _has_records(root: str, profile: Profile) -> bool:
     for category in profile.categories.values():
-        if not category.folder or not contained(root, category.folder):
+        folder = category["folder"]
+        if not folder or not contained(root, folder):
             continue
         try:
-            with os.scandir(os.path.join(root, category.folder)) as entries:
+            with os.scandir(os.path.join(root, folder)) as entries:
                 for entry in entries:
                     if entry.name.endswith(ENDINGS) and entry.name[0] != "." and entry.is_file():
                         return True
@@ -76,8 +77,10 @@ def lists(folder: str) -> bool:
     return folder != ""
 
 
-def read_hints(root: str, files: Mapping[str, object]) -> tuple[dict[str, str], list[str]]:
-    """Return what the index says of each file it names, and a line about those that are not there.
+def read_hints(
+    root: str, files: Mapping[str, object], leaves_out: Callable[[str], bool]
+) -> tuple[dict[str, str], list[str]]:
+    """Return what the index says of each file it names, and a line about those that are not there or ignored.
 
     What it says are the title and the tags, `title|tag,tag`. The folder says the category better.
     """
@@ -97,7 +100,7 @@ def read_hints(root: str, files: Mapping[str, object]) -> tuple[dict[str, str], 
         if place in files:
             listed = ",".join(tag.strip() for tag in tags.split(",") if tag.strip())
             hints[place] = f"{head.partition('] ')[2].strip()}|{listed}"
-        else:
+        elif not leaves_out(place):
             strays.append(path.strip())
     if not strays:
         return hints, []
@@ -122,7 +125,7 @@ def read(root: str, relative: str, profile: Profile, hint: str | None) -> Entry 
     a line for it (`hint`) and nothing in it says that it is retired. Raises `Unreadable` otherwise.
     """
     folder, name = relative.rpartition("/")[0], stem(relative)
-    category = next((each for each in profile.categories.values() if each.folder == folder), None)
+    category = next((each for each, data in profile.categories.items() if data["folder"] == folder), None)
     if category is None:  # asked for by whoever sees other profiles
         raise Unreadable("not in a folder of the store")
     hinted, _, listed = (hint or "|").rpartition("|")
@@ -135,7 +138,7 @@ def read(root: str, relative: str, profile: Profile, hint: str | None) -> Entry 
     except Unreadable as error:
         if hint is None or _seems_retired(raw):
             raise
-        return Entry(name, hinted, category.name, tags=tags, problem=f"{error}; found by title only")
+        return Entry(name, hinted, category, tags=tags, problem=f"{error}; found by title only")
     if record.get("record_status", "active") != "active":
         return None
     own_tags, title = record.get("tags"), record.get("title")
@@ -144,9 +147,9 @@ def read(root: str, relative: str, profile: Profile, hint: str | None) -> Entry 
     return Entry(
         name,
         title if isinstance(title, str) and title.strip() else hinted or name,
-        category.name,
+        category,
         tags=tags,
-        body=body_text(record, category.body, profile.max_bytes),
+        body=body_text(record, profile.categories[category]["body"], profile.max_bytes),
         updated=_seconds(record.get("updated_at")) or _seconds(record.get("created_at")),
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from judgekit.retrieval.sources.base import Entry, Unreadable, read_bytes, read_text, stem
+from judgekit.retrieval.sources import Entry, Unreadable, read_bytes, read_text, stem
 from judgekit.text import lines_of
 
 TYPE_CHECKING = False
@@ -31,7 +31,9 @@ def lists(folder: str) -> bool:
     return True
 
 
-def read_hints(root: str, files: Mapping[str, object]) -> tuple[dict[str, str], list[str]]:
+def read_hints(
+    root: str, files: Mapping[str, object], _leaves_out: object
+) -> tuple[dict[str, str], list[str]]:
     """Return nothing: no file says anything about another one."""
     del root, files
     return {}, []

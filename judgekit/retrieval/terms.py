@@ -1,0 +1,325 @@
+"""Cuts text into the stems that are indexed, and a prompt into the terms that are searched.
+
+Both go the same way: small letters without accents, the runs of letters and digits, no stop words, irregular
+forms replaced by their base (`went` by `go`), then the Snowball English stemmer ("Porter2"), after
+https://snowballstem.org/algorithms/english/stemmer.html. Words with the same stem count as the same word.
+
+A term becomes an FTS5 expression of quoted strings alone, so no text of a query is ever FTS5 syntax.
+Of a long prompt the beginning and the end are read: the question stands there, pasted text between them.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from judgekit.retrieval.compiled import Language
+
+_MOST_BARE = 8192  # characters; few texts have as many different ones
+_MAX_KNOWN = 100_000  # words whose stems are remembered: some 10 MB
+_VOWELS = frozenset("aeiouy")
+_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
+_SHAPE = {ord(letter): "v" if letter in _VOWELS else "c" for letter in (*_LETTERS, "Y")}
+_SPACED = "".join([char if char.isalnum() else " " for char in map(chr, range(128))])
+_PAIR = 2  # letters: a shorter word keeps its end
+
+_WHOLE = {
+    "skis": "ski",
+    "skies": "sky",
+    "idly": "idl",
+    "gently": "gentl",
+    "ugly": "ugli",
+    "early": "earli",
+    "only": "onli",
+    "singly": "singl",
+    **{word: word for word in ("sky", "news", "howe", "atlas", "cosmos", "bias", "andes")},
+}
+_AS_THEY_ARE = frozenset(
+    ["inning", "outing", "canning", "herring", "earring", "evening", "proceed", "exceed", "succeed"]
+)
+_R1_STARTS = ("gener", "commun", "arsen", "past", "univers", "later", "emerg", "organ", "inter")
+_BEFORE_EED = ("exc", "proc", "succ")
+_DOUBLES = ("bb", "dd", "ff", "gg", "mm", "nn", "pp", "rr", "tt")
+
+# What replaces each ending (`-`: nothing), longest first: only the first that fits is looked at. It must
+# begin in the region R1, after `*` in R2; after `<` only if one of these letters is before it.
+_STEPS = [
+    [
+        (ending, instead.strip("-"), where.startswith("*"), tuple(where.partition("<")[2]) or ("",))
+        for rule in table.split("|")
+        for ending, instead, where in [(*rule.split(" "), "")[:3]]
+    ]
+    for table in (
+        (
+            "ization ize|ational ate|fulness ful|ousness ous|iveness ive|tional tion|biliti ble|lessli less|"
+            "entli ent|ation ate|alism al|aliti al|ousli ous|iviti ive|fulli ful|ogist og|enci ence|"
+            "anci ance|abli able|izer ize|ator ate|alli al|bli ble|ogi og <l|li - <cdeghkmnrt"
+        ),
+        "ational ate|tional tion|alize al|icate ic|iciti ic|ative - *|ical ic|ness -|ful -",
+        (
+            "ement - *|ance - *|ence - *|able - *|ible - *|ment - *|ant - *|ent - *|ism - *|ate - *|iti - *|"
+            "ous - *|ive - *|ize - *|ion - *<st|al - *|er - *|ic - *"
+        ),
+    )
+]
+
+
+def stems(text: str, language: Language) -> list[str]:
+    """Return the stems of the words of `text`, in its order, without stop words."""
+    known = language.stems
+    if len(known) > _MAX_KNOWN:
+        known.clear()
+    found = []
+    for word in words(fold(text)):
+        cut = known.get(word)
+        if cut is None:
+            cut = known[word] = stem_of(word, language)
+        if cut:
+            found.append(cut)
+    return found
+
+
+def stem_of(word: str, language: Language) -> str:
+    """Return the stem of a folded word; an empty one for a stop word, and for a form of one (`got`)."""
+    base = language.irregular.get(word, word)
+    return "" if word in language.stop or base in language.stop else stem(base)
+
+
+def fold(text: str) -> str:
+    """Return `text` in small letters and without accents."""
+    if text.isascii():
+        return text.lower()
+    import unicodedata  # noqa: PLC0415 - most prompts do without
+
+    return unicodedata.normalize("NFC", text.lower().translate(_BARE))
+
+
+class _Bare(dict[int, str]):
+    """A table for `str.translate` that learns what is left of each character without its accents.
+
+    Accents go before anything is normalised: to put a run of them in order takes the square of its length.
+    """
+
+    def __missing__(self, code: int) -> str:
+        import unicodedata  # noqa: PLC0415 - most prompts do without
+
+        if len(self) >= _MOST_BARE:
+            self.clear()
+        apart = unicodedata.normalize("NFD", chr(code))
+        self[code] = "".join(char for char in apart if not unicodedata.combining(char))
+        return self[code]
+
+
+_BARE = _Bare()
+
+
+def words(text: str) -> list[str]:
+    """Return the runs of letters and digits in `text`."""
+    if text.isascii():  # by a table: ten times as fast, and most texts are ASCII
+        return text.translate(_SPACED).split()
+    return "".join(char if char.isalnum() else " " for char in text).split()
+
+
+def stem(word: str) -> str:
+    """Return the stem of a word in small letters; one with others than a-z and 0-9 is its own stem."""
+    if len(word) <= _PAIR or not _LETTERS.issuperset(word):
+        return word
+    if word in _WHOLE:
+        return _WHOLE[word]
+    if "y" in word:  # as a consonant, at the beginning and after a vowel, it is written Y
+        marked = ""
+        for char in word:
+            marked += "Y" if char == "y" and (not marked or marked[-1] in _VOWELS) else char
+        word = marked
+    # R1 begins behind the first consonant after a vowel, R2 behind the next one in R1.
+    shape, size = word.translate(_SHAPE), len(word)
+    r1 = next((len(start) for start in _R1_STARTS if word.startswith(start)), 0)
+    r1 = r1 or (shape.find("vc") + 2 if "vc" in shape else size)
+    r2 = shape.find("vc", r1) + 2 if "vc" in shape[r1:] else size
+    if word.endswith(("sses", "ied", "ies")):
+        word = word[:-2] if size > len("lies") or word.endswith("sses") else word[:-1]
+    elif word[-1] == "s" and not word.endswith(("us", "ss")) and "v" in shape[:-2]:
+        word = word[:-1]
+    if word in _AS_THEY_ARE:
+        return word
+    word = _without_ed_and_ing(word, r1)
+    if len(word) > _PAIR and word[-1] in "yY" and word[-2] not in _VOWELS:
+        word = word[:-1] + "i"
+    for rules in _STEPS:
+        for ending, instead, is_r2, before in rules:
+            if word.endswith(ending):
+                rest = word[: -len(ending)]
+                if len(rest) >= (r2 if is_r2 else r1) and rest.endswith(before):
+                    word = rest + instead
+                break
+    rest = word[:-1]
+    if word[-1] == "e":
+        cut = len(rest) >= r2 or (len(rest) >= r1 and not _ends_short(rest))
+    else:
+        cut = word.endswith("ll") and len(rest) >= r2
+    return (rest if cut else word).lower()
+
+
+def _ends_short(word: str) -> bool:
+    """Whether a word ends in a short syllable: consonant, vowel, consonant other than w, x, Y."""
+    shape = word.translate(_SHAPE)
+    if len(word) <= _PAIR:
+        return shape == "vc"
+    return word.endswith("past") or (shape.endswith("cvc") and word[-1] not in "wxY")
+
+
+def _without_ed_and_ing(word: str, r1: int) -> str:
+    ending = next((end for end in ("eedly", "ingly", "edly", "eed", "ing", "ed") if word.endswith(end)), "")
+    rest = word[: len(word) - len(ending)]
+    if ending.startswith("ee"):
+        return rest + "ee" if len(rest) >= r1 and rest not in _BEFORE_EED else word
+    ying = ending == "ing" and len(rest) == _PAIR and rest[1] == "y"  # dying
+    if not ending or (_VOWELS.isdisjoint(rest) and not ying):
+        return word
+    if ying and rest[0] not in _VOWELS:
+        return rest[0] + "ie"
+    if rest.endswith(("at", "bl", "iz")):
+        return rest + "e"
+    if rest.endswith(_DOUBLES):
+        return rest if len(rest) == len("add") and rest[0] in "aeo" else rest[:-1]
+    return rest + "e" if len(rest) <= r1 and _ends_short(rest) else rest
+
+
+HEAD, TAIL = 500, 250  # characters of a prompt that are read
+MAX_TERMS = 32
+MAX_WORD = 64  # characters; longer ones are hashes, encoded data or a whole line of an unspaced script
+MAX_PARTS = 4  # a compound of more parts (a path, a URL) is searched by its parts alone
+_JOINERS = "_-./:"
+_PUNCTUATION = ".,;:!?()[]{}<>`'\"*_"
+
+
+class Term:
+    """One thing to look for: the text to show, what is searched for, and whether it is a common word.
+
+    `phrases` are rows of stems, each of which an entry may have; `prefix` is the first of them where longer
+    stems that begin so count too. `expression` is the FTS5 expression over stems that an entry with this term
+    satisfies, `shown` one over text as it was written, from `forms`. An index that is asked sets `rarity`.
+    """
+
+    __slots__ = ("common", "expression", "phrases", "prefix", "rarity", "shown", "text")
+
+    def __init__(
+        self,
+        text: str,
+        phrases: Sequence[str],
+        forms: Sequence[str],
+        *,
+        prefix: bool = False,
+        common: bool = False,
+    ) -> None:
+        self.text, self.phrases, self.common, self.rarity = text, phrases, common, 0.0
+        self.prefix = phrases[0] if prefix else None
+        self.expression, self.shown = _any_of(phrases, prefix=prefix), _any_of(forms, prefix=prefix)
+
+
+def _any_of(forms: Sequence[str], *, prefix: bool) -> str:
+    quoted = ['"' + form.replace('"', " ") + '"' for form in forms]
+    if prefix:
+        quoted[0] += "*"
+    return f"({' OR '.join(quoted)})" if len(quoted) > 1 else quoted[0]
+
+
+def parse(prompt: str, language: Language) -> list[Term]:
+    """Return the terms of `prompt`, in its order and without repetition, `MAX_TERMS` at most.
+
+    A compound is searched as a phrase, then by each of its parts.
+    """
+    terms: dict[str, Term] = {}
+    for token in tokens(excerpt(prompt)):
+        parts = words(token)
+        found = [_phrase(token, [" ".join(parts)], language)] if 1 < len(parts) <= MAX_PARTS else []
+        for part in parts:
+            inner = camel(part)
+            if inner:
+                found.append(_phrase(part, [part, " ".join(inner)], language))
+            found += [_word(word.lower(), language) for word in inner or [part]]
+        for term in found:
+            if term is not None:
+                terms.setdefault(term.text, term)
+        if len(terms) >= MAX_TERMS:
+            break
+    return list(terms.values())[:MAX_TERMS]
+
+
+def tokens(text: str) -> Iterator[str]:
+    """Yield the words of `text`, compounds (`user_id`, `rate-limit`, `React.FC`) in one piece."""
+    start = None
+    for place, char in enumerate(f"{text} "):
+        inside = char.isalnum() or (start is not None and char in _JOINERS)
+        if inside and start is None:
+            start = place
+        elif not inside and start is not None:
+            yield text[start:place].rstrip(_JOINERS)
+            start = None
+
+
+def camel(word: str) -> list[str]:
+    """Return the words inside a camelCase identifier; none when `word` is no such thing."""
+    if word.islower() or word.isupper() or word[1:].islower() or len(word) > MAX_WORD:
+        return []
+    # A new word begins after a small letter, or as the last of several capitals.
+    cuts = []
+    for place in range(1, len(word)):
+        after = word[place + 1 :]
+        if word[place].isupper() and (
+            not word[place - 1].isupper() or (after[:1].islower() and after != "s")
+        ):
+            cuts.append(place)
+    return [word[a:b] for a, b in zip([0, *cuts], [*cuts, len(word)], strict=True)] if cuts else []
+
+
+def hidden_words(text: str, language: Language) -> str:
+    """Return what `text` means but does not spell out, for the index to store beside it.
+
+    These are the words inside camelCase identifiers, and what abbreviations stand for.
+    """
+    found: list[str] = []
+    for chunk in text.split():
+        plain = chunk.islower() or chunk.istitle()
+        for word in [chunk.strip(_PUNCTUATION)] if plain and chunk.isascii() else words(chunk):
+            found += language.abbreviations.get(word.lower(), ())
+            found += camel(word)
+    return " ".join(found)
+
+
+def excerpt(prompt: str) -> str:
+    """Return the part of a prompt that is searched by: all of a short one, else its beginning and its end.
+
+    Lone surrogates are replaced, and what is composed of several characters is brought to one form.
+    """
+    text = prompt
+    if len(prompt) > HEAD + TAIL:
+        head, tail = prompt[:HEAD], prompt[-TAIL:]
+        text = f"{head.rpartition(' ')[0] or head} {tail.partition(' ')[2] or tail}"  # no half words
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    if text.isascii():
+        return text
+    import unicodedata  # noqa: PLC0415 - most prompts do without
+
+    return unicodedata.normalize("NFC", text)
+
+
+def _phrase(text: str, forms: list[str], language: Language) -> Term | None:
+    """Return the term for a compound, None when it comes down to single words."""
+    phrases = [" ".join(stems(form, language)) for form in forms]
+    return Term(text.lower(), phrases, forms) if any(" " in phrase for phrase in phrases) else None
+
+
+def _word(word: str, language: Language) -> Term | None:
+    folded = fold(word)
+    stem = stem_of(folded, language)
+    if not stem or not 1 < len(word) <= MAX_WORD:
+        return None
+    prefix = len(stem) >= language.min_prefix or folded in language.short or stem in language.short
+    longer = language.abbreviations.get(folded, [])
+    others = [" ".join(stems(form, language)) for form in longer]
+    if prefix:
+        others = [other for other in others if not other.startswith(stem)]
+    common = folded in language.common or language.irregular.get(folded) in language.common
+    return Term(word, [stem, *others], [word, *longer], prefix=prefix, common=common)
