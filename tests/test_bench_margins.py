@@ -13,7 +13,7 @@ from making import comparison_input, file
 from bench.judged.margins import Ranked, Walked, credit, grid, learn, measured, walk
 from judgekit.judging.ranking import RankingJudge, Voter
 from judgekit.providers import registry, replay
-from judgekit.providers.base import Endpoint
+from judgekit.providers.base import Endpoint, models_by_tier
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def test_the_judge_comes_to_what_was_measured(seed: int, tmp_path: Path) -> None
     }
     kls = loader.comparing_rubric("kls")
     own = kls._replace(rubric=kls.rubric.model_copy(update={"margins": margins}))
-    judge = RankingJudge(replay.ReplayGateway(), panel, own, mode, 60)
+    judge = RankingJudge(replay.ReplayGateway(), models_by_tier(panel), own, mode, 60)
     for item in items:
         comparison = asyncio.run(
             judge.judge(comparison_input("p", tuple(_file(item, letter) for letter in item.letters)))

@@ -12,7 +12,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit.judging import ranking
-from judgekit.judging.ranking import Ranks, asked
+from judgekit.judging.ranking import RankingRules, RankingStep, asked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,17 +60,15 @@ class Learned(NamedTuple):
 def walk(item: Ranked, margins: Margins, mode: ModeName) -> Walked:
     """Return how a comparison ends by the rule of the judge under a rubric with these margins."""
     panel = {tier: {voice.model for voice in said} for tier, said in item.said.items()}
-    ranks, calls = Ranks(tuple(item.letters), panel, margins, mode), 0
-    tier: TierName | None = next(iter(panel))
-    while tier is not None:
-        said = item.said[tier]
-        calls += asked(said, ranks.alive)
-        turn = ranks.take(tier, said)
-        if turn.is_end:
-            winner = ranks.winner(turn)
-            tied = _tied(turn.found or {}, margins.get(tier, 0.0), mode)
+    rules, calls = RankingRules(tuple(item.letters), panel, margins, mode), 0
+    steps: list[RankingStep] = []
+    while tier := rules.following(steps):
+        calls += asked(item.said[tier], steps[-1].near if steps else rules.letters)
+        steps.append(step := rules.step(steps, tier, item.said[tier]))
+        if step.is_end:
+            winner = rules.winner(step)
+            tied = _tied(step.found or {}, margins.get(tier, 0.0), mode)
             return Walked((winner,) if winner else tied, calls)
-        tier = ranks.following(tier)
     return Walked((), calls)
 
 

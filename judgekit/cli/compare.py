@@ -108,10 +108,10 @@ def _lines(comparison: Comparison) -> Iterator[str]:
 
 def _partiality(comparison: Comparison) -> str:
     """Say that only models of families that wrote the texts judged them, and which ones."""
-    from judgekit.judging import panel
+    from judgekit.judging import documents
 
     judges = set(comparison.families)
-    own = [each.letter for each in comparison.subjects if judges & set(panel.named(each.family))]
+    own = [each.letter for each in comparison.subjects if judges & set(documents.named(each.family))]
     some = "" if len(own) == len(comparison.subjects) else "; models favour texts of their own family"
     named = " and ".join(comparison.families)
     return f"not independent: judged only by models of {named}, which wrote {' and '.join(own)}{some}"

@@ -105,7 +105,7 @@ class Service:
         most = service.max_concurrency(judge, _UNBOUNDED)
         if most == _UNBOUNDED:
             return await judge.judge(document)
-        endpoints = [endpoint for jury in judge.models_by_tier.values() for endpoint in jury]
+        endpoints = [endpoint for jury in judge.panel.values() for endpoint in jury]
         providers = sorted({(endpoint.profile.provider, endpoint.api_base or "") for endpoint in endpoints})
         async with self._paces.setdefault((most, *providers), Pace(most)).turn():
             return await judge.judge(document)

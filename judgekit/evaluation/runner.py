@@ -179,7 +179,7 @@ def ask(
             )
             if not judge.panel:
                 raise UsageError(f"no model to ask: {judge.nobody}")
-            endpoints = [endpoint for jury in judge.models_by_tier.values() for endpoint in jury]
+            endpoints = [endpoint for jury in judge.panel.values() for endpoint in jury]
             limits = [endpoint.profile.limits.concurrency or AT_ONCE for endpoint in endpoints]
             # Every opinion goes up, and models are measured on texts whoever wrote them.
             judge = replace(judge, finality=FinalityRules(), calibration_warning=None, written_by=None)
@@ -222,7 +222,7 @@ async def opinions(judge: AnyJudge, case: Case, folder: Path) -> dict[str, Recor
             why = result.degraded or "no reason is known"
             raise InputError(f"{case.where}: no model was asked ({why})")
         document, tiers = _document(case, folder), judge.rubric.tiers
-        for tier, jury in judge.models_by_tier.items():
+        for tier, jury in judge.panel.items():
             if any(is_cut(document.seen_by(getattr(tiers, tier), endpoint)) for endpoint in jury):
                 cut.add(tier)
     elif isinstance(judge.rubric, CompareRubric):
@@ -238,7 +238,7 @@ async def _ranked(judge: RankingJudge, case: Case) -> dict[str, Recorded]:
     sent, _ = judge.redacted(ComparisonInput(case.prompt, files))
     state = JudgingState(sent, judge.session())
     found: dict[str, Recorded] = {}
-    for tier, jury in judge.models_by_tier.items():
+    for tier, jury in judge.panel.items():
         task = replace(judge.task(tier, state), letters=tuple(sent.letters))
         calls = [partial(task.ask, endpoint, state.session) for endpoint in jury]
         answers = [
@@ -258,7 +258,7 @@ def recorded(
     """Return each tier's answer; `cut` are those that did not see the whole subject."""
     found: dict[str, Recorded] = {}
     asked = len(judge.rubric.questions) if judge.options.each else 1
-    for tier, jury in judge.models_by_tier.items():
+    for tier, jury in judge.panel.items():
         own = iter([each for each in rounds if each.tier == tier])
         answers = []
         for endpoint in jury:

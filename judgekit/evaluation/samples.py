@@ -18,7 +18,7 @@ from judgekit.judging.calibration import Measured
 from judgekit.judging.escalation import Final, FinalityRules, certainty, margin
 from judgekit.judging.fingerprint import USUALLY, Asked, together
 from judgekit.judging.jury import Mark, Opinion, TierVote, Vote
-from judgekit.judging.ranking import Ranks
+from judgekit.judging.ranking import RankingRules, RankingStep
 from judgekit.judging.replies import KEEP, score_reply_model, select_reply_model
 from judgekit.judging.verdict import TIE
 from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from judgekit.judging.fingerprint import Readings
     from judgekit.judging.jury import Marks
     from judgekit.judging.logprobs import ScoreSource
-    from judgekit.judging.ranking import RankingStep, Said
+    from judgekit.judging.ranking import Said
     from judgekit.rubric.schema import Rubric
 
 _OUTCOMES: tuple[Outcome, ...] = ("reject", "improve", "accept")
@@ -404,24 +404,23 @@ class RankedCase:
 
     def steps(self, finality: FinalityRules | None) -> Iterator[tuple[int, RankingStep]]:
         """Yield the turns that judging takes, each with how many calls it took."""
-        ranks = self._ranks(finality)
-        tier: TierName | None = next(iter(self.said), None)
-        while tier is not None:
-            alive, said = ranks.alive, self.said[tier]
-            step = ranks.take(tier, said, cut=self.case.judges[tier].cut, barred=tier in self.apart)
-            yield ranking.asked(said, alive), step
-            tier = None if step.is_end else ranks.following(tier)
+        rules, steps = self._rules(finality), list[RankingStep]()
+        while tier := rules.following(steps):
+            alive, said = steps[-1].near if steps else rules.letters, self.said[tier]
+            cut, barred = self.case.judges[tier].cut, tier in self.apart
+            steps.append(rules.step(steps, tier, said, cut=cut, barred=barred))
+            yield ranking.asked(said, alive), steps[-1]
 
     def word(self, step: RankingStep) -> str | None:
         """Return the winner, or a tie, if nobody is asked after a step; None where it settles nothing."""
         if step.found is None or step.cut:
             return None
-        return self._ranks(None).winner(step) or TIE
+        return self._rules(None).winner(step) or TIE
 
-    def _ranks(self, finality: FinalityRules | None) -> Ranks:
+    def _rules(self, finality: FinalityRules | None) -> RankingRules:
         panel = {tier: {voter.model for voter in said} for tier, said in self.said.items()}
         margins = ranking.usual_margins(self.rubric)
-        return Ranks(tuple(self.case.letters), panel, margins, self.mode, finality)
+        return RankingRules(tuple(self.case.letters), panel, margins, self.mode, finality)
 
     def sample(self) -> Sample:
         """Return the case as gates are learned from it: each tier's step, none before it having ended it."""
@@ -484,7 +483,8 @@ def best(case: Case, mode: ModeName) -> str:
 
 def _best_by(case: Case, recorded: Recorded, mode: ModeName) -> str | None:
     """Return the best, or a tie, by the scores of one judge alone; None where they are missing."""
-    means = ranking.values(_given(case, recorded), case.letters, group=lambda voter: voter.voter)
+    scored = [(voter.name, points) for voter, points in _given(case, recorded).items()]
+    means = ranking.values(scored, case.letters)
     return None if means is None else ranking.last_word(means, 0.0, mode) or TIE
 
 
@@ -495,7 +495,7 @@ def _given(case: Case, recorded: Recorded) -> Said:
         if juror.failure is None and (juror.points is None or set(juror.points) - set(case.letters)):
             expected = f"expected points for {', '.join(case.letters)}, what each was given"
             raise InputError(f"{case.where}: {expected}")
-        scored = found.setdefault(ranking.Voter(juror.model, jury.voter(juror.endpoint)), {})
+        scored = found.setdefault(ranking.Voter(juror.model, juror.endpoint.family), {})
         for letter, points in (juror.points or {}).items():
             scored.setdefault(letter, []).extend(points)
     return dict(found)

@@ -74,7 +74,7 @@ def read(change: ChangedFile, data: bytes | None) -> Document | str:
     families = dict.fromkeys(
         family for commit in hands for family in panel.signed(commit.people, commit.trailers)
     )
-    author = Author(name=encodable(change.commit.author), family=panel.listed(list(families)))
+    author = Author(name=encodable(change.commit.author), family=", ".join(families) or None)
     return Document((file,), documents.task_id_of(file), author=author, commit=change.commit.oid)
 
 

@@ -14,35 +14,18 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    create_model,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, create_model, field_validator
 
-from judgekit.config import ModeName, TierName
 from judgekit.judging import panel, prompt, redact
 from judgekit.judging.documents import CONTEXT_CHARS, LEAST, ComparisonInput, Part, is_cut
-from judgekit.judging.escalation import UNDETERMINED
+from judgekit.judging.escalation import UNDETERMINED, Final
 from judgekit.judging.fence import Fence, labels
 from judgekit.judging.jury import ORDERS, WINS, TierVote, Vote, favourite, of_calls, outcomes, tier_vote
 from judgekit.judging.orchestrator import AnyRubric, Judge, JudgingState, ModelTurn, Task
-from judgekit.judging.panel import is_independent, lacking
 from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.replies import MAX_REASONING, _text
 from judgekit.judging.round import Answer, Question, ms_since, run_round
-from judgekit.judging.verdict import (
-    TIE,
-    CompareRound,
-    Comparison,
-    Consensus,
-    Contestant,
-    cost_of,
-    failures,
-    rubric_ref,
-)
+from judgekit.judging.verdict import TIE, CompareRound, Comparison, Contestant, cost_of, failures, rubric_ref
 from judgekit.providers.base import CallKey
 from judgekit.rubric.schema import CompareRubric
 from judgekit.text import visible
@@ -51,17 +34,17 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from judgekit.config import ModeName, TierName
-    from judgekit.judging.escalation import EscalationRules, Final
-    from judgekit.judging.orchestrator import JudgingState
+    from judgekit.judging.escalation import EscalationRules
     from judgekit.judging.round import Session
+    from judgekit.judging.verdict import Consensus
     from judgekit.providers.base import Endpoint, Message
 
 
 class Ended(NamedTuple):
-    """The end of a comparison: the word, by how much, who settled it, and the families of who said so."""
+    """The end of a comparison: the word, by how much, the tier that settled it, the families behind it."""
 
-    verdict: str
-    consensus: Consensus
+    verdict: str = "undetermined"
+    consensus: Consensus = "none"
     tier: TierName | None = None
     lead: float | None = None
     reasoning: str = ""
@@ -85,7 +68,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         return replace(subject, prompt=question.text, files=tuple(file for file, _ in files)), secrets
 
     async def run(self, state: JudgingState[ComparisonInput]) -> Comparison:
-        if len(state.subject.distinct) == 1:  # of a text beside itself nobody is asked
+        if len(state.subject.distinct) == 1:  # no model compares a text with itself
             return self.record(state, UNDETERMINED)
         return await Judge.run(self, state)
 
@@ -101,17 +84,16 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         nobody = state.refused or self.nobody
         if len(subject.distinct) == 1:
             few, nobody = "two texts" if len(subject.files) == LEAST else "texts", ""
-            ended = Ended(TIE, "none", lead=0.0, reasoning=f"The {few} are the same.")
+            ended = Ended(TIE, lead=0.0, reasoning=f"The {few} are the same.")
         if ended.verdict in tuple(subject.letters):
             # A win by the winner's own family alone is none, if it has to be another's.
-            why = lacking(self.independence, subject.families(ended.verdict), ended.families)
+            why = panel.lacking(self.independence, subject.families(ended.verdict), ended.families)
             if why is not None:
                 why = "; ".join(filter(None, (why, ended.degraded)))
-                ended = Ended(
-                    "undetermined", "none", degraded=why, truncated=ended.truncated, families=ended.families
-                )
+                ended = Ended(degraded=why, truncated=ended.truncated, families=ended.families)
         nothing = f"not judged: {nobody}" if nobody and not rounds else None
         degraded = [nothing, ended.degraded, failures(rounds), note, self.calibration_warning]
+        asked = {endpoint.profile.provider for own in rounds for endpoint in self.panel[own.tier]}
         record = Comparison(
             id=uuid.uuid4().hex,
             subjects=[
@@ -119,7 +101,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
                     letter=letter,
                     path=file.path,
                     sha256=file.sha256,
-                    family=panel.listed(subject.families(letter)),
+                    family=", ".join(subject.families(letter)) or None,
                     score=round(known[letter][0], 4) if letter in known else None,
                     tier=known[letter][1] if letter in known else None,
                 )
@@ -139,9 +121,9 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
             degraded="; ".join(filter(None, degraded)) or None,
             truncated=ended.truncated,
             families=list(ended.families),
-            independent=is_independent(subject.wrote, ended.families),
+            independent=panel.is_independent(subject.wrote, ended.families),
             redacted=state.secrets if rounds else 0,
-            substitutes=self.asked_instead({each.tier for each in rounds}) if self.substitutes else [],
+            substitutes=sorted(asked & self.substitutes),
             timestamp=datetime.now(UTC),
             duration_ms=ms_since(state.session.started),
             **cost_of(rounds),
@@ -250,8 +232,8 @@ class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
     def opinion(self, samples: Sequence[Sequence[Vote | None]]) -> Vote | None:
         return of_calls([vote for sample in samples for vote in sample], len(self.parts))
 
-    def combine(self, said: Sequence[tuple[Endpoint, Vote | None]]) -> TierVote:
-        return tier_vote(said, self.options.jury)
+    def combine(self, voices: Sequence[tuple[Endpoint, Vote | None]]) -> TierVote:
+        return tier_vote(voices, self.options.jury)
 
     def record(self, opinion: Vote) -> dict[str, Any]:
         return {"better": opinion.word, "reasoning": self.readable(opinion.reasoning)}
@@ -268,7 +250,6 @@ class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
                 for order in ORDERS
             ]
             for (order, criterion, sample), answer in zip(about, turn.calls, strict=True):
-                vote: Vote | None = answer.value
                 found.append(
                     CompareRound(
                         round=first + len(found),
@@ -276,7 +257,7 @@ class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
                         order=list(order),
                         criterion=criterion or None,
                         sample=sample,
-                        opinion=self.record(vote) if vote else None,
+                        opinion=self.record(answer.value) if answer.value else None,
                         **answer.record(),
                     )
                 )
@@ -286,11 +267,11 @@ class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
         """Return the letters of the texts that a model of the tier does not see whole."""
         return "".join(letter for letter in WINS if is_cut((self._part(endpoint, letter, letter),)))
 
-    def readable(self, told: str) -> str:
-        """Return what a model said with the letters of the texts, which users know, for their labels."""
+    def readable(self, text: str) -> str:
+        """Return a model's words with the letters of the texts, which users know, for their labels."""
         letters = {self.label(letter): letter for letter in WINS}
         named = re.compile(rf"\b({'|'.join(map(re.escape, letters))})\b")
-        return named.sub(lambda found: letters[found[0]], told)
+        return named.sub(lambda found: letters[found[0]], text)
 
     def label(self, letter: str) -> str:
         return self._labels[self.subject.file(letter).sha256]
@@ -307,7 +288,11 @@ class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
         if endpoint.pointwise:
             points = self._points(rubric, order, endpoint, session.fence, criterion)
             answer = await ask_pointwise(session, endpoint, points, timeout)
-            vote = _likelier(answer.value["better"], order) if answer.value else None
+            vote = None
+            if answer.value:
+                first, second = (answer.value["better"][point] for point in POINTS)
+                leans = max(first, second) >= LEAST_LEANING
+                vote = Vote(("A" if (first > second) == (order == ORDERS[0]) else "B") if leans else "tie")
             return Answer(vote, answer.failure, answer.usage, answer.latency_ms, answer.model)
         hashes = {label: sha256 for sha256, label in self._labels.items()}
         letters = {self.label(letter): letter for letter in WINS}
@@ -315,7 +300,7 @@ class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
             partial(self._messages, rubric, order, endpoint),
             self.subject.size,
             compare_reply_model(list(hashes)),
-            lambda said, _: Vote(letters.get(said.better, "tie"), visible(said.reasoning)),
+            lambda reply, _: Vote(letters.get(reply.better, "tie"), visible(reply.reasoning)),
             CallKey(self.subject.shown_sha256(order), self.rubric.ref, self.tier, criterion),
             REPLY_TOKENS,
             hashes,
@@ -349,14 +334,6 @@ class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
         return Part(label, file.text[:most], file.total)
 
 
-def _likelier(found: Mapping[str, float], order: str) -> Vote:
-    """Return the likelier of the two texts; a model that hardly leans to either says it is a tie."""
-    first, second = (found[point] for point in POINTS)
-    if max(first, second) < LEAST_LEANING:
-        return Vote("tie")
-    return Vote("A" if (first > second) == (order == ORDERS[0]) else "B")
-
-
 @dataclass(frozen=True, slots=True)
 class PairJudge(ComparisonJudge[CompareRubric]):
     """Compares two texts."""
@@ -377,7 +354,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
             for tier_vote in heard
             for vote in tier_vote.votes
         ]
-        # Where nobody disagrees the tiebreaker stands in for the deep tier, and is told what that is told.
+        # Without a disagreement the tiebreaker stands in for the deep tier, with its instructions.
         return replace(compare_task, words=tier if len(heard) > 1 else "deep", told=told)
 
     def step(self, state: JudgingState[ComparisonInput]) -> TierName | Final:
@@ -399,8 +376,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
     def record(self, state: JudgingState[ComparisonInput], final: Final) -> Comparison:
         votes: dict[TierName, TierVote] = state.opinions
         found = ended(final, votes, self.mode, self._rules(state))
-        readable = self.task("quick", state).readable
-        # Where nothing was settled the families are those behind what each tier said.
+        # Where nothing was settled the families are those behind the votes of each tier.
         behind = [vote for vote in votes.values() if found.tier is None or vote.word == found.verdict]
         families = tuple(sorted({family for vote in behind for family in vote.behind}))
         consensus = found.consensus
@@ -409,21 +385,18 @@ class PairJudge(ComparisonJudge[CompareRubric]):
             if consensus == "unanimous" and any(vote.agreement for vote in behind):
                 consensus = "majority"
             # One model in two tiers is one voice, however often it agrees with itself.
-            if len({endpoint.model for tier in votes for endpoint in self.models_by_tier[tier]}) == 1:
+            if len({endpoint.model for tier in votes for endpoint in self.panel[tier]}) == 1:
                 consensus = "single"
-        found = found._replace(reasoning=readable(found.reasoning), consensus=consensus, families=families)
-        return self.comparison(state, found, self._cuts(state))
+        reasoning = self.task("quick", state).readable(found.reasoning)
+        found = found._replace(reasoning=reasoning, consensus=consensus, families=families)
+        cut = {tier: letters for tier in votes if (letters := self.cut(tier, state))}
+        told = ", ".join(f"{' and '.join(letters)} for {tier}" for tier, letters in cut.items())
+        return self.comparison(state, found, f"cut: {told}" if cut else "")
 
     def cut(self, tier: TierName, state: JudgingState[ComparisonInput]) -> list[str]:
         """Return the letters of the texts of which some model of a tier does not see all."""
         task = self.task(tier, state)
-        return sorted({letter for endpoint in self.models_by_tier[tier] for letter in task.cut(endpoint)})
-
-    def _cuts(self, state: JudgingState[ComparisonInput]) -> str:
-        """Say which texts the tiers that were asked did not see whole; "" where they saw all."""
-        cut = {tier: self.cut(tier, state) for tier in state.opinions}
-        told = [f"{' and '.join(letters)} for {tier}" for tier, letters in cut.items() if letters]
-        return f"cut: {', '.join(told)}" if told else ""
+        return sorted({letter for endpoint in self.panel[tier] for letter in task.cut(endpoint)})
 
 
 def ended(
@@ -432,21 +405,21 @@ def ended(
     """Return the end of a comparison to which the rules led, with what they know of the tiers."""
     first, cut = favourite(tier_votes), rules.truncated
     other = WINS[first == "A"] if first else None
-    told = {"accept": first, "reject": other, "improve": TIE}
-    word, tier, consensus = told.get(final.verdict) or final.verdict, final.tier, final.consensus
+    words = {"accept": first, "reject": other, "improve": TIE}
+    word, tier, consensus = words.get(final.verdict) or final.verdict, final.tier, final.consensus
     # In lenient mode the tie of the next tier does not undo a win, where labels allow it and the win neither
     # rests on a cut text nor on none but the winner's own family.
     if mode == "lenient" and rules.finality is not None and final.verdict == "improve" and tier is not None:
         barred = {*rules.truncated, *rules.partial}
-        leads = {each: vote.lead for each, vote in tier_votes.items() if each not in barred}
+        leads = {name: vote.lead for name, vote in tier_votes.items() if name not in barred}
         winner = rules.finality.stands(tier, outcomes(tier_votes), leads)
         if winner is not None:
             word, tier, consensus = str(first), winner, "single"
     said = first if final.verdict == "undetermined" else word
-    sayers = [each for each, one in tier_votes.items() if one.word == said and said is not None]
+    sayers = [name for name, vote in tier_votes.items() if vote.word == said and said is not None]
     if sayers and all(sayer in cut for sayer in sayers):
         why = "no model saw the whole of both texts, so the result is open"
-        return Ended("undetermined", "none", degraded=why, truncated=True)
+        return Ended(degraded=why, truncated=True)
     if tier is None:
         return Ended(word, consensus, truncated=bool(cut))
     vote = tier_votes[tier]

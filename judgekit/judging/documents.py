@@ -50,10 +50,13 @@ class Part:
     total: int
 
 
-def _families(text: str | None) -> tuple[str, ...]:
-    from judgekit.judging.panel import named  # noqa: PLC0415 - pydantic, which a client of the engine does not need
+def named(text: str | None) -> tuple[str, ...]:
+    """Return the families in a list that a person wrote, by their names, or by models of theirs."""
+    from judgekit.providers.registry import UNKNOWN_FAMILY, family_by_name  # noqa: PLC0415 - pydantic, which a client of the engine does not need
 
-    return named(text)
+    words = [word.strip().casefold() for word in (text or "").split(",") if word.strip()]
+    known = [(word, family_by_name(word)) for word in words if word != "none"]
+    return tuple(dict.fromkeys(word if family == UNKNOWN_FAMILY else family for word, family in known))
 
 
 CONTEXT_CHARS = 400_000  # about 100,000 tokens, which the current models of every profile bear
@@ -129,7 +132,7 @@ class Document:
     @property
     def wrote(self) -> tuple[str, ...]:
         """The families that wrote it, as far as it is said."""
-        return _families(self.author.family)
+        return named(self.author.family)
 
     @property
     def sided(self) -> tuple[str, ...]:
@@ -171,7 +174,7 @@ LEAST, MOST = 2, len(LETTERS)
 class ComparisonInput:
     """Subjects, called A, B, … in their order, and the prompt that they answer.
 
-    `authors` says of each which families of models wrote it, as `judgekit.judging.panel.named` reads it:
+    `authors` says of each which families of models wrote it, as `named` reads it:
     "none" for a person's, None where nothing is said.
     """
 
@@ -200,16 +203,13 @@ class ComparisonInput:
     def distinct(self) -> tuple[str, ...]:
         return tuple(letter for letter in self.letters if self.original(letter) == letter)
 
-    def has_copy(self, letter: str) -> bool:
-        return sum(self.original(each) == self.original(letter) for each in self.letters) > 1
-
     def author(self, letter: str) -> str | None:
         place = LETTERS.index(letter)
         return self.authors[place] if place < len(self.authors) else None
 
     def families(self, letter: str) -> tuple[str, ...]:
         """Return the families that wrote a subject, as far as it is said."""
-        return _families(self.author(letter))
+        return named(self.author(letter))
 
     def written_by(self, family: str | None) -> ComparisonInput:
         """Return the same where `family` wrote the subjects of which nothing is said."""

@@ -1,7 +1,7 @@
 """A model's opinion, and the one opinion that the models of a tier come to as a jury.
 
-The models of one family have one vote together. About a pair the rules of escalation are told from the side
-of the first winner: a win of it is an acceptance, a win of the other text a rejection, a tie an `improve`.
+The models of one family have one vote together. About a pair the rules of escalation see the side of the
+first winner: a win of it is an acceptance, a win of the other text a rejection, a tie an `improve`.
 Pure: no model is asked here.
 """
 
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from judgekit.providers.registry import UNKNOWN_FAMILY
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from judgekit.config import Outcome, TierName
     from judgekit.judging.verdict import Consensus, Finding
@@ -34,16 +34,16 @@ def has_quorum(answered: int, asked: int) -> bool:
     return 2 * answered > asked
 
 
-def voter(endpoint: Endpoint) -> str:
+def voter(model: str, family: str) -> str:
     """Return who votes with a model's voice: its family; a model of an unknown one is a family of its own."""
-    return f"model {endpoint.model}" if endpoint.family == UNKNOWN_FAMILY else f"family {endpoint.family}"
+    return f"model {model}" if family == UNKNOWN_FAMILY else f"family {family}"
 
 
 def by_family(voices: Sequence[tuple[Endpoint, Value]]) -> list[list[Value]]:
     """Return the voices family by family."""
     families: dict[str, list[Value]] = {}
     for endpoint, value in voices:
-        families.setdefault(voter(endpoint), []).append(value)
+        families.setdefault(voter(endpoint.model, endpoint.family), []).append(value)
     return list(families.values())
 
 
@@ -58,7 +58,7 @@ class Opinion:
 
     `samples` is how many replies of the model the scores are the mean of. Of a jury whose families came to
     different outcomes, `divided` says whether most of them came to this one; else it is None. `dimensions`
-    are those that the reasoning speaks of, `expected` those whose score is the mean over the scale's points,
+    are those that the reasoning mentions, `expected` those whose score is the mean over the scale's points,
     each weighted with its probability.
     """
 
@@ -95,18 +95,18 @@ def opinion(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: 
         return voices[0][1]
     families = [_pooled(family, rule, decide) for family in by_family(voices)]
     pooled = _pooled(families, rule, decide)
-    words = nearest([each for _, each in voices], pooled)
+    words = nearest([opinion for _, opinion in voices], pooled)
     return replace(
         pooled,
         reasoning=words.reasoning,
         dimensions=words.dimensions,
-        findings=tuple(dict.fromkeys(finding for _, each in voices for finding in each.findings)),
+        findings=tuple(dict.fromkeys(finding for _, opinion in voices for finding in opinion.findings)),
         divided=_division(pooled.outcome, [family.outcome for family in families]),
     )
 
 
 def _pooled(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) -> Opinion:
-    outcomes = [each.outcome for each in opinions]
+    outcomes = [opinion.outcome for opinion in opinions]
     counted, scores = opinions, mean_scores(opinions)
     if len(set(outcomes)) == 1:
         outcome = outcomes[0]
@@ -115,13 +115,13 @@ def _pooled(opinions: Sequence[Opinion], rule: JuryRule, decide: Decide) -> Opin
     else:
         most, votes = Counter(outcomes).most_common(1)[0]
         outcome = most if has_quorum(votes, len(outcomes)) else "improve"
-        counted = [each for each in opinions if each.outcome == outcome] or opinions
+        counted = [opinion for opinion in opinions if opinion.outcome == outcome] or opinions
     return Opinion(outcome, {name: round(value, 2) for name, value in mean_scores(counted).items()})
 
 
 def mean_scores(opinions: Sequence[Opinion]) -> dict[str, float]:
     """Return the mean of each score over opinions that all have the same dimensions."""
-    return {name: fmean(each.scores[name] for each in opinions) for name in opinions[0].scores}
+    return {name: fmean(opinion.scores[name] for opinion in opinions) for name in opinions[0].scores}
 
 
 def nearest(opinions: Sequence[Opinion], to: Opinion) -> Opinion:
@@ -134,8 +134,7 @@ def nearest(opinions: Sequence[Opinion], to: Opinion) -> Opinion:
     return min(opinions, key=distance)
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """Whether one candidate is kept (`accept`) or dropped (`reject`); exactly between is `improve`.
 
     The probability is known where models give token probabilities or several samples. `divided` is as in
@@ -145,10 +144,6 @@ class Mark:
     outcome: Outcome
     probability: float | None = None
     divided: bool | None = None
-
-    @property
-    def chance(self) -> float:
-        return float(self.outcome == "accept") if self.probability is None else self.probability
 
 
 Marks: TypeAlias = dict[str, Mark | None]
@@ -160,23 +155,28 @@ def marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) 
     if asked == 1:
         return voices[0][1] if voices else {}
     found: Marks = {}
-    for candidate in dict.fromkeys(each for _, said in voices for each in said):
-        known = [(endpoint, mark) for endpoint, said in voices if (mark := said.get(candidate))]
-        found[candidate] = _mark(known, rule) if has_quorum(len(known), asked) else None
+    for candidate in dict.fromkeys(name for _, marks in voices for name in marks):
+        known = [(endpoint, mark) for endpoint, marks in voices if (mark := marks.get(candidate))]
+        found[candidate] = None
+        if not has_quorum(len(known), asked):
+            continue
+        chances = [
+            [
+                float(mark.outcome == "accept") if mark.probability is None else mark.probability
+                for mark in family
+            ]
+            for family in by_family(known)
+        ]
+        families = [_share(family, rule) for family in chances]
+        outcomes, share = [leaning(family) for family in families], _share(families, rule)
+        outcome = outcomes[0] if len(set(outcomes)) == 1 else leaning(share)
+        told = all(mark.probability is not None for _, mark in known)
+        probability = round(fmean(map(fmean, chances)), DIGITS) if told else None
+        found[candidate] = Mark(outcome, probability, _division(outcome, outcomes))
     return found
 
 
-def _mark(voices: Sequence[tuple[Endpoint, Mark]], rule: JuryRule) -> Mark:
-    chances = [[mark.chance for mark in family] for family in by_family(voices)]
-    families = [_share(family, rule) for family in chances]
-    outcomes, share = [leaning(family) for family in families], _share(families, rule)
-    outcome = outcomes[0] if len(set(outcomes)) == 1 else leaning(share)
-    known = all(mark.probability is not None for _, mark in voices)
-    probability = round(fmean(map(fmean, chances)), DIGITS) if known else None
-    return Mark(outcome, probability, _division(outcome, outcomes))
-
-
-def _share(chances: Iterable[float], rule: JuryRule) -> float:
+def _share(chances: Sequence[float], rule: JuryRule) -> float:
     """Return how far several are for keeping, from 0 to 1: each counts whole where the majority decides."""
     whole = {"accept": 1.0, "improve": EVEN, "reject": 0.0}
     return fmean(chance if rule == "mean" else whole[leaning(chance)] for chance in chances)
@@ -184,9 +184,7 @@ def _share(chances: Iterable[float], rule: JuryRule) -> float:
 
 def leaning(share: float) -> Outcome:
     """Return what the share of those who would keep a candidate comes to: kept, dropped or neither."""
-    if share == EVEN:
-        return "improve"
-    return "accept" if share > EVEN else "reject"
+    return "improve" if share == EVEN else "accept" if share > EVEN else "reject"
 
 
 PairWord: TypeAlias = Literal["A", "B", "tie"]
@@ -201,8 +199,7 @@ def word_of(lean: float) -> PairWord:
     return WINS[lean < 0] if lean else "tie"
 
 
-@dataclass(frozen=True, slots=True)
-class Vote:
+class Vote(NamedTuple):
     """One model's word about a pair, and why; `share` is by which share of its replies the word is ahead."""
 
     word: PairWord
@@ -215,100 +212,73 @@ class Vote:
         return {"A": self.share, "B": -self.share, "tie": 0.0}[self.word]
 
 
-@dataclass(frozen=True, slots=True)
-class TierVote:
-    """The votes of one tier's models; there are none where too few answered.
+class TierVote(NamedTuple):
+    """What the votes of a tier's models come to; without a word where too few answered.
 
-    `families` are how far each family is for A (1) or for B (-1); without them each vote counts by itself.
-    `own` is what each family said before their votes were counted whole, where they were. `behind` names the
-    families whose models voted for the word.
+    `lead` is how far the word is ahead. The `agreement` of families that did not all say the same tells how
+    many of them said the word. `behind` are the families whose models voted for it.
     """
 
-    votes: tuple[Vote, ...] = ()
-    families: tuple[float, ...] = ()
-    own: tuple[float, ...] = ()
+    word: PairWord | None = None
+    lead: float = 0.0
+    reasoning: str = ""
+    agreement: Consensus | None = None
     behind: frozenset[str] = frozenset()
-
-    @property
-    def lead(self) -> float:
-        return abs(self._ahead)
-
-    @property
-    def word(self) -> PairWord | None:
-        """The word of most, ties aside; None where nobody voted."""
-        return word_of(self._ahead) if self.votes else None
-
-    @property
-    def reasoning(self) -> str:
-        """Why, in the words of the first who voted so."""
-        return next((vote.reasoning for vote in self.votes if vote.word == self.word), "")
-
-    @property
-    def agreement(self) -> Consensus | None:
-        """How many of the families that did not all come to the same said the word; None where all did."""
-        words = [word_of(lean) for lean in self.own or self._voices]
-        if len(set(words)) <= 1:
-            return None
-        said = sum(word == self.word for word in words)
-        if has_quorum(said, len(words)):
-            return "majority"
-        return "single" if said == 1 else "none"
-
-    @property
-    def _voices(self) -> tuple[float, ...]:
-        return self.families or tuple(vote.lean for vote in self.votes)
-
-    @property
-    def _ahead(self) -> float:
-        return round(fmean(self._voices), _SHARE_DIGITS) if self.votes else 0.0
+    votes: tuple[Vote, ...] = ()
 
 
-def vote(said: Sequence[Vote | None]) -> Vote | None:
+def vote(votes: Sequence[Vote | None]) -> Vote | None:
     """Return what one model's words come to: a tie where they differ, None where one failed."""
-    known = [each for each in said if each is not None]
-    if len(known) < len(said) or not known:
+    known = [vote for vote in votes if vote is not None]
+    if len(known) < len(votes) or not known:
         return None
-    return known[0] if len({each.word for each in known}) == 1 else Vote("tie", SAME)
+    return known[0] if len({vote.word for vote in known}) == 1 else Vote("tie", SAME)
 
 
-def of_calls(said: Sequence[Vote | None], criteria: int = 1) -> Vote | None:
+def of_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | None:
     """Return what all calls of one model come to: in the order of samples, of `criteria`, of texts.
 
     Where criteria are asked about one by one, the most important on which one text wins in both orders
-    decides. Of several samples each counts alike; None unless more than half of them have a word.
+    decides. Each of several samples counts alike; None unless more than half of them have a word.
     """
-    votes = [vote(said[at : at + len(ORDERS)]) for at in range(0, len(said), len(ORDERS))]
+    votes = [vote(answers[at : at + len(ORDERS)]) for at in range(0, len(answers), len(ORDERS))]
     known: list[Vote] = []
     for at in range(0, len(votes), criteria):
-        sample = [each for each in votes[at : at + criteria] if each is not None]
+        sample = [vote for vote in votes[at : at + criteria] if vote is not None]
         if len(sample) == criteria:
-            known.append(next((each for each in sample if each.word in WINS), sample[0]))
+            known.append(next((vote for vote in sample if vote.word in WINS), sample[0]))
     if not has_quorum(len(known), len(votes) // criteria):
         return None
-    ahead = round(fmean(each.lean for each in known), _SHARE_DIGITS)
+    ahead = round(fmean(vote.lean for vote in known), _SHARE_DIGITS)
     word = word_of(ahead)
-    reasoning = next((each.reasoning for each in known if each.word == word), SPLIT)
+    reasoning = next((vote.reasoning for vote in known if vote.word == word), SPLIT)
     return Vote(word, reasoning, abs(ahead) if ahead else 1.0)
 
 
-def tier_vote(said: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "mean") -> TierVote:
+def tier_vote(voices: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "mean") -> TierVote:
     """Return what a tier's models say together; nothing unless more than half of them have a word.
 
     Each family has one vote: the mean of its models' votes, or by the rule `majority` the word of most of
     them; then the word must be that of more than half of the families, too.
     """
-    known = [(endpoint, each) for endpoint, each in said if each is not None]
-    if not has_quorum(len(known), len(said)):
+    known = [(endpoint, vote) for endpoint, vote in voices if vote is not None]
+    if not has_quorum(len(known), len(voices)):
         return TierVote()
-    leans = [fmean(each.lean for each in family) for family in by_family(known)]
-    own = families = tuple(round(lean, _SHARE_DIGITS) for lean in leans)
+    leans = [round(fmean(vote.lean for vote in family), _SHARE_DIGITS) for family in by_family(known)]
+    words = [word_of(lean) for lean in leans]
     if rule == "majority":
-        words = [word_of(lean) for lean in own]
         most = any(has_quorum(words.count(word), len(words)) for word in WINS)
-        families = tuple(Vote(word).lean if most else 0.0 for word in words)
-    found = TierVote(tuple(each for _, each in known), families, own)
-    behind = frozenset(endpoint.family for endpoint, each in known if each.word == found.word)
-    return replace(found, behind=behind)
+        leans = [Vote(word).lean if most else 0.0 for word in words]
+    ahead = round(fmean(leans), _SHARE_DIGITS)
+    word = word_of(ahead)
+    agreement: Consensus | None = None
+    if len(set(words)) > 1:
+        same = words.count(word)
+        agreement = "majority" if has_quorum(same, len(words)) else "single" if same == 1 else "none"
+    votes = tuple(vote for _, vote in known)
+    reasoning = next((vote.reasoning for vote in votes if vote.word == word), "")
+    behind = frozenset(endpoint.family for endpoint, vote in known if vote.word == word)
+    return TierVote(word, abs(ahead), reasoning, agreement, behind, votes)
 
 
 def favourite(votes: Mapping[TierName, TierVote]) -> PairWord | None:
@@ -316,7 +286,7 @@ def favourite(votes: Mapping[TierName, TierVote]) -> PairWord | None:
 
 
 def outcomes(votes: Mapping[TierName, TierVote]) -> dict[TierName, Outcome | None]:
-    """Return what the tiers said, told from the side of the first winner."""
+    """Return what the tiers said, seen from the side of the first winner."""
     first = favourite(votes)
     words: dict[PairWord | None, Outcome | None] = {
         None: None,

@@ -1,6 +1,6 @@
 """The one loop of judging: a subject is prepared, tier after tier is asked, and rules or limits end it.
 
-A task (`score`, `select`, `compare`, `ranking`) says what a model is asked, how its replies become an
+A task (`score`, `select`, `compare`, `ranking`) defines the prompt for a model, how its replies become an
 opinion, how the opinions of a tier combine, and how far that is from another outcome. The rest is here:
 secrets, the models of other families than the author's, the deadline, the cost, several samples, and the
 record's rounds.
@@ -22,7 +22,6 @@ from judgekit.judging.fence import Fence
 from judgekit.judging.panel import apart
 from judgekit.judging.round import Answer, Session, gather_limited, joined
 from judgekit.judging.verdict import Round
-from judgekit.providers.base import models_by_tier
 from judgekit.providers.servers import with_family
 
 if TYPE_CHECKING:
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from judgekit.judging.jury import JuryRule
     from judgekit.judging.panel import Independence
     from judgekit.judging.verdict import CompareRound
-    from judgekit.providers.base import Endpoint, Gateway, Message, PanelModels
+    from judgekit.providers.base import Endpoint, Gateway, Message
     from judgekit.providers.resolve import Others
     from judgekit.rubric.loader import LoadedRubric
     from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric, Tier
@@ -66,12 +65,12 @@ Record = TypeVar("Record")
 
 
 class JudgeOptions(NamedTuple):
-    """How models are asked and their answers put together: what a user sets beside rubric, mode and models.
+    """How models are asked and their answers combined: what a user sets beside rubric, mode and models.
 
     `jury` says how the models of a tier come to one opinion. `samples` is how many replies of a model are
     averaged. `each` asks about one dimension or criterion in a call instead of all together. An opinion
     whose scores are less than `margin` points from another outcome is not final in its tier. Without `redact`
-    secrets are sent with the texts they stand in.
+    secrets are sent with the texts.
     """
 
     jury: JuryRule = "mean"
@@ -89,7 +88,7 @@ class JudgeOptions(NamedTuple):
         return self.samples * (questions if self.each else 1)
 
     def refusal(self, secrets: int) -> str:
-        """Say why nothing is sent of what so many secrets were found in; "" where it is, without them."""
+        """Say why a text with this many secrets is not sent; "" where it is sent without them."""
         if self.redact != "refuse" or not secrets:
             return ""
         were = "1 secret was" if secrets == 1 else f"{secrets} secrets were"
@@ -105,31 +104,11 @@ def configured(judge: JudgeConfig) -> JudgeOptions:
 
 @dataclass(frozen=True, slots=True)
 class ModelTurn(Generic[Opinion]):
-    """What came of asking one model in a tier: every call, and all of them as one answer."""
+    """Every call to one model in a tier, and all of them as one answer."""
 
     endpoint: Endpoint
     calls: Sequence[Answer[Any]]
     answer: Answer[Opinion]
-
-
-class TierTask(Protocol):
-    """What one tier is asked: how a prompt is made, a model asked, and a tier's opinions put together."""
-
-    def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[tuple[Message, ...]]:
-        """Return what would be sent to a model, in order."""
-        ...
-
-    async def ask(self, endpoint: Endpoint, session: Session) -> ModelTurn[Any]:
-        """Ask one model, as often as the options say."""
-        ...
-
-    def combine(self, said: Sequence[tuple[Endpoint, Any]]) -> Any:  # noqa: ANN401 - the task's own
-        """Return what the models of the tier come to as a jury."""
-        ...
-
-    def rounds(self, first: int, turns: Sequence[ModelTurn[Any]]) -> Sequence[Round | CompareRound]:
-        """Return the record of what the models were asked; the first has the number `first`."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -149,14 +128,22 @@ class Task(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
     told: Sequence[Any] = ()
 
     @abstractmethod
+    def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[tuple[Message, ...]]:
+        """Return what would be sent to a model, in order."""
+
+    @abstractmethod
     def calls(
         self, endpoint: Endpoint, session: Session, sample: int
     ) -> list[Callable[[], Awaitable[Answer[Value]]]]:
-        """Return what asks a model once; of several replies to a question `sample` is the number, from 1."""
+        """Return the calls that ask a model once; of several replies to a question `sample` is the number."""
 
     @abstractmethod
     def opinion(self, samples: Sequence[Sequence[Value | None]]) -> Opinion | None:
         """Return what a model's calls come to, sample by sample; None where too few brought a value."""
+
+    @abstractmethod
+    def combine(self, voices: Sequence[tuple[Endpoint, Opinion | None]]) -> Any:  # noqa: ANN401 - the task's own
+        """Return what the models of the tier come to as a jury."""
 
     @abstractmethod
     def record(self, opinion: Opinion) -> dict[str, Any]:
@@ -175,21 +162,23 @@ class Task(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         return {name: self.rubric.about(name) for name in self.rubric.questions}
 
     async def ask(
-        self, endpoint: Endpoint, session: Session, samples: Sequence[int] | None = None
+        self, endpoint: Endpoint, session: Session, samples: Sequence[int] | None = None, at_once: int = 1
     ) -> ModelTurn[Opinion]:
-        """Ask one model, as often as the options say, or once for each of `samples`."""
+        """Ask one model, as often as the options say, or once for each of `samples`.
+
+        Each call may make `at_once` calls at a time itself.
+        """
         count, started = self.options.samples_of(endpoint), time.monotonic()
         numbers = samples or (range(1, count + 1) if count > 1 else [0])
         calls = [self.calls(endpoint, session, number) for number in numbers]
-        size = len(calls[0])
-        answers = await gather_limited([call for each in calls for call in each], session, endpoint)
-        values = [answer.value for answer in answers]
+        answers = await gather_limited([call for own in calls for call in own], session, endpoint, at_once)
+        values, size = [answer.value for answer in answers], len(calls[0])
         opinion = self.opinion([values[at : at + size] for at in range(0, len(values), size)])
         # Of several samples some may fail; of one a part may have failed, and the rest counts.
-        answer = joined(answers, opinion, started, always=len(calls) == 1)
-        return ModelTurn(endpoint, answers, answer)
+        return ModelTurn(endpoint, answers, joined(answers, opinion, started, always=len(calls) == 1))
 
     def rounds(self, first: int, turns: Sequence[ModelTurn[Opinion]]) -> Sequence[Round | CompareRound]:
+        """Return the record of the turns, as rounds whose numbers begin with `first`."""
         return [
             Round(
                 round=number,
@@ -214,7 +203,7 @@ class JudgingState(Generic[Subject]):
     """One judging on its way: what each tier that was asked came to, in order, and every round.
 
     `refused` says why no model is asked about the subject. `secrets` were left out of it. `cut` are the tiers
-    that do not see all of it. A comparison by scores keeps its `ranks`.
+    that do not see all of it.
     """
 
     subject: Subject
@@ -225,24 +214,23 @@ class JudgingState(Generic[Subject]):
     opinions: dict[TierName, Any] = field(default_factory=dict)
     rounds: list[Any] = field(default_factory=list)
     voices: list[ModelOpinion] = field(default_factory=list)
-    ranks: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class Judge(ABC, Generic[AnyRubric, Subject, Record]):
-    """Judges under one rubric in one mode, with one model or several for each tier in `panel`.
+    """Judges under one rubric in one mode, with the models of each tier in `panel`.
 
     `deadline` is in seconds for one subject. `nobody` says why there is no model, where there is none.
-    `cache` holds replies of earlier judgings. `finality` are those of a calibration, `calibration_warning`
-    says in one line why one that is there is not used. `written_by` names families of models that wrote the
-    subjects, beside what these say themselves. Of `max_cost_usd` so much as `spent_usd` was spent before.
-    Where the family of the author judges, `others` may take its places, but not for the families in
-    `claimed`, which only a project names; `substitutes` are the providers that did. `independence` says
-    whether what nobody else accepts is accepted.
+    `cache` holds replies of earlier judgings. `finality` are the rules of a calibration,
+    `calibration_warning` says in one line why one that is there is not used. `written_by` names families of
+    models that wrote the subjects, beside what these say themselves. Where the
+    family of the author judges, `others` may take its places, but not for the families in `claimed`, which
+    only a project names; `substitutes` are the providers that did. `independence` says whether an acceptance
+    by the author's family alone counts.
     """
 
     gateway: Gateway
-    panel: PanelModels
+    panel: Mapping[TierName, tuple[Endpoint, ...]]
     loaded: LoadedRubric
     mode: ModeName
     deadline: float
@@ -253,14 +241,13 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     calibration_warning: str | None = None
     options: JudgeOptions = USUAL
     written_by: str | None = None
-    spent_usd: float = 0.0
     others: Others = tuple
     claimed: frozenset[str] = frozenset()
     substitutes: frozenset[str] = frozenset()
     independence: Independence = "prefer"
 
     @abstractmethod
-    def task(self, tier: TierName, state: JudgingState[Subject]) -> TierTask:
+    def task(self, tier: TierName, state: JudgingState[Subject]) -> Task[AnyRubric, Subject, Any, Any]:
         """Return what a tier is asked."""
 
     @abstractmethod
@@ -276,12 +263,13 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         """Return the subject without its secrets, and how many they were."""
 
     def attributed(self, subject: Subject) -> Subject:
+        """Return the subject with the families of its authors that the configuration names."""
         return subject
 
     async def judge(self, subject: Subject) -> Record:
-        """Return the record on a subject; what failed on the way is in it, never raised."""
+        """Return the record on a subject; failures are in it, never raised."""
         subject = self.attributed(subject)
-        # In a thread: it may ask local servers, or a proxy, of whom they are.
+        # In a thread: it may ask local servers, or a proxy, which models they have.
         written = self.panel and subject.wrote
         judge = await asyncio.to_thread(self.for_subject, subject) if written else self
         state = JudgingState(subject, judge.session())
@@ -290,29 +278,23 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
             state.subject, state.secrets = await state.session.aside(work, subject.size)
         except GatewayError as error:
             return judge.unjudged(state, f"{error.kind} ({error.message})")
-        if judge.options.redact == "refuse":
-            state.refused = judge.options.refusal(state.secrets)
+        state.refused = judge.options.refusal(state.secrets)
         return await judge.run(state)
 
     async def run(self, state: JudgingState[Subject]) -> Record:
         """Ask tier after tier about a subject that is prepared, and return the record."""
         final = self.step(state) if self.panel and not state.refused else UNDETERMINED
         while not isinstance(final, Final):
-            await self._ask(final, state)
+            tier, task = final, self.task(final, state)
+            calls = [partial(task.ask, endpoint, state.session) for endpoint in self.panel[tier]]
+            turns = await gather_limited(calls, state.session)
+            voices = [(turn.endpoint, turn.answer.value) for turn in turns]
+            opinion = state.opinions[tier] = task.combine(voices)
+            state.rounds += task.rounds(len(state.rounds) + 1, turns)
+            if opinion:
+                state.voices += [ModelOpinion(tier, *voice) for voice in voices if voice[1]]
             final = self.step(state)
         return self.record(state, final)
-
-    async def _ask(self, tier: TierName, state: JudgingState[Subject]) -> None:
-        """Ask every model of a tier, and note in `state` what each says and what it comes to."""
-        task = self.task(tier, state)
-        calls = [partial(task.ask, endpoint, state.session) for endpoint in self.models_by_tier[tier]]
-        turns = await gather_limited(calls, state.session)
-        opinion = task.combine([(turn.endpoint, turn.answer.value) for turn in turns])
-        state.opinions[tier] = opinion
-        state.rounds += task.rounds(len(state.rounds) + 1, turns)
-        if opinion:
-            said = [(turn.endpoint, turn.answer.value) for turn in turns if turn.answer.value]
-            state.voices += [ModelOpinion(tier, *each) for each in said]
 
     def unjudged(self, state: JudgingState[Subject], why: str) -> Record:
         """Return the record of a judging that did not begin."""
@@ -322,34 +304,31 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     def prompts(
         self, tier: TierName, subject: Subject, endpoint: Endpoint | None = None
     ) -> list[tuple[Message, ...]]:
-        """Return what would be sent to a model of `tier`, were it asked first: one prompt or several.
-
-        Of several models that sit there `endpoint` is the one that is meant, the first where none is given.
-        """
+        """Return what would be sent to `endpoint`, or the first model of `tier`, if it were asked first."""
         subject, secrets = self.redacted(subject)
         if self.options.refusal(secrets):
             return []
-        first = endpoint or next(iter(self.models_by_tier.get(tier, ())), None)
+        first = endpoint or next(iter(self.panel.get(tier, ())), None)
         return self.task(tier, JudgingState(subject, self.session())).prompts(first, Fence())
 
     def prompts_by_model(self, subject: Subject) -> list[tuple[TierName, str, list[tuple[Message, ...]]]]:
         judge = self.for_subject(subject)
-        panel = judge.models_by_tier
-        if not panel:
+        if not judge.panel:
             return [(tier, "no model is set up", judge.prompts(tier, subject)) for tier in TIERS]
+        instead = ", in place of the author's family"
         return [
-            (tier, judge.name(endpoint), judge.prompts(tier, subject, endpoint))
+            (
+                tier,
+                endpoint.model + (instead if endpoint.profile.provider in judge.substitutes else ""),
+                judge.prompts(tier, subject, endpoint),
+            )
             for tier in TIERS
-            for endpoint in panel.get(tier, ())
+            for endpoint in judge.panel.get(tier, ())
         ]
 
     @property
     def rubric(self) -> AnyRubric:
         return self.loaded.rubric  # type: ignore[return-value]  # the library saw to it
-
-    @property
-    def models_by_tier(self) -> dict[TierName, tuple[Endpoint, ...]]:
-        return models_by_tier(self.panel)
 
     def as_judge(self, kind: type[AnyJudge]) -> AnyJudge:
         """Return a judge of another kind with all that this one has."""
@@ -358,28 +337,25 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     def for_subject(self, subject: Subject) -> Self:
         """Return the judge without models of the families that wrote a subject, where others are there.
 
-        Where none are, models of the families with a favourite go first. A calibration holds for the models
-        that it was learned for, and no others.
+        Where none are, models of the families with a favourite go first. A calibration holds only for the
+        models that it was learned for.
         """
         attributed = self.attributed(subject)
         wrote: tuple[str, ...] = attributed.wrote
         sided: tuple[str, ...] = attributed.sided
         if not wrote:
             return self
-        before = {tier: tuple(map(with_family, jury)) for tier, jury in self.models_by_tier.items()}
-        # For a family that only a project names, nobody else is sent anything.
+        before = {tier: tuple(map(with_family, jury)) for tier, jury in self.panel.items()}
+        # For a family that only a project names, no other provider is sent anything.
         panel = apart(before, set(wrote) - self.claimed, self.others)
         panel = apart(apart(panel, wrote), set(sided) - self.claimed, self.others)
         panel = apart(panel, sided)
         calibration_warning, finality = self.calibration_warning, self.finality
-        if _models(panel) != _models(before) and finality is not None:
-            stay = {endpoint.family for jury in panel.values() for endpoint in jury}
-            were = {endpoint.family for jury in before.values() for endpoint in jury}
-            left = [family for family in dict.fromkeys([*wrote, *sided]) if family in were - stay]
-            why = (
-                f"calibration {finality.id} not used: {', '.join(left)} wrote this text, so other models "
-                "judge it"
-            )
+        models, were = ([[each.model for each in jury] for jury in own.values()] for own in (panel, before))
+        if models != were and finality is not None:
+            stay, gone = ({each.family for jury in own.values() for each in jury} for own in (panel, before))
+            left = ", ".join(family for family in dict.fromkeys([*wrote, *sided]) if family in gone - stay)
+            why = f"calibration {finality.id} not used: {left} wrote this text, so other models judge it"
             finality, calibration_warning = None, "; ".join(filter(None, (why, self.calibration_warning)))
         return replace(
             self,
@@ -390,31 +366,13 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         )
 
     def session(self) -> Session:
-        return Session(
-            self.gateway, self.deadline, self.max_cost_usd, spent_usd=self.spent_usd, cache=self.cache
-        )
+        return Session(self.gateway, self.deadline, self.max_cost_usd, cache=self.cache)
 
     def rules(self, cut: Collection[TierName] = (), margin: float = 0.0) -> EscalationRules:
         """Return what governs escalation; `cut` are the tiers that do not see the whole subject."""
-        models = {
-            tier: frozenset(endpoint.model for endpoint in jury) for tier, jury in self.models_by_tier.items()
-        }
+        models = {tier: {endpoint.model for endpoint in jury} for tier, jury in self.panel.items()}
         confirm = getattr(self.rubric.modes, self.mode).confirm
         return EscalationRules(confirm, tuple(self.panel) or ("quick",), cut, models, self.finality, margin)
-
-    def name(self, endpoint: Endpoint) -> str:
-        """Return what a model is called where it is said who would be asked."""
-        instead = endpoint.profile.provider in self.substitutes
-        return f"{endpoint.model}, in place of the author's family" if instead else endpoint.model
-
-    def asked_instead(self, tiers: Collection[TierName]) -> list[str]:
-        """Return the providers that were asked in `tiers` only because of who wrote the subjects."""
-        asked = {tier: jury for tier, jury in self.models_by_tier.items() if tier in tiers}
-        return sorted(_providers(asked) & self.substitutes)
-
-
-def _models(panel: Mapping[TierName, tuple[Endpoint, ...]]) -> dict[TierName, list[str]]:
-    return {tier: [endpoint.model for endpoint in jury] for tier, jury in panel.items()}
 
 
 def _providers(panel: Mapping[TierName, tuple[Endpoint, ...]]) -> frozenset[str]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from judgekit import environment
 from judgekit.config import TIERS, settings
+from judgekit.judging.documents import named
 from judgekit.providers.registry import UNKNOWN_FAMILY, family_by_name
 from judgekit.providers.resolve import PanelRequest, resolve
 
@@ -76,18 +77,6 @@ def signed(people: Iterable[str], trailers: Iterable[str] = ()) -> tuple[str, ..
     helped = [line[key.end() :] for line in trailers if (key := _WROTE.match(line))]
     found = [family for each in (*people, *helped) if (family := _family(each.strip()))]
     return tuple(dict.fromkeys(found))
-
-
-def named(given: str | None) -> tuple[str, ...]:
-    """Return the families in a list that a person wrote, by their names, or by models of theirs."""
-    words = [word.strip().casefold() for word in (given or "").split(",") if word.strip()]
-    known = [(word, family_by_name(word)) for word in words if word != "none"]
-    return tuple(dict.fromkeys(word if family == UNKNOWN_FAMILY else family for word, family in known))
-
-
-def listed(families: Sequence[str]) -> str | None:
-    """Return families as one text, as a verdict's author has them; None where there are none."""
-    return ", ".join(families) or None
 
 
 def _family(person: str) -> str | None:

@@ -12,7 +12,7 @@ import math
 import time
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from judgekit.errors import KEPT, CallUsage, FailureKind, GatewayError, of_failure
 from judgekit.judging.prompt import PromptCandidate
@@ -64,13 +64,6 @@ _UNSEEN = 1e-6
 _AROUND = " \t\r\n*_`\"'.:"
 
 
-class Example(NamedTuple):
-    """A context of the same make as the one asked about, and the right answer to every question on it."""
-
-    context: str
-    answer: str
-
-
 def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
     """Return how likely each of `tokens` is as the first token of the reply, given that it is one of them.
 
@@ -100,10 +93,10 @@ def expectation(probabilities: Mapping[str, float]) -> float:
 def earned(yes: float, idle: float, least: float = LEAST_GAIN) -> float:
     """Return the probability of yes as far as it is earned; never more than it is.
 
-    `idle` is the probability of yes to the same question for a request, or of a memory, that the rest has
-    nothing to do with. Where its odds are nearly as high, something in the rest speaks for yes whatever is
-    asked; at `least` times those odds yes and no are even. That an input without content measures a
-    prompt's own leaning is from "Calibrate Before Use" (Zhao et al. 2021, arXiv:2102.09690).
+    `idle` is the probability of yes for a request, or a memory, that the rest has nothing to do with. Where
+    its odds are nearly as high, something else causes the yes; at `least` times those odds yes and no are
+    even. That an input without content measures a prompt's own leaning is from "Calibrate Before Use" (Zhao
+    et al. 2021, arXiv:2102.09690).
     """
     # Where one answer is not among the alternatives the other seems certain.
     sure, other = (min(max(probability, _UNSEEN), 1 - _UNSEEN) for probability in (yes, idle))
@@ -115,8 +108,7 @@ def earned_scores(scores: Mapping[str, float], idle: float, bar: float, span: fl
     """Return scores as far as the text earned them, where an acceptance takes at least `bar` of each.
 
     `idle` is its score for a subject that it has nothing to do with, `span` the length of the scale. Where
-    the mean score is hardly higher, something in the text asks for high scores whatever is rated: none
-    counts for more than just below the bar then.
+    the mean score is hardly higher, the text asks for high scores whatever is rated: all stay below the bar.
     """
     least = LEAST_LEAD * span
     if fmean(scores.values()) - idle >= least:
@@ -126,7 +118,7 @@ def earned_scores(scores: Mapping[str, float], idle: float, bar: float, span: fl
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """What is asked of a pointwise model: one question at a time after a context they share.
+    """Questions to a pointwise model: one at a time after a context they share.
 
     `questions` by name, `tokens` the answers that are offered, `examples` contexts with the right answer:
     they are shown as earlier turns, each with the question that is asked.
@@ -137,16 +129,15 @@ class Points:
     questions: Mapping[str, str]
     tokens: Sequence[str]
     call_key: CallKey
-    examples: Sequence[Example] = ()
+    examples: Sequence[tuple[str, str]] = ()
 
     def prompts(self) -> list[tuple[Message, ...]]:
         """Return the messages of each question, in order: the question comes last."""
         prompts = []
         for question in self.questions.values():
             messages = [Message("system", self.system)]
-            for example in self.examples:
-                messages.append(Message("user", f"{example.context}\n\n{question}"))
-                messages.append(Message("assistant", example.answer))
+            for context, answer in self.examples:
+                messages += [Message("user", f"{context}\n\n{question}"), Message("assistant", answer)]
             prompts.append((*messages, Message("user", f"{self.context}\n\n{question}")))
         return prompts
 
@@ -156,14 +147,16 @@ async def ask_pointwise(
 ) -> Answer[dict[str, dict[str, float]]]:
     """Return for each question the probability of each token; each may take `timeout` seconds.
 
-    One call a question, in order; the probabilities of one question sum to 1. A model is not asked the same
-    twice: at temperature 0 it would only answer the same.
+    One call a question, in order; the probabilities of one question sum to 1. A model does not get the same
+    question twice: at temperature 0 it would only answer the same.
     """
     started, usage, model = time.monotonic(), CallUsage(), endpoint.model
     found: dict[str, dict[str, float]] = {}
+    if long := [token for token in points.tokens if token.isdecimal() and len(token) > 1]:
+        why = f"a pointwise model answers in one digit and the scale has {long[-1]}; use one within 0 to 9"
+        return Answer(None, failure_of(FailureKind.BAD_REQUEST, why), usage, 0, model)
     try:
         seconds = session.call_timeout(timeout * len(points.questions))
-        _check(points.tokens)
         for name, messages in zip(points.questions, points.prompts(), strict=True):
             done = f"{len(found)} of {len(points.questions)} questions were answered in {seconds:g} s"
             left, key = _left(started + seconds, done), points.call_key.within(name)
@@ -176,13 +169,6 @@ async def ask_pointwise(
         spent, failure = usage.plus(of_failure(error)), failure_of(error.kind, error.message)
         return Answer(None, failure, spent, ms_since(started), endpoint.model)
     return Answer(found, None, usage, ms_since(started), model)
-
-
-def _check(tokens: Sequence[str]) -> None:
-    long = [token for token in tokens if token.isdecimal() and len(token) > 1]
-    if long:
-        why = f"a pointwise model answers in one digit and the scale has {long[-1]}; use one within 0 to 9"
-        raise GatewayError(FailureKind.BAD_REQUEST, why)
 
 
 def _left(deadline: float, done: str) -> float:

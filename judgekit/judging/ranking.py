@@ -6,44 +6,56 @@ function of the tiers' scores.
 
 from __future__ import annotations
 
-import time
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from judgekit.judging import logprobs
+from judgekit.judging import jury, logprobs
 from judgekit.judging.compare import ComparisonJudge, Ended
 from judgekit.judging.documents import ComparisonInput, Document, Task, is_cut
 from judgekit.judging.escalation import DIGITS, UNDETERMINED, Final
 from judgekit.judging.fence import Fence
-from judgekit.judging.jury import has_quorum, voter
+from judgekit.judging.jury import Opinion
 from judgekit.judging.orchestrator import JudgingState, ModelTurn
-from judgekit.judging.round import gather_limited, joined
+from judgekit.judging.orchestrator import Task as TierTask
 from judgekit.judging.score import ScoreTask
 from judgekit.judging.verdict import TIE, CompareRound
 from judgekit.rubric.schema import ScoreRubric
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 
     from judgekit.config import ModeName, Outcome, TierName
     from judgekit.judging.escalation import FinalityRules
-    from judgekit.judging.jury import Opinion
     from judgekit.judging.round import Answer, Session
     from judgekit.judging.verdict import Comparison, Consensus
     from judgekit.providers.base import Endpoint, Message
 
 
-Key = TypeVar("Key", bound="Hashable")
 NEARLY = 1e-9  # two means of the same numbers may differ by so much
 QUICK_SHARE, DEEP_SHARE = 0.1, 0.05  # of the scale's length: the margins where no labels say better ones
 
 Scored: TypeAlias = "Mapping[str, Sequence[float]]"
-"""What one model gave to each subject, by letter: a mean of dimensions for each time it was asked."""
+"""The scores that one model gave to each subject, by letter: a mean of dimensions for each time."""
 
 Margins: TypeAlias = "Mapping[TierName, float]"
+
+
+class Voter(NamedTuple):
+    """A model with its family."""
+
+    model: str
+    family: str
+
+    @property
+    def name(self) -> str:
+        return jury.voter(self.model, self.family)
+
+
+Said: TypeAlias = "Mapping[Voter, Scored]"
+"""The scores of the models of one tier; a model that stands there twice has twice the scores."""
 
 
 def usual_margins(rubric: ScoreRubric) -> dict[TierName, float]:
@@ -54,37 +66,28 @@ def usual_margins(rubric: ScoreRubric) -> dict[TierName, float]:
 
 
 def values(
-    said: Mapping[Key, Scored],
-    letters: Iterable[str],
-    asked: int | None = None,
-    group: Callable[[Key], Hashable] | None = None,
+    scored: Iterable[tuple[Hashable, Scored]], letters: Collection[str], asked: int | None = None
 ) -> dict[str, float] | None:
-    """Return the mean score of each subject over what models said; None where one cannot be known.
+    """Return the mean score of each subject over the scores of models; None where one cannot be known.
 
     A model counts when it scored every one of `letters`: its leniency must not fall on some of them alone.
-    Where `asked` says of how many models this is, more than half of them must count. Those of one `group`
-    weigh together as much as one does, however many of them count.
+    Where `asked` says of how many models this is, more than half of them must count. Each model comes with
+    its group: a group weighs as much as any other, however many of its models count.
     """
-    among = list(letters)
-    whole = {key: scored for key, scored in said.items() if all(scored.get(letter) for letter in among)}
-    if not whole or (asked is not None and not has_quorum(len(whole), asked)):
+    whole = [(group, points) for group, points in scored if all(map(points.get, letters))]
+    if not whole or (asked is not None and not jury.has_quorum(len(whole), asked)):
         return None
-    groups: dict[Key, Hashable] = {key: group(key) if group else key for key in whole}
-    sizes = Counter(groups.values())
-    means = {}
-    for letter in among:
-        points = [
-            (point, 1 / sizes[groups[key]]) for key, scored in whole.items() for point in scored[letter]
-        ]
-        means[letter] = fmean([point for point, _ in points], [share for _, share in points])
+    sizes, means = Counter(group for group, _ in whole), {}
+    for letter in letters:
+        weighed = [(point, 1 / sizes[group]) for group, points in whole for point in points[letter]]
+        means[letter] = fmean([point for point, _ in weighed], [share for _, share in weighed])
     return means
 
 
 def contending(found: Mapping[str, float], margin: float) -> list[str]:
     """Return the subjects within `margin` of the best, the best first."""
-    best = max(found.values())
-    near = [letter for letter in found if found[letter] >= best - margin - NEARLY]
-    return sorted(near, key=lambda letter: (-found[letter], letter))
+    least = max(found.values()) - margin - NEARLY
+    return sorted((name for name in found if found[name] >= least), key=lambda name: (-found[name], name))
 
 
 def lead(found: Mapping[str, float]) -> float:
@@ -93,23 +96,12 @@ def lead(found: Mapping[str, float]) -> float:
 
 
 def last_word(found: Mapping[str, float], margin: float, mode: ModeName) -> str | None:
-    """Return the winner where nobody is left to be asked, None for a tie.
+    """Return the winner where no further tier can be asked, None for a tie.
 
     In strict mode a lead within the margin is none; in lenient mode any lead wins.
     """
     near = contending(found, margin if mode == "strict" else 0.0)
     return near[0] if len(near) == 1 else None
-
-
-class Voter(NamedTuple):
-    """A model, and in whose name it votes: as `judgekit.judging.jury.voter` says."""
-
-    model: str
-    voter: str
-
-
-Said: TypeAlias = "Mapping[Voter, Scored]"
-"""What the models of one tier gave; a model that stands there twice has twice the scores."""
 
 
 def asked(said: Said, letters: Collection[str]) -> int:
@@ -118,16 +110,20 @@ def asked(said: Said, letters: Collection[str]) -> int:
 
 
 class RankingStep(NamedTuple):
-    """What comes of a tier's turn.
+    """The result of one tier.
 
-    `found` are the means of all that was said so far, None where the tier failed. `near` are those that go up
-    where somebody can be asked: nobody can after the `last` one. Where it is `trusted` a gate ends it. Where
-    it is `cut` nobody wins by it.
+    `found` are the means of all scores so far, None where the tier failed. `near` are those that go up if
+    another tier is asked: none is after the `last` one. `leader` is the best of this tier alone, `heard` are
+    the models so far that scored all. A `trusted` step ends it by a calibration, one that is `cut` has no
+    winner.
     """
 
     tier: TierName
+    near: tuple[str, ...]
+    said: Said
     found: Mapping[str, float] | None = None
-    near: tuple[str, ...] = ()
+    leader: str = ""
+    heard: frozenset[Voter] = frozenset()
     last: bool = False
     trusted: bool = False
     cut: bool = False
@@ -142,127 +138,123 @@ class RankingStep(NamedTuple):
 
     @property
     def outcome(self) -> Outcome | None:
-        """What the rules of escalation see: a leader, a tie, or a failure."""
-        if self.found is None:
-            return None
-        return "accept" if self.lead else "improve"
+        """The step as the rules of escalation see it: a leader, a tie, or a failure."""
+        return None if self.found is None else "accept" if self.lead else "improve"
 
     @property
     def best(self) -> str | None:
         return contending(self.found, 0.0)[0] if self.found and self.lead else None
 
 
-@dataclass(slots=True)
-class Ranks:
-    """One comparison on its way, of the subjects that are still `alive`.
+class RankingRules(NamedTuple):
+    """The rules of one comparison.
 
-    `panel` names the models of each tier, in order. Who goes up is said by the `margins` in points of the
-    scale; with the `finality` of a calibration the best of a tier is final where they let its lead through,
-    and of the first tier nobody else. `said` is what counts, tier by tier, `leaders` are the best of each
-    tier alone, and `heard` are those who scored all that are compared.
+    `panel` names the models of each tier, in order. Who goes up follows from the `margins` in points of the
+    scale; with the `finality` of a calibration the best of a tier is final where its lead suffices, and of
+    the first tier no other. The families in `sided` have a reason to prefer the subject of that letter.
     """
 
-    alive: tuple[str, ...]
+    letters: tuple[str, ...]
     panel: Mapping[TierName, Collection[str]]
     margins: Margins
     mode: ModeName
     finality: FinalityRules | None = None
-    said: dict[TierName, Said] = field(default_factory=dict)
-    seen: dict[TierName, Outcome | None] = field(default_factory=dict)
-    leaders: dict[TierName, str] = field(default_factory=dict)
-    heard: set[Voter] = field(default_factory=set)
+    sided: Mapping[str, Collection[str]] = {}
 
-    def take(
+    def step(
         self,
+        before: Sequence[RankingStep],
         tier: TierName,
         said: Said,
         *,
         cut: bool = False,
         barred: bool = False,
-        partial: Callable[[str], bool] | None = None,
     ) -> RankingStep:
-        """Return what comes of what a tier gave, and note who goes up.
+        """Return the result of a tier's scores after the steps `before`.
 
-        Of a tier that is `barred` no gate lets the lead through. `partial` tells of a subject whether nobody
-        scored it but models that have a reason to prefer it: these are not final alone.
+        A calibration ends nothing with a tier that is `barred`. What only models with a reason to prefer it
+        found best is not final alone.
         """
-        finality, margin, self.seen[tier] = self.finality, self.margins.get(tier, 0.0), None
-        here = values(said, self.alive, len(self.panel[tier]), lambda each: each.voter)
+        alive = before[-1].near if before else self.letters
+        here = values(((voter.name, scored) for voter, scored in said.items()), alive, len(self.panel[tier]))
         if here is None:
-            return RankingStep(tier)
-        self.said[tier] = said
-        self.leaders[tier] = max(here, key=here.__getitem__)
-        pooled = {(each, voter): scored for each, by in self.said.items() for voter, scored in by.items()}
-        found = values(pooled, self.alive, group=lambda key: (key[0], key[1].voter)) or {}
-        self.heard = {key[1] for key, scored in pooled.items() if all(map(scored.get, self.alive))}
-        last = self.following(tier) is None or (finality is not None and tier == finality.last)
-        turn = RankingStep(tier, found, last=last, cut=cut)
-        self.seen[tier] = turn.outcome
-        best = contending(found, 0.0)[0]
-        own = partial is not None and partial(best)
-        gated = (
-            finality is not None and bool(turn.lead) and finality.final(tier, self.seen, {tier: turn.lead})
+            return RankingStep(tier, alive, said)
+        counted = [(step.tier, step.said) for step in before if step.found is not None] + [(tier, said)]
+        pooled = [(name, voter, scored) for name, by in counted for voter, scored in by.items()]
+        found = values((((name, voter.name), scored) for name, voter, scored in pooled), alive) or {}
+        heard = frozenset(voter for _, voter, scored in pooled if all(map(scored.get, alive)))
+        leader = max(here, key=here.__getitem__)
+        step = RankingStep(tier, alive, said, found, leader, heard, cut=cut)
+        finality, best = self.finality, contending(found, 0.0)[0]
+        last = self._after([*before, step]) is None or (finality is not None and tier == finality.last)
+        partial = {voter.family for voter in heard} <= set(self.sided.get(best, ()))
+        seen = {step.tier: step.outcome for step in (*before, step)}
+        trusted = (
+            finality is not None
+            and not (last or cut or barred or partial)
+            and step.lead > 0
+            and finality.final(tier, seen, {tier: step.lead})
         )
-        trusted = gated and not (last or cut or barred or own)
-        near = [best] if trusted else contending(found, margin)
-        first = len(self.said) == 1 and (finality is not None or self.mode == "strict" or own)
+        near = [best] if trusted else contending(found, self.margins.get(tier, 0.0))
+        first = len(counted) == 1 and (finality is not None or self.mode == "strict" or partial)
         if not trusted and len(near) == 1 and (cut or first):  # one tier alone must not settle it
-            rest = sorted(found.keys() - {best}, key=lambda letter: (-found[letter], letter))
-            near += rest[:1]
-        self.alive = tuple(near)
-        return turn._replace(near=self.alive, trusted=trusted)
+            near += sorted(found.keys() - {best}, key=lambda letter: (-found[letter], letter))[:1]
+        return step._replace(near=tuple(near), last=last, trusted=trusted)
 
-    def following(self, tier: TierName) -> TierName | None:
-        """Return the tier that can be asked after this one, if there is any.
+    def following(self, steps: Sequence[RankingStep]) -> TierName | None:
+        """Return the tier to ask after these steps, None at the end."""
+        return None if steps and steps[-1].is_end else self._after(steps)
+
+    def _after(self, steps: Sequence[RankingStep]) -> TierName | None:
+        """Return the tier that can be asked after these steps, if there is any.
 
         A tiebreaker of which every model was heard would only say the same again, unless it stands in for a
         deep tier that failed.
         """
         tiers = list(self.panel)
-        after = next(iter(tiers[tiers.index(tier) + 1 :]), None)
-        heard = {voter.model for voter in self.heard}
-        again = after == "tiebreaker" and "deep" in self.said and set(self.panel[after]) <= heard
-        return None if again else after
+        after = next(iter(tiers[tiers.index(steps[-1].tier) + 1 :] if steps else tiers), None)
+        known = [step for step in steps if step.found is not None]
+        if after == "tiebreaker" and any(step.tier == "deep" for step in known):
+            return None if set(self.panel[after]) <= {voter.model for voter in known[-1].heard} else after
+        return after
 
-    def winner(self, turn: RankingStep) -> str | None:
-        """Return who wins, were nobody asked after a turn; None for a tie."""
-        if turn.trusted or turn.found is None:
-            return turn.best
-        return last_word(turn.found, self.margins.get(turn.tier, 0.0), self.mode)
+    def winner(self, step: RankingStep) -> str | None:
+        """Return who wins, if no tier is asked after a step; None for a tie."""
+        if step.trusted or step.found is None:
+            return step.best
+        return last_word(step.found, self.margins.get(step.tier, 0.0), self.mode)
 
 
 NAME = "text"  # what models are told: a path may say who wrote it
 
 
-@dataclass(frozen=True, slots=True)
-class RankingTask:
-    """What a tier is asked about each subject of these `letters`: what it would be about a document.
+@dataclass(frozen=True, kw_only=True)
+class RankingTask(TierTask[ScoreRubric, ComparisonInput, Opinion, dict[str, Opinion]]):
+    """What the models of a tier are asked about each of these `letters`: the same as about a document.
 
     What is compared is not accepted: scores are taken as they are first given.
     """
 
-    judge: RankingJudge
-    subject: ComparisonInput
-    tier: TierName
-    ranks: Ranks
+    rules: RankingRules
+    before: Sequence[RankingStep]
+    models: Sequence[Endpoint]
     letters: Sequence[str]
 
     def score_task(self, letter: str) -> ScoreTask:
         """Return what is asked about one subject, under a name that tells nothing."""
         file = replace(self.subject.file(letter), shown=NAME)
         document = Document((file,), letter, Task(self.subject.prompt))
-        # The opinions of other tiers are not shown: nobody disagrees.
+        # The opinions of other tiers are not shown: there is no disagreement to settle.
         words: TierName = "deep" if self.tier == "tiebreaker" else self.tier
-        judge = self.judge
-        return ScoreTask(judge.rubric, judge.mode, document, self.tier, judge.options, words, compared=True)
+        return ScoreTask(self.rubric, self.mode, document, self.tier, self.options, words, compared=True)
 
     @property
     def is_cut(self) -> bool:
         """Whether some model of the tier does not see a subject whole."""
         return any(
-            is_cut(self.score_task(letter).seen_by(endpoint))
+            is_cut(self.score_task(letter).subject.seen_by(self.limits, endpoint))
             for letter in self.letters
-            for endpoint in self.judge.models_by_tier[self.tier]
+            for endpoint in self.models
         )
 
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[tuple[Message, ...]]:
@@ -270,8 +262,17 @@ class RankingTask:
             prompt for letter in self.letters for prompt in self.score_task(letter).prompts(endpoint, fence)
         ]
 
-    async def ask(self, endpoint: Endpoint, session: Session) -> ModelTurn[dict[str, Opinion]]:
+    async def ask(
+        self, endpoint: Endpoint, session: Session, samples: Sequence[int] | None = None, at_once: int = 1
+    ) -> ModelTurn[dict[str, Opinion]]:
         """Ask one model about each subject; one that stands there twice is asked as often."""
+        at_once = 1 if endpoint.pointwise else self.options.calls(len(self.rubric.dimensions))
+        return await TierTask.ask(self, endpoint, session, samples or [0], at_once)
+
+    def calls(
+        self, endpoint: Endpoint, session: Session, sample: int
+    ) -> list[Callable[[], Awaitable[Answer[Opinion]]]]:
+        del sample  # the calls about each subject have their own
 
         async def once(letter: str) -> Answer[Opinion]:
             before, own = session.spent_usd, replace(session, fence=Fence(), remembered={})
@@ -280,30 +281,25 @@ class RankingTask:
             session.unpriced |= own.unpriced
             return turn.answer
 
-        options, started = self.judge.options, time.monotonic()
-        at_once = 1 if endpoint.pointwise else options.calls(len(self.judge.rubric.dimensions))
-        calls = [partial(once, letter) for letter in self.letters]
-        answers = await gather_limited(calls, session, endpoint, at_once)
-        said = zip(self.letters, answers, strict=True)
-        opinions = {letter: answer.value for letter, answer in said if answer.value}
-        return ModelTurn(endpoint, answers, joined(answers, opinions, started))
+        return [partial(once, letter) for letter in self.letters]
 
-    def combine(self, said: Sequence[tuple[Endpoint, dict[str, Opinion] | None]]) -> RankingStep:
-        finality, read = self.judge.finality, set()
+    def opinion(self, samples: Sequence[Sequence[Opinion | None]]) -> dict[str, Opinion]:
+        return {letter: opinion for letter, opinion in zip(self.letters, samples[0], strict=True) if opinion}
+
+    def combine(self, voices: Sequence[tuple[Endpoint, dict[str, Opinion] | None]]) -> RankingStep:
+        finality, read = self.rules.finality, set()
         scored: dict[Voter, dict[str, list[float]]] = {}
-        for endpoint, opinions in said:
+        for endpoint, opinions in voices:
             for letter, opinion in (opinions or {}).items():
-                points = scored.setdefault(Voter(endpoint.model, voter(endpoint)), defaultdict(list))
+                points = scored.setdefault(Voter(endpoint.model, endpoint.family), defaultdict(list))
                 points[letter].append(fmean(opinion.scores.values()))
                 how = logprobs.score_source(endpoint, opinion.scores, opinion.expected)
                 read.add((endpoint.model, how))
         barred = finality is not None and not finality.knows(self.tier, read)
-        return self.ranks.take(self.tier, scored, cut=self.is_cut, barred=barred, partial=self._is_partial)
+        return self.rules.step(self.before, self.tier, scored, cut=self.is_cut, barred=barred)
 
-    def _is_partial(self, leader: str) -> bool:
-        """Whether nobody scored but models of families that wrote the best subject, and not the others."""
-        own = set(self.subject.families(leader)) & set(self.subject.sided)
-        return self.judge.heard(self.ranks) <= own
+    def record(self, opinion: dict[str, Opinion]) -> dict[str, Any]:
+        return {letter: own.record() for letter, own in opinion.items()}
 
     def rounds(self, first: int, turns: Sequence[ModelTurn[dict[str, Opinion]]]) -> list[CompareRound]:
         """Return the record: of each subject a round for each model."""
@@ -325,9 +321,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
     """Ranks subjects under a rubric that scores.
 
     The models of one family weigh as much as one model in a tier. A model that stands several times there is
-    asked as often. Who goes up is said by the rubric's margins, else a tenth and a twentieth of the scale;
-    with the `finality` of a calibration the best of a tier is final where they let its lead through, and of
-    the first tier nobody else.
+    asked as often.
     """
 
     async def run(self, state: JudgingState[ComparisonInput]) -> Comparison:
@@ -336,61 +330,54 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
             state.refused = state.refused or task.score_task("A").subject.lacks(self.rubric) or ""
         return await ComparisonJudge.run(self, state)
 
+    def ranking_rules(self, subject: ComparisonInput) -> RankingRules:
+        panel = {tier: {endpoint.model for endpoint in jury} for tier, jury in self.panel.items()}
+        sided = {letter: set(subject.families(letter)) & set(subject.sided) for letter in subject.letters}
+        margins = usual_margins(self.rubric)
+        return RankingRules(subject.distinct, panel, margins, self.mode, self.finality, sided)
+
     def task(self, tier: TierName, state: JudgingState[ComparisonInput]) -> RankingTask:
-        if state.ranks is None:
-            panel = {
-                tier: {endpoint.model for endpoint in jury} for tier, jury in self.models_by_tier.items()
-            }
-            margins = usual_margins(self.rubric)
-            state.ranks = Ranks(state.subject.distinct, panel, margins, self.mode, self.finality)
-        return RankingTask(self, state.subject, tier, state.ranks, state.ranks.alive)
+        rules, before = self.ranking_rules(state.subject), list(state.opinions.values())
+        return RankingTask(
+            self.rubric,
+            self.mode,
+            state.subject,
+            tier,
+            self.options,
+            rules=rules,
+            before=before,
+            models=self.panel.get(tier, ()),
+            letters=before[-1].near if before else rules.letters,
+        )
 
     def step(self, state: JudgingState[ComparisonInput]) -> TierName | Final:
-        turns: list[RankingStep] = list(state.opinions.values())
-        if not turns:
-            return next(iter(self.panel))
-        following = None if turns[-1].is_end else state.ranks.following(turns[-1].tier)
-        return following or UNDETERMINED
+        steps = list(state.opinions.values())
+        return self.ranking_rules(state.subject).following(steps) or UNDETERMINED
 
     def record(self, state: JudgingState[ComparisonInput], final: Final) -> Comparison:
-        del final  # the last turn knows more
-        turns: list[RankingStep] = list(state.opinions.values())
-        known = {letter: (value, turn.tier) for turn in turns for letter, value in (turn.found or {}).items()}
-        subject = state.subject
-        scores = {
-            letter: known[original]
-            for letter in subject.letters
-            if (original := subject.original(letter)) in known
-        }
-        outcome = Ended("undetermined", "none")
-        if turns and turns[-1].is_end:
-            outcome = self._ended(turns[-1], state, scores)
-        return self.comparison(state, outcome, scores=scores)
-
-    def _ended(
-        self,
-        turn: RankingStep,
-        state: JudgingState[ComparisonInput],
-        scores: Mapping[str, tuple[float, TierName]],
-    ) -> Ended:
-        if turn.cut:
+        del final  # the last step knows more
+        subject, rules = state.subject, self.ranking_rules(state.subject)
+        steps: list[RankingStep] = list(state.opinions.values())
+        known = {letter: (mean, step.tier) for step in steps for letter, mean in (step.found or {}).items()}
+        originals = {letter: subject.original(letter) for letter in subject.letters}
+        scores = {letter: known[original] for letter, original in originals.items() if original in known}
+        if not steps or not steps[-1].is_end:
+            return self.comparison(state, Ended(), scores=scores)
+        step = steps[-1]
+        if step.cut:
             why = "no model saw the whole of the best texts, so the result is open"
-            return Ended("undetermined", "none", degraded=why, truncated=True)
-        ranks: Ranks = state.ranks
-        winner, said = ranks.winner(turn), [each for each in state.rounds if each.opinion]
-        consensus: Consensus = "unanimous" if set(ranks.leaders.values()) == {winner} else "majority"
-        if len({each.model for each in said}) == 1 or len(ranks.leaders) == 1:
+            return self.comparison(state, Ended(degraded=why, truncated=True), scores=scores)
+        winner, told = rules.winner(step), [own for own in state.rounds if own.opinion]
+        leaders = [own.leader for own in steps if own.found]
+        consensus: Consensus = "unanimous" if set(leaders) == {winner} else "majority"
+        if len({own.model for own in told}) == 1 or len(leaders) == 1:
             consensus = "single"
-        reasons = [each.opinion["reasoning"] for each in said if each.order == [winner]]
+        reasons = [own.opinion["reasoning"] for own in told if own.order == [winner]]
         reasoning = next(filter(None, reversed(reasons)), "")
-        # Who did not go up keeps the last score: the best may be ahead of nobody else.
-        ahead = lead({letter: value for letter, (value, _) in scores.items()})
-        families = tuple(sorted(self.heard(ranks)))
-        if winner is not None and state.subject.has_copy(winner):
-            winner = None
-        return Ended(winner or TIE, consensus, turn.tier, ahead, reasoning, families=families)
-
-    def heard(self, ranks: Ranks) -> set[str]:
-        """Return the families of the models that count."""
-        endpoints = [endpoint for jury in self.models_by_tier.values() for endpoint in jury]
-        return {each.family for each in endpoints if Voter(each.model, voter(each)) in ranks.heard}
+        # A subject that did not go up keeps its last score: the best may be ahead of no other.
+        ahead = lead({letter: mean for letter, (mean, _) in scores.items()})
+        families = tuple(sorted({voter.family for voter in step.heard}))
+        if winner is not None and list(originals.values()).count(originals[winner]) > 1:
+            winner = None  # a copy is as good
+        found = Ended(winner or TIE, consensus, step.tier, ahead, reasoning, families=families)
+        return self.comparison(state, found, scores=scores)

@@ -7,10 +7,10 @@ at once, within the limits of the judging and of the provider.
 from __future__ import annotations
 
 import asyncio
-import functools
 import re
 import time
 from dataclasses import dataclass, field
+from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from pydantic import BaseModel
@@ -48,9 +48,9 @@ _LEAST_SECONDS = 0.05  # below this no provider answers: say so instead of askin
 class Session:
     """The limits of one judging, from now on; `call_seconds` bounds each call beside its tier's timeout.
 
-    Pointwise questions share one `fence`, so that a small model reads what they have in common once, and
-    what it answered is `remembered` by model and messages: a deeper tier of the same model may ask the very
-    same. `cache` holds replies of earlier sessions. `unpriced` says that nobody told what some call cost.
+    Pointwise questions share one `fence`, so that a server caches what they have in common. Their replies are
+    `remembered` by model and messages: a deeper tier of the same model may ask the same. `cache` holds
+    replies of earlier sessions. After a call whose cost is unknown it is `unpriced`.
     """
 
     gateway: Gateway
@@ -64,12 +64,10 @@ class Session:
     remembered: dict[tuple[str, tuple[Message, ...]], Reply] = field(default_factory=dict)
     cache: Cache | None = None
 
-    def left(self) -> float:
-        return self.started + self.seconds - time.monotonic()
-
     def call_timeout(self, tier_timeout: float) -> float:
         """Return the seconds that a call of a tier may take now; raises `GatewayError` if none."""
-        seconds = min(tier_timeout, self.left(), self.call_seconds or tier_timeout)
+        left = self.started + self.seconds - time.monotonic()
+        seconds = min(tier_timeout, left, self.call_seconds or tier_timeout)
         if seconds < _LEAST_SECONDS:
             raise GatewayError(FailureKind.TIMEOUT, "no time left to ask it", usage=CallUsage())
         if self.max_cost_usd is not None:
@@ -86,26 +84,26 @@ class Session:
             raise GatewayError(FailureKind.BUDGET, told, usage=CallUsage())
 
     def pay(self, usage: CallUsage, *, failed: bool = False) -> None:
-        """Count the cost of a call; where nobody states that of a reply, no limit can be kept any more."""
+        """Count the cost of a call; after a reply of unknown cost no limit can be kept."""
         self.spent_usd += usage.cost_usd or 0.0
         self.unpriced |= usage.cost_usd is None and not failed
 
     async def aside(self, work: Callable[[], Value], size: int) -> Value:
-        """Return what `work` makes of texts of `size` characters; the event loop does not wait for long ones.
+        """Return what `work` makes of texts of `size` characters, of long ones in another thread.
 
-        Raises `GatewayError` when the deadline comes first; the work may go on then, and nobody hears of it.
+        Raises `GatewayError` when the deadline comes first; the work may go on then.
         """
         if size < _LONG:
             return work()
         try:
-            async with asyncio.timeout(max(0.0, self.left())):
+            async with asyncio.timeout(max(0.0, self.started + self.seconds - time.monotonic())):
                 return await running.aside(work)
         except TimeoutError:
             told = "the deadline passed while the text was being prepared"
             raise GatewayError(FailureKind.TIMEOUT, told, usage=CallUsage()) from None
 
     async def found(self, endpoint: Endpoint, request: Request) -> Reply | None:
-        """Return what was replied to the same request in an earlier session, None where that is not kept."""
+        """Return the reply to the same request in an earlier session, None where none is kept."""
         if (cache := self.cache) is None:
             return None
         return await reply_cache.aside(lambda wait: cache.find(endpoint, request, wait=wait))
@@ -116,13 +114,12 @@ class Session:
 
 
 def ms_since(started: float) -> int:
-    """Return the whole milliseconds since a time of `time.monotonic`."""
     return round((time.monotonic() - started) * 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[Value]):
-    """What one round brought: a value or a failure, and what it took; `model` is the one that replied."""
+    """The value or failure of one round, with its usage; `model` is the one that replied."""
 
     value: Value | None
     failure: Failure | None
@@ -131,18 +128,17 @@ class Answer(Generic[Value]):
     model: str
 
     def record(self) -> dict[str, Any]:
-        """Return what the record of every round says about its call."""
         usage = Usage(**self.usage._asdict())
         return {"model": self.model, "failure": self.failure, "latency_ms": self.latency_ms, "usage": usage}
 
 
 @dataclass(frozen=True, slots=True)
 class Question(Generic[ReplyModel, Value]):
-    """What is asked of one tier: `messages` makes the prompt, of texts of `size` characters.
+    """A question to one model: `messages` makes the prompt, of texts of `size` characters.
 
-    `read` makes a value of what a reply says. `tokens` bounds the reply, `labels` maps the prompt's labels to
-    ids. Where several replies to one question are wanted, `sample` is the number of this one, from 1.
-    `likely` asks models that can tell it for the probabilities of the reply's tokens.
+    `read` makes a value of a reply. `tokens` bounds the reply, `labels` maps the prompt's labels to ids. Of
+    several replies to one question `sample` is the number, from 1. `likely` requests the probabilities of
+    the reply's tokens from models that give them.
     """
 
     messages: Callable[[], tuple[Message, ...]]
@@ -161,10 +157,8 @@ async def run_round(
 ) -> Answer[Value]:
     """Ask once, and once more when the reply cannot be read and the deadline allows."""
     started, usage, model = time.monotonic(), CallUsage(), endpoint.model
-    messages, call_key = tuple[Message, ...](), question.call_key
-    if question.sample:
-        call_key = call_key.within(f"sample{question.sample}")
-    failure: Failure | None = None
+    messages, failure = tuple[Message, ...](), None
+    call_key = question.call_key.within(f"sample{question.sample}") if question.sample else question.call_key
     for about in (call_key, call_key.within("reask")):
         try:
             messages = messages or await session.aside(question.messages, question.size)
@@ -192,8 +186,8 @@ async def run_round(
         session.pay(reply.usage)
         usage, model = usage.plus(reply.usage.of_call()), reply.model
         try:
-            work = functools.partial(read, reply.text, question.reply, held=reply.held)
-            said = await session.aside(work, len(reply.text))
+            work = partial(read, reply.text, question.reply, held=reply.held)
+            found = await session.aside(work, len(reply.text))
         except GatewayError as error:
             failure = failure or failure_of(error.kind, error.message)
             break
@@ -210,7 +204,7 @@ async def run_round(
         else:
             if session.cache and not kept:
                 await session.keep(endpoint, request, reply)
-            return Answer(question.read(said, reply), None, usage, ms_since(started), model)
+            return Answer(question.read(found, reply), None, usage, ms_since(started), model)
     return Answer(None, failure, usage, ms_since(started), model)
 
 
@@ -221,14 +215,15 @@ def failure_of(kind: FailureKind, message: str) -> Failure:
 def joined(
     answers: Sequence[Answer[Any]], value: Value | None, started: float, *, always: bool = False
 ) -> Answer[Value]:
-    """Return several calls as one answer; the first failure among them is its failure.
+    """Return several calls, of which the first was `started` then, as one answer.
 
-    Beside a value it is told only where it is to be told `always`. The first call was `started` then.
+    Its failure is the first one; beside a value there is one only `always`.
     """
-    usage = functools.reduce(CallUsage.plus, (answer.usage for answer in answers), CallUsage())
+    usage = reduce(CallUsage.plus, (answer.usage for answer in answers), CallUsage())
     failure = next((answer.failure for answer in answers if answer.failure), None)
-    told = failure if always or value is None else None
-    return Answer(value, told, usage, ms_since(started), answers[-1].model)
+    if value is not None and not always:
+        failure = None
+    return Answer(value, failure, usage, ms_since(started), answers[-1].model)
 
 
 async def gather_limited(
@@ -237,10 +232,10 @@ async def gather_limited(
     endpoint: Endpoint | None = None,
     each: int = 1,
 ) -> list[Value]:
-    """Return what all calls bring, in order: no more of one `endpoint` at a time than its provider bears.
+    """Return the results of all calls in order, at most as many at a time as the endpoint's provider allows.
 
-    Each may make so many calls at a time itself.
-    What calls cost is known when they end: a limit on it holds only for one after another.
+    Each of them may make `each` calls at a time itself. With a limit on the cost, which is known when a call
+    ends, they run one after another.
     """
     most = endpoint.profile.limits.concurrency if endpoint else None
     if session.max_cost_usd is not None or most == 1 or len(calls) == 1:
@@ -267,10 +262,9 @@ _READ: Final = 400  # characters of a beginning in which a refusal is said
 
 
 def cause(raw: str) -> FailureKind:
-    """Return the kind of failure that a reply is in which nothing could be read.
+    """Return why nothing could be read in a reply: it refuses, was cut off in its last object, or is invalid.
 
-    A refusal says so in its first words and holds no object. A reply that ends in the middle of its last
-    object was cut off. Whatever else cannot be read, a flood of objects too, is an invalid reply.
+    A refusal begins with it and holds no object.
     """
     try:
         objects = scan(raw)

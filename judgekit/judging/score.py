@@ -15,11 +15,10 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from judgekit.judging import jury, logprobs, panel, pointwise, prompt, redact
-from judgekit.judging.documents import Document, is_cut
+from judgekit.judging.documents import Document, is_cut, named
 from judgekit.judging.escalation import Final, margin
 from judgekit.judging.jury import Opinion
 from judgekit.judging.orchestrator import Judge, JudgingState, ModelTurn, Task
-from judgekit.judging.panel import is_independent, lacking
 from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.prompt import Earlier
 from judgekit.judging.replies import ScoreReply, score_reply_model
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from judgekit.config import TierName
-    from judgekit.judging.documents import Part
     from judgekit.judging.fence import Fence
     from judgekit.judging.logprobs import ScoreSource
     from judgekit.judging.round import Session
@@ -44,7 +42,7 @@ REPLY_TOKENS = 2048
 
 
 class RatedReply(NamedTuple):
-    """What stands in one reply, made fit to be shown; `word` is the verdict that a model may add.
+    """One reply, made fit to be shown; `word` is the verdict that a model may add.
 
     `expected` names the dimensions whose score is an expectation over the probabilities of tokens.
     """
@@ -65,19 +63,16 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
 
     compared: bool = False
 
-    def seen_by(self, endpoint: Endpoint | None) -> tuple[Part, ...]:
-        return self.subject.seen_by(self.limits, endpoint)
-
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[tuple[Message, ...]]:
         if endpoint is not None and endpoint.pointwise:
             return self._points(endpoint, fence).prompts()
         return [self._messages(rubric, endpoint) for rubric in self.parts.values()]
 
     async def ask(
-        self, endpoint: Endpoint, session: Session, samples: Sequence[int] | None = None
+        self, endpoint: Endpoint, session: Session, samples: Sequence[int] | None = None, at_once: int = 1
     ) -> ModelTurn[Opinion]:
         if not endpoint.logprobs or self.options.samples_of(endpoint) == 1:
-            return await Task.ask(self, endpoint, session, samples)
+            return await Task.ask(self, endpoint, session, samples, at_once)
         started = time.monotonic()
         once = await Task.ask(self, endpoint, session, [0])
         opinion = once.answer.value
@@ -93,7 +88,10 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
     ) -> list[Callable[[], Awaitable[Answer[RatedReply]]]]:
         if endpoint.pointwise:
             return [partial(self._ask_pointwise, endpoint, session)]
-        return [partial(self._ask_about, part, endpoint, session, sample) for part in self.parts]
+        return [
+            partial(self._ask_about, part, rubric, endpoint, session, sample)
+            for part, rubric in self.parts.items()
+        ]
 
     def opinion(self, samples: Sequence[Sequence[RatedReply | None]]) -> Opinion | None:
         whole = [[rated for rated in sample if rated] for sample in samples]
@@ -107,14 +105,12 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
         if len(samples) == 1:
             return opinions[0]
         mean = self._rated(jury.mean_scores(opinions))
-        near = jury.nearest(opinions, mean)
-        return replace(
-            near, outcome=mean.outcome, scores=mean.scores, said=None, expected=(), samples=len(opinions)
-        )
+        near, count = jury.nearest(opinions, mean), len(opinions)
+        return replace(near, outcome=mean.outcome, scores=mean.scores, said=None, expected=(), samples=count)
 
-    def combine(self, said: Sequence[tuple[Endpoint, Opinion | None]]) -> Opinion | None:
-        known = [(endpoint, opinion) for endpoint, opinion in said if opinion]
-        if not jury.has_quorum(len(known), len(said)):
+    def combine(self, voices: Sequence[tuple[Endpoint, Opinion | None]]) -> Opinion | None:
+        known = [(endpoint, opinion) for endpoint, opinion in voices if opinion]
+        if not jury.has_quorum(len(known), len(voices)):
             return None
         return jury.opinion(known, self.options.jury, partial(self.rubric.decide, mode=self.mode))
 
@@ -122,9 +118,8 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
         return opinion.record()
 
     async def _ask_about(
-        self, part: str, endpoint: Endpoint, session: Session, sample: int
+        self, part: str, rubric: ScoreRubric, endpoint: Endpoint, session: Session, sample: int
     ) -> Answer[RatedReply]:
-        rubric = self.parts[part]
         question = Question(
             partial(self._messages, rubric, endpoint),
             self.subject.size,
@@ -137,10 +132,10 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
         )
         return await run_round(session, endpoint, question, self.limits.timeout)
 
-    def _read(self, part: str, told: ScoreReply, reply: Reply) -> RatedReply:
-        """Return what a reply says, with the scores that are expectations in place of those it gives."""
-        scale, content = self.rubric.scale, told.model_dump()
-        expected = logprobs.expectations(reply, told, range(scale.min, scale.max + 1))
+    def _read(self, part: str, found: ScoreReply, reply: Reply) -> RatedReply:
+        """Return a reply, with the scores that are expectations in place of those it gives."""
+        scale, content = self.rubric.scale, found.model_dump()
+        expected = logprobs.expectations(reply, found, range(scale.min, scale.max + 1))
         # A model's words are shown on terminals and written as JSON: no escapes, no lone surrogates.
         findings = [
             {name: visible(str(value or "")) for name, value in finding.items()}
@@ -162,9 +157,8 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
             replace(earlier, scores={name: earlier.scores[name] for name in rubric.dimensions})
             for earlier in self.told
         ]
-        return prompt.score_messages(
-            rubric, self.words or self.tier, self.seen_by(endpoint), self.subject.task, told
-        )
+        shown = self.subject.seen_by(self.limits, endpoint)
+        return prompt.score_messages(rubric, self.words or self.tier, shown, self.subject.task, told)
 
     async def _ask_pointwise(self, endpoint: Endpoint, session: Session) -> Answer[RatedReply]:
         """Ask about each dimension, and where that would accept the text, about an idle subject.
@@ -172,15 +166,17 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
         A text that asks for high scores gets them for that one too. Such scores are kept below the bar, where
         those of a worse text, of which nothing was asked, may be above them: that is no order.
         """
-        started, points = time.monotonic(), self._points(endpoint, session.fence)
-        answer = await ask_pointwise(session, endpoint, points, self.limits.timeout)
-        scores = {name: pointwise.expectation(each) for name, each in (answer.value or {}).items()}
+        started, points, timeout = (
+            time.monotonic(),
+            self._points(endpoint, session.fence),
+            self.limits.timeout,
+        )
+        answer = await ask_pointwise(session, endpoint, points, timeout)
+        scores = {name: pointwise.expectation(likely) for name, likely in (answer.value or {}).items()}
         if not scores or self.compared or self._rated(scores).outcome != "accept":
             return joined([answer], RatedReply(scores) if scores else None, started)
-        question = {"idle": prompt.idle_question(self.rubric)}
-        idle = await ask_pointwise(
-            session, endpoint, replace(points, questions=question), self.limits.timeout
-        )
+        points = replace(points, questions={"idle": prompt.idle_question(self.rubric)})
+        idle = await ask_pointwise(session, endpoint, points, timeout)
         if not idle.value:
             return joined([answer, idle], None, started)
         rule, scale = getattr(self.rubric.modes, self.mode), self.rubric.scale
@@ -189,10 +185,10 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
         return joined([answer, idle], RatedReply(earned), started)
 
     def _points(self, endpoint: Endpoint, fence: Fence) -> Points:
-        scale = self.rubric.scale
+        scale, shown = self.rubric.scale, self.subject.seen_by(self.limits, endpoint)
         return Points(
             prompt.rating_system(self.rubric, fence),
-            prompt.document_context(fence, self.seen_by(endpoint), self.subject.task, self.rubric.given),
+            prompt.document_context(fence, shown, self.subject.task, self.rubric.given),
             {name: prompt.rating_question(self.rubric, name) for name in self.rubric.dimensions},
             [str(value) for value in range(scale.min, scale.max + 1)],
             CallKey(self.subject.sha256, self.rubric.ref, self.tier),
@@ -204,14 +200,13 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
 
     def _judged(self, replies: Sequence[RatedReply]) -> Opinion:
         """Return the opinion in one reply, or in several that are each about one dimension."""
-        scores = {name: score for reply in replies for name, score in reply.scores.items()}
         reasoning = replies[0].reasoning
         if len(replies) > 1:
             reasoning = "\n".join(
                 f"{name}: {reply.reasoning}" for reply in replies for name in reply.scores if reply.reasoning
             )
         return replace(
-            self._rated(scores),
+            self._rated({name: score for reply in replies for name, score in reply.scores.items()}),
             reasoning=reasoning,
             findings=placed([finding for reply in replies for finding in reply.findings], self.rubric),
             said=replies[0].word if len(replies) == 1 else None,
@@ -221,10 +216,10 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
 
 
 class ExternalJudge(Protocol):
-    """Another program that judges documents in our stead."""
+    """Another program that judges documents in place of this one."""
 
     async def judge(self, judge: DocumentJudge, document: Document) -> Verdict:
-        """Return the verdict under the judge's rubric, mode and limits; what failed is in it."""
+        """Return the verdict under the judge's rubric, mode and limits; failures are in it."""
         ...
 
 
@@ -239,26 +234,26 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         return bool(self.panel) or self.elsewhere is not None
 
     def attributed(self, subject: Document) -> Document:
-        said = (*panel.named(subject.author.family), *panel.named(self.written_by))
-        family = panel.listed(tuple(dict.fromkeys(said)))
-        return replace(subject, author=replace(subject.author, family=family))
+        families = dict.fromkeys([*subject.wrote, *named(self.written_by)])
+        return replace(subject, author=replace(subject.author, family=", ".join(families) or None))
 
     def redacted(self, subject: Document) -> tuple[Document, int]:
         return redact.document(subject) if self.options.redact else (subject, 0)
 
     async def run(self, state: JudgingState[Document]) -> Verdict:
+        subject, tiers = state.subject, self.rubric.tiers
         if self.elsewhere is None or state.refused:
-            state.refused = state.refused or state.subject.lacks(self.rubric) or ""
+            state.refused = state.refused or subject.lacks(self.rubric) or ""
             state.cut = {
                 tier
-                for tier, jury in self.models_by_tier.items()
-                if any(is_cut(self.task(tier, state).seen_by(endpoint)) for endpoint in jury)
+                for tier, jury in self.panel.items()
+                if any(is_cut(subject.seen_by(getattr(tiers, tier), endpoint)) for endpoint in jury)
             }
             return await Judge.run(self, state)
-        verdict = await self.elsewhere.judge(self, state.subject)
+        verdict = await self.elsewhere.judge(self, subject)
         verdict = verdict.model_copy(update={"redacted": state.secrets + verdict.redacted})
         accepted = verdict.verdict == "accept" and not verdict.independent and not verdict.human_override
-        return self._demanding(verdict, state, ()) if accepted else verdict
+        return self._demanding(verdict, subject, ()) if accepted else verdict
 
     def task(self, tier: TierName, state: JudgingState[Document]) -> ScoreTask:
         score_task = ScoreTask(self.rubric, self.mode, state.subject, tier, self.options)
@@ -271,7 +266,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         # Shuffled by the subject: the tiebreaker cannot learn whose opinion stands first.
         random.Random(state.subject.sha256).shuffle(told)  # noqa: S311 - an order, not a secret
         known = [opinion for opinion in state.opinions.values() if opinion]
-        # Where nobody disagrees the tiebreaker stands in for the deep tier, and is told what that is told.
+        # Without a disagreement the tiebreaker stands in for the deep tier, with its instructions.
         disagree = len(known) > 1 or any(opinion.divided is not None for opinion in known)
         return replace(score_task, words=tier if disagree else "deep", told=told)
 
@@ -281,11 +276,11 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         return self.rules(state.cut, self.options.margin).next(
             {tier: opinion.outcome if opinion else None for tier, opinion in opinions.items()},
             self._margins(state),
-            {tier: each.divided for tier, each in known.items() if each.divided is not None},
+            {tier: opinion.divided for tier, opinion in known.items() if opinion.divided is not None},
         )
 
     def _margins(self, state: JudgingState[Document]) -> dict[TierName, float]:
-        """Return how far opinions are from another outcome, but for those that no gate may let through."""
+        """Return how far opinions are from another outcome, without those that no calibration covers."""
         return {
             tier: margin(self.rubric, opinion.scores, self.mode)
             for tier, opinion in state.opinions.items()
@@ -309,10 +304,11 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         if final.tier and not alone and consensus == "single" and heard == [final.tier]:
             consensus = "unanimous"  # a jury by itself
         degraded = failures(rounds) if rounds else f"not judged: {state.refused or self.nobody}"
-        accepted = [tier for tier, opinion in opinions.items() if opinion and opinion.outcome == "accept"]
-        if final.verdict == "undetermined" and accepted and set(accepted) <= set(state.cut):
+        accepted = {tier for tier, opinion in opinions.items() if opinion and opinion.outcome == "accept"}
+        if final.verdict == "undetermined" and accepted and accepted <= set(state.cut):
             degraded = degraded or "no model saw the whole text, so it cannot be accepted"
-        unread = self._unread(self.finality.id, state) if self.finality else None
+        asked = {endpoint.profile.provider for tier in opinions for endpoint in self.panel[tier]}
+        models = [own.model for own in rounds if own.tier == final.tier and own.opinion]
         verdict = Verdict(
             id=uuid.uuid4().hex,
             task_id=document.task_id,
@@ -328,15 +324,15 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             findings=list(deciding.findings) if deciding else [],
             consensus=consensus,
             judge_tier=final.tier,
-            model=", ".join(each.model for each in rounds if each.tier == final.tier and each.opinion)
-            or None,
+            model=", ".join(models) or None,
             rounds=rounds,
-            degraded="; ".join(filter(None, (degraded, self.calibration_warning, unread))) or None,
+            degraded="; ".join(filter(None, (degraded, self.calibration_warning, self._unread(state))))
+            or None,
             truncated=final.tier in state.cut if final.tier else bool(state.cut),
             redacted=state.secrets if rounds else 0,
-            substitutes=self.asked_instead(opinions) if self.substitutes else [],
+            substitutes=sorted(asked & self.substitutes),
             author=document.author,
-            independent=is_independent(document.wrote, behind),
+            independent=panel.is_independent(document.wrote, behind),
             commit=document.commit,
             timestamp=datetime.now(UTC),
             duration_ms=ms_since(state.session.started),
@@ -344,12 +340,12 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         )
         if rounds and self.options.redact:
             verdict = redact.replies(verdict)
-        demands = self.independence == "require" and final.verdict == "accept" and rounds
-        return self._demanding(verdict, state, behind) if demands else verdict
+        demanding = self.independence == "require" and final.verdict == "accept"
+        return self._demanding(verdict, document, behind) if demanding else verdict
 
-    def _demanding(self, verdict: Verdict, state: JudgingState[Document], behind: Iterable[str]) -> Verdict:
+    def _demanding(self, verdict: Verdict, document: Document, behind: Iterable[str]) -> Verdict:
         """Return an acceptance; undetermined, where the author's own family is not to accept alone."""
-        why = lacking(self.independence, state.subject.wrote, set(behind))
+        why = panel.lacking(self.independence, document.wrote, set(behind))
         if not why:
             return verdict
         nothing: dict[str, Any] = dict.fromkeys(("scores", "average", "judge_tier", "model"))
@@ -357,16 +353,17 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         degraded = "; ".join(filter(None, (why, verdict.degraded)))
         return verdict.model_copy(update={**nothing, "degraded": degraded})
 
-    def _unread(self, calibration: str, state: JudgingState[Document]) -> str | None:
-        """Say in one line whose opinions could not be read as those that a calibration was learned from."""
-        known = self._margins(state)
-        tiers = [tier for tier, opinion in state.opinions.items() if opinion and tier not in known]
-        tiers = [tier for tier in tiers if tier != list(self.panel)[-1]]
+    def _unread(self, state: JudgingState[Document]) -> str | None:
+        """Say in one line which opinions were read otherwise than those of the calibration."""
+        if self.finality is None:
+            return None
+        last, known = list(self.panel)[-1:], self._margins(state)
+        tiers = [tier for tier, opinion in state.opinions.items() if opinion and tier not in [*known, *last]]
         if not tiers:
             return None
         how = sorted({logprobs.WORDS[how] for tier in tiers for _, how in _sources(tier, state)})
-        said = f"its scores were {' and '.join(how)}"
-        return f"calibration {calibration} does not cover {', '.join(tiers)}: {said}"
+        told = f"its scores were {' and '.join(how)}"
+        return f"calibration {self.finality.id} does not cover {', '.join(tiers)}: {told}"
 
 
 def _sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, ScoreSource]]:
@@ -379,7 +376,7 @@ def _sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, S
 
 
 def dimensions_in(text: str, rubric: ScoreRubric) -> tuple[str, ...]:
-    """Return the dimensions that a text speaks of, in the rubric's order."""
+    """Return the dimensions that a text mentions, in the rubric's order."""
     return tuple(_counted(text, rubric))
 
 
@@ -387,23 +384,18 @@ def placed(findings: Iterable[Finding], rubric: ScoreRubric) -> tuple[Finding, .
     """Return findings, each with a dimension of the rubric where its words leave no doubt which one it is.
 
     One that names a dimension, in whatever spelling, keeps it. The others get the one of which they mention
-    the most terms; where there is none, or a tie, a finding stays as it is. Quotes are not looked at: they
-    are words of the subject, not of the judge.
+    the most terms; where there is none, or a tie, a finding stays as it is. Quotes do not count: they are
+    words of the subject, not of the judge.
     """
-    return tuple(
-        finding.model_copy(update={"dimension": _dimension(finding, rubric)}) for finding in findings
-    )
-
-
-def _dimension(finding: Finding, rubric: ScoreRubric) -> str:
-    named = _stems(finding.dimension)
-    for name in rubric.dimensions:
-        if named and named == _stems(name):
-            return name
-    counts = _counted(f"{finding.dimension}. {finding.issue}. {finding.suggestion}", rubric)
-    most = max(counts.values(), default=0)
-    best = [name for name, count in counts.items() if count == most]
-    return best[0] if len(best) == 1 else finding.dimension
+    result, names = [], {tuple(_stems(name)): name for name in reversed(rubric.dimensions)}
+    for finding in findings:
+        name = names.get(tuple(_stems(finding.dimension)), finding.dimension)
+        if name not in rubric.dimensions:
+            counts = _counted(f"{finding.dimension}. {finding.issue}. {finding.suggestion}", rubric)
+            best = [name for name, count in counts.items() if count == max(counts.values())]
+            name = best[0] if len(best) == 1 else name
+        result.append(finding.model_copy(update={"dimension": name}))
+    return tuple(result)
 
 
 def _counted(text: str, rubric: ScoreRubric) -> Mapping[str, int]:

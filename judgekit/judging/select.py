@@ -102,10 +102,10 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
         ]
 
     async def ask(
-        self, endpoint: Endpoint, session: Session, samples: Sequence[int] | None = None
+        self, endpoint: Endpoint, session: Session, samples: Sequence[int] | None = None, at_once: int = 1
     ) -> ModelTurn[Marks]:
         if not endpoint.pointwise:
-            return await Task.ask(self, endpoint, session, samples)
+            return await Task.ask(self, endpoint, session, samples, at_once)
         # One candidate after another, until the deadline is over.
         started, key = time.monotonic(), self._key(self.subject.candidates)
         answers = [
@@ -262,10 +262,10 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
         return self._mark({name: value >= KEEP_AT for name, value in yes.items()}, round(probability, 4))
 
 
-def _worked(fence: Fence, example: WorkedExample) -> pointwise.Example:
+def _worked(fence: Fence, example: WorkedExample) -> tuple[str, str]:
     shown = PromptCandidate("", example.title, example.category, tuple(example.tags), example.text)
     context = prompt.candidate_context(fence, shown, example.query, ())
-    return pointwise.Example(context, "yes" if example.holds else "no")
+    return context, "yes" if example.holds else "no"
 
 
 @dataclass(frozen=True, slots=True)

@@ -173,7 +173,7 @@ def max_concurrency(judge: DocumentJudge, at_once: int) -> int:
     about a document at a time leaves room for fewer documents.
     """
     calls = judge.options.calls(len(judge.rubric.dimensions))
-    endpoints = [endpoint for jury in judge.models_by_tier.values() for endpoint in jury]
+    endpoints = [endpoint for jury in judge.panel.values() for endpoint in jury]
     limits = [endpoint.profile.limits.concurrency for endpoint in endpoints]
     return min([at_once, *(max(1, limit // calls) for limit in limits if limit)])
 

@@ -28,7 +28,6 @@ from judgekit.errors import ConfigError
 from judgekit.judging import secret_search, service
 from judgekit.judging.service import JudgeRequest
 from judgekit.providers import litellm, running
-from judgekit.providers.base import models_by_tier
 from judgekit.providers.gateway import open_gateway
 from judgekit.providers.pace import caller
 
@@ -394,7 +393,7 @@ async def test_the_same_judge_is_made_once_and_another_anew(
     monkeypatch.setattr(time, "time", lambda: 0.0)  # the clock of the wall may jump, that one does not
     assert await kept.of(project, {**MODEL, "PWD": "/elsewhere", "SHLVL": "7"}) is first
     other = await kept.of(project, {**MODEL, "JUDGEKIT_MODEL": "another"})
-    ((endpoint, *_), *_) = models_by_tier(other.panel).values()
+    ((endpoint, *_), *_) = other.panel.values()
     assert endpoint.model.endswith("another")
     assert (await kept.of(project, mode="lenient")).mode == "lenient"
     assert await kept.of(None) is not first
@@ -423,7 +422,7 @@ async def test_a_change_of_configuration_is_seen_at_once(project: Path, isolated
 class Counting:
     """A judge that counts how many documents it judges at a time."""
 
-    models_by_tier: dict[str, tuple[object, ...]] = {}
+    panel: dict[str, tuple[object, ...]] = {}
 
     def __init__(self) -> None:
         self.now = self.most = 0

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from making import finality_rule, finality_rules
+from scripted import scripted_endpoint
 
 from judgekit.evaluation.calibrate import choose_rules
 from judgekit.evaluation.cases import Case
 from judgekit.evaluation.samples import Reader, Sample, TierOpinion, ended
+from judgekit.judging import jury
 from judgekit.judging.calibration import Promise
 from judgekit.judging.compare import ended as judged
 from judgekit.judging.escalation import EscalationRules, Final
-from judgekit.judging.jury import TierVote, Vote
+from judgekit.judging.jury import Vote
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 
     from judgekit.config import Outcome, TierName
     from judgekit.judging.escalation import FinalityRule, FinalityRules
-    from judgekit.judging.jury import PairWord
+    from judgekit.judging.jury import PairWord, TierVote
 
 TIERS: tuple[TierName, ...] = ("quick", "deep", "tiebreaker")
 OTHER: dict[Outcome, Outcome] = {"accept": "reject", "reject": "accept"}
@@ -337,4 +339,4 @@ def test_pairs_end_as_the_judge_ends_them(finality: FinalityRules, stands: tuple
 
 
 def tier_vote(votes: str) -> TierVote:
-    return TierVote(tuple(Vote(WORDS[vote]) for vote in votes))
+    return jury.tier_vote([(scripted_endpoint(str(at)), Vote(WORDS[vote])) for at, vote in enumerate(votes)])

@@ -22,7 +22,7 @@ from judgekit.judging import fingerprint
 from judgekit.judging.calibration import Promise
 from judgekit.judging.ranking import RankingJudge
 from judgekit.providers import registry, replay
-from judgekit.providers.base import Endpoint
+from judgekit.providers.base import Endpoint, models_by_tier
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ def test_the_judge_comes_to_what_was_measured(
         tier: [Endpoint(profile, name, name[:1], profile.output, api_base=str(recording)) for name in names]
         for tier, names in panel.items()
     }
-    judge = RankingJudge(replay.ReplayGateway(), asked, LOADED, mode, 60, finality=finality)
+    judge = RankingJudge(replay.ReplayGateway(), models_by_tier(asked), LOADED, mode, 60, finality=finality)
     for item in samples.ranked(cases, RUBRIC, mode):
         comparison = asyncio.run(
             judge.judge(comparison_input("p", tuple(map(text_file, item.case.subjects))))

@@ -26,6 +26,7 @@ from judgekit.judging.jury import ORDERS, Vote, of_calls, tier_vote
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.verdict import CompareRound
 from judgekit.providers import litellm
+from judgekit.providers.base import models_by_tier
 from judgekit.rubric import loader
 from judgekit.rubric.schema import CompareCase, ScoreCase, SelectCase
 
@@ -267,7 +268,7 @@ def test_a_record_comes_to_the_word_and_the_lead_of_the_judge(
         for endpoint, words in zip(endpoints, said, strict=True)
         for number, word in enumerate(words)
     ]
-    judge = PairJudge(ScriptedGateway({}), {"quick": endpoints}, PAIRS, "strict", 30, options=options)
+    judge = PairJudge(ScriptedGateway({}), {"quick": tuple(endpoints)}, PAIRS, "strict", 30, options=options)
     votes = [of_calls([Vote(one) if one else None for one in own], criteria) for own in said]
     expected = tier_vote(list(zip(endpoints, votes, strict=True)), rule)
     recorded = runner.recorded(judge, rounds)
@@ -355,7 +356,9 @@ def bearing(endpoint: Endpoint, calls: int) -> Endpoint:
 
 
 def asked(gateway: Costly, panel: PanelModels, deadline: float = 30.0, **limits: Any) -> dict[str, Recorded]:  # noqa: ANN401 - any limit
-    judge = DocumentJudge(gateway, panel, RANKING, "lenient", deadline, finality=finality_rules(), **limits)
+    judge = DocumentJudge(
+        gateway, models_by_tier(panel), RANKING, "lenient", deadline, finality=finality_rules(), **limits
+    )
     return asyncio.run(opinions(judge, CASE, Path()))
 
 

@@ -11,6 +11,7 @@ from scripted import of_family
 
 from judgekit.config import TIERS
 from judgekit.judging import panel as authors
+from judgekit.judging.documents import named
 from judgekit.judging.panel import apart, is_independent
 
 if TYPE_CHECKING:
@@ -89,8 +90,7 @@ def test_only_those_who_wrote_count(trailer: str, families: tuple[str, ...]) -> 
 
 def test_several_families_are_each_named_once() -> None:
     people = ["Claude <noreply@anthropic.com>", "Ada <a@b.c>", "Codex <codex@openai.com>", "Claude Code"]
-    assert authors.listed(authors.signed(people)) == "anthropic, openai"
-    assert authors.listed(()) is None
+    assert authors.signed(people) == ("anthropic", "openai")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_several_families_are_each_named_once() -> None:
     ],
 )
 def test_a_family_can_be_named(given: str | None, families: tuple[str, ...]) -> None:
-    assert authors.named(given) == families
+    assert named(given) == families
 
 
 FAMILIES = {"c": "anthropic", "g": "openai", "m": "mistral", "u": "unknown"}

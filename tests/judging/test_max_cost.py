@@ -28,6 +28,7 @@ from judgekit.config import TIERS
 from judgekit.errors import CallUsage, FailureKind, GatewayError
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.ranking import RankingJudge
+from judgekit.providers.base import models_by_tier
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -108,12 +109,14 @@ def candidates(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOpt
 
 def pair(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
     rubric = loader.comparing_rubric("answer-preference")
-    judge = PairJudge(till, panel, rubric, mode, 60, till.limit, options=options)
+    judge = PairJudge(till, models_by_tier(panel), rubric, mode, 60, till.limit, options=options)
     return asyncio.run(judge.judge(comparison_input("Say who.", (text_file("A"), text_file("B")))))
 
 
 def ranking(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
-    judge = RankingJudge(till, panel, loader.comparing_rubric("kls"), mode, 60, till.limit, options=options)
+    judge = RankingJudge(
+        till, models_by_tier(panel), loader.comparing_rubric("kls"), mode, 60, till.limit, options=options
+    )
     return asyncio.run(judge.judge(comparison_input("Say who.", tuple(map(text_file, "ABCD")))))
 
 

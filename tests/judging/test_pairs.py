@@ -18,6 +18,7 @@ from judgekit.cli.schema import json_schema
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.compare import PairJudge
 from judgekit.providers import replay
+from judgekit.providers.base import models_by_tier
 from judgekit.rubric import loader
 from judgekit.rubric.schema import CompareRubric
 
@@ -104,7 +105,7 @@ def compare(
         else each
         for tier, each in by_tier.items()
     }
-    judge = PairJudge(panel, told, LOADED, mode, options.pop("deadline", 60), **options)
+    judge = PairJudge(panel, models_by_tier(told), LOADED, mode, options.pop("deadline", 60), **options)
     return asyncio.run(judge.judge(dataclasses.replace(subject or two_texts(), authors=tuple(wrote))))
 
 
@@ -242,7 +243,7 @@ def test_reasons_call_the_texts_by_their_letters() -> None:
 
 
 def test_what_would_be_sent_can_be_shown() -> None:
-    judge = PairJudge(Panel({}), {"quick": endpoint("m")}, LOADED, "strict", 60)
+    judge = PairJudge(Panel({}), {"quick": (endpoint("m"),)}, LOADED, "strict", 60)
     texts = [prompt[1].content for prompt in judge.prompts("quick", two_texts("FIRST", "SECOND"))]
     assert all("Name three rivers." in text for text in texts)
     assert [text.index("FIRST") < text.index("SECOND") for text in texts] == [True, False]

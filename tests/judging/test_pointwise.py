@@ -12,7 +12,7 @@ from making import call_usage, reply
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import pointwise
-from judgekit.judging.pointwise import Example, Points, ask_pointwise
+from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.round import Answer, Session
 from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request
 from judgekit.providers.registry import LitellmProfile
@@ -66,7 +66,7 @@ def ask(
     questions: Mapping[str, str],
     tokens: Sequence[str] = ("yes", "no"),
     seconds: float = 5.0,
-    examples: Sequence[Example] = (),
+    examples: Sequence[tuple[str, str]] = (),
 ) -> Answer[dict[str, dict[str, float]]]:
     points = Points("You judge.", "<text>it</text>", questions, tokens, MATTER, examples)
     return asyncio.run(ask_pointwise(Session(gateway, 60), ENDPOINT, points, seconds / len(questions)))
@@ -77,7 +77,7 @@ def test_one_token_is_asked_for_by_a_question_that_ends_a_message_like_the_last(
     ask(
         gateway,
         {"first": "Is it true?", "second": "Is it useful?"},
-        examples=[Example("<text>one</text>", "yes")],
+        examples=[("<text>one</text>", "yes")],
     )
     for request, question, name in zip(gateway.asked, ("true", "useful"), ("first", "second"), strict=True):
         assert request.messages == (

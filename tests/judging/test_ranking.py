@@ -26,6 +26,7 @@ from scripted import PROFILE, scripted_endpoint
 from judgekit.cli.schema import json_schema
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.ranking import RankingJudge
+from judgekit.providers.base import models_by_tier
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def rank(
     subject = comparison_input("Say who you are.", [text_file(letter, tail) for letter in letters], wrote)
     kls = loader.comparing_rubric("kls")
     own = kls._replace(rubric=kls.rubric.model_copy(update={"margins": margins or {}}))
-    judge = RankingJudge(panel, told, own, mode, 60, **options)
+    judge = RankingJudge(panel, models_by_tier(told), own, mode, 60, **options)
     return asyncio.run(judge.judge(subject))
 
 
@@ -192,7 +193,7 @@ def test_without_a_model_nobody_is_asked() -> None:
 def test_a_rubric_that_needs_what_a_comparison_does_not_have_asks_no_model() -> None:
     groundedness = loader.comparing_rubric("groundedness")
     subject = comparison_input("Say who you are.", map(text_file, "ABC"))
-    judge = RankingJudge(panel := Panel({}), {"quick": endpoint("q")}, groundedness, "strict", 60)
+    judge = RankingJudge(panel := Panel({}), {"quick": (endpoint("q"),)}, groundedness, "strict", 60)
     comparison = asyncio.run(judge.judge(subject))
     assert (comparison.verdict, comparison.rounds, panel.asked) == ("undetermined", [], [])
     assert "needs sources" in str(comparison.degraded)
@@ -206,7 +207,7 @@ def test_cut_texts_go_up_and_never_win_unseen() -> None:
 
 
 def test_what_would_be_sent_can_be_shown() -> None:
-    judge = RankingJudge(Panel({}), {"quick": endpoint("m")}, loader.comparing_rubric("kls"), "strict", 60)
+    judge = RankingJudge(Panel({}), {"quick": (endpoint("m"),)}, loader.comparing_rubric("kls"), "strict", 60)
     subject = comparison_input("Say who you are.", map(text_file, "ABC"))
     texts = [messages[1].content for messages in judge.prompts("quick", subject)]
     assert [re.findall(r"I am text (\w)\.", text) for text in texts] == [["A"], ["B"], ["C"]]

@@ -25,6 +25,7 @@ from judgekit.judging import redact as outgoing
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.documents import CONTEXT_CHARS, File, Task
 from judgekit.judging.ranking import RankingJudge
+from judgekit.providers.base import models_by_tier
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def test_texts_are_compared_without_secrets(*, pointwise: bool) -> None:
     )
     for kind, rubric in ((PairJudge, "answer-preference"), (RankingJudge, "kls")):
         gateway = Listening()
-        own = kind(gateway, panel, loader.comparing_rubric(rubric), "strict", 30)
+        own = kind(gateway, models_by_tier(panel), loader.comparing_rubric(rubric), "strict", 30)
         asyncio.run(own.judge(subject))
         assert leaked(gateway.all) == []
         assert "[redacted: AWS key]" in gateway.all
@@ -137,7 +138,7 @@ def test_models_are_shown_paths_without_secrets(folder: str, *, pointwise: bool)
     assert tuple(subject.path for subject in verdict.subjects) == paths
     for kind, rubric in ((PairJudge, "answer-preference"), (RankingJudge, "kls")):
         gateway = Listening()
-        other = kind(gateway, panel, loader.comparing_rubric(rubric), "strict", 30)
+        other = kind(gateway, models_by_tier(panel), loader.comparing_rubric(rubric), "strict", 30)
         asyncio.run(other.judge(comparison_input("Explain it", files)))
         assert leaked(gateway.all) == []
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from making import finality_rule, finality_rules
-from scripted import scripted_endpoint
+from scripted import of_family, scripted_endpoint
 
 from judgekit.config import TIERS
 from judgekit.judging.compare import ended
@@ -28,7 +28,8 @@ WORDS: dict[str, PairWord] = {"A": "A", "B": "B", "T": "tie"}
 
 def tier_vote(letters: str) -> TierVote:
     """Return the votes that letters stand for: A, B, T for a tie; none for F, a tier that failed."""
-    return TierVote(tuple(Vote(WORDS[letter], f"why {letter}") for letter in letters if letter != "F"))
+    votes = [None if letter == "F" else Vote(WORDS[letter], f"why {letter}") for letter in letters]
+    return cast_by([(of_family(f"{at}"), vote) for at, vote in enumerate(votes)])
 
 
 def walked(

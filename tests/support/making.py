@@ -11,7 +11,7 @@ from judgekit.judging.orchestrator import JudgeOptions
 from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge, Query
-from judgekit.providers.base import Reply
+from judgekit.providers.base import Reply, models_by_tier
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
         calibration_warning: str | None
         options: JudgeOptions
         written_by: str | None
-        spent_usd: float
         others: Others
         claimed: frozenset[str]
         substitutes: frozenset[str]
@@ -113,7 +112,9 @@ def document_judge(
     **settings: Unpack[DocumentSettings],
 ) -> DocumentJudge:
     """Return a judge of documents, under the rubric kls unless a test says another."""
-    return DocumentJudge(gateway, panel, loaded or loader.score_rubric("kls"), mode, deadline, **settings)
+    return DocumentJudge(
+        gateway, models_by_tier(panel), loaded or loader.score_rubric("kls"), mode, deadline, **settings
+    )
 
 
 def candidate_judge(
@@ -127,7 +128,7 @@ def candidate_judge(
 ) -> CandidateJudge:
     """Return a judge of candidates, under the rubric memory-relevance unless a test says another."""
     known = loaded or loader.select_rubric("memory-relevance")
-    return CandidateJudge(gateway, panel, known, mode, deadline, **settings)
+    return CandidateJudge(gateway, models_by_tier(panel), known, mode, deadline, **settings)
 
 
 def finality_rule(
