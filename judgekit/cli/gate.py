@@ -55,7 +55,7 @@ def gate(
             warn(f"{row['word'].lower():12}  {escaped(row['path'])}")
 
     wanted = hook.GateOptions(mode, on_row, on_start, warn, engine=not no_engine)
-    report = hook.check(*pre_push, wanted) if pre_push else hook.since(base or "", wanted)
+    report = hook.check(wanted, *(pre_push or ()), base=base or None)
     if report is None:
         return Exit.ACCEPTED
     if base and not report.escalate:  # nothing was judged, which has been said

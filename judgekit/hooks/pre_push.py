@@ -18,7 +18,7 @@ from judgekit.errors import Exit, JudgekitError
 from judgekit.hooks import watchdog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from judgekit.engine import client
     from judgekit.gate import Begin, Report, Row
@@ -30,58 +30,6 @@ SKIP = ("JUDGEKIT_SKIP", "GIT_JUDGE_SKIP")
 PREPARATION = 60.0  # seconds until the rules of a push are known
 GRACE = 5.0  # seconds beside the budget
 SILENCE = "JUDGEKIT_DISABLE"  # silences every hook: nothing is said, the ledger alone is told
-
-
-def skipped_by() -> str | None:
-    """Return the variable that sends a push past the gate, None when there is none."""
-    return next((name for name in (*SKIP, SILENCE) if environment.is_on(name)), None)
-
-
-def ended(words: Sequence[str]) -> int | None:
-    """Return the exit code of `judgekit gate WORDS` where this process need not find it out; else None.
-
-    A push is judged by a child, and held no longer than `PREPARATION`, then the budget and `GRACE`, whatever
-    is going on then. The child ends at once where the push is sure to bring nothing to judge.
-    """
-    if "--pre-push" not in words:
-        return None
-    child = watchdog.split(PREPARATION)
-    if child is None:
-        return 0 if _nothing_to_do(words) else None
-    code, noted = child
-    if code is None:
-        fault(JudgekitError("out of time"), _warn)
-        return noted or Exit.ACCEPTED
-    return code
-
-
-def _warn(line: str) -> None:
-    sys.stderr.write(f"judgekit: {line}\n")
-
-
-def begun(begin: Begin, blocked: int) -> None:
-    """Give a run the time that it may take from where its rules are known.
-
-    Should it not end in it, the exit code is `blocked` where the rules let nothing pass unjudged.
-    """
-    watchdog.note(blocked if begin["holds"] else Exit.ACCEPTED)
-    watchdog.extend(begin["budget"] + GRACE)
-
-
-def _nothing_to_do(words: Sequence[str]) -> bool:
-    """Whether `judgekit gate WORDS` is a push that is sure to bring nothing to judge.
-
-    Found out without importing what judging needs; False where that cannot be told.
-    """
-    if words[:1] != ["--pre-push"] or "--format" in words or skipped_by():
-        return False
-    from judgekit.gate import policy  # noqa: PLC0415 - what git is asked with
-    from judgekit.git import Repository  # noqa: PLC0415 - the same
-
-    try:
-        return policy.nothing_to_judge(Repository(Path.cwd()), _updates(), *words[1:3])
-    except Exception:  # noqa: BLE001 - the whole run comes upon it again, and says it
-        return False
 
 
 class GateOptions(NamedTuple):
@@ -98,36 +46,81 @@ class GateOptions(NamedTuple):
     engine: bool = True
 
 
-def check(remote: str, url: str, wanted: GateOptions) -> Report | None:
-    """Judge the push that git describes on stdin; None where there is nothing to say about it.
+def skipped_by() -> str | None:
+    """Return the variable that sends a push past the gate, None when there is none."""
+    return next((name for name in (*SKIP, SILENCE) if environment.is_on(name)), None)
 
-    Faults are said and noted down, never raised.
+
+def ended(words: Sequence[str]) -> int | None:
+    """Return the exit code of `judgekit gate WORDS` where this process need not find it out; else None.
+
+    A push is judged by a child, and held no longer than `PREPARATION`, then the budget and `GRACE`, whatever
+    is going on then. The child ends at once where the push is sure to bring nothing to judge: that is found
+    out without importing what judging needs.
     """
+    if "--pre-push" not in words:
+        return None
+    child = watchdog.split(PREPARATION)
+    if child is not None:
+        code, noted = child
+        if code is None:
+            fault(JudgekitError("out of time"), _warn)
+            return noted or Exit.ACCEPTED
+        return code
+    if words[:1] != ["--pre-push"] or "--format" in words or skipped_by():
+        return None
+    from judgekit.gate import policy  # noqa: PLC0415 - what git is asked with
+    from judgekit.git import Repository  # noqa: PLC0415 - the same
 
-    def checked() -> Report | None:
-        updates = _updates()
-        variable = skipped_by()
+    try:
+        is_sure = policy.nothing_to_judge(Repository(Path.cwd()), _updates(), *words[1:3])
+    except Exception:  # noqa: BLE001 - the whole run comes upon it again, and says it
+        return None
+    return 0 if is_sure else None
+
+
+def _warn(line: str) -> None:
+    sys.stderr.write(f"judgekit: {line}\n")
+
+
+def begun(begin: Begin, blocked: int) -> None:
+    """Give a run the time that it may take from where its rules are known.
+
+    Should it not end in it, the exit code is `blocked` where the rules let nothing pass unjudged.
+    """
+    watchdog.extend(begin["budget"] + GRACE, note=blocked if begin["holds"] else Exit.ACCEPTED)
+
+
+def check(wanted: GateOptions, remote: str = "", url: str = "", *, base: str | None = None) -> Report | None:
+    """Judge what the commits since `base` change, or the push that git describes on stdin.
+
+    None stands for nothing to say about it. A fault is said, noted down, and holds nothing up unless the
+    rules do. Raises `UnknownCommit` where `base` is none: the caller can correct it.
+    """
+    from judgekit.gate import Held, Report  # noqa: PLC0415 - the same
+    from judgekit.gate.commits import UnknownCommit  # noqa: PLC0415 - most pushes end before
+
+    try:
+        updates = _updates() if base is None else []
+        variable = skipped_by() if base is None else None
         if variable is not None:
             _skip(variable, url or remote, updates, wanted.warn)
             return None
-        if all(update.deletes for update in updates):
+        if base is None and all(update.deletes for update in updates):
             return None
-        return _run(wanted, updates, remote, url)
-
-    return guarded(checked, wanted.warn)
-
-
-def since(base: str, wanted: GateOptions) -> Report | None:
-    """Judge what the commits since `base` change; raises `UnknownCommit` where it is none."""
-    return guarded(functools.partial(_run, wanted, base=base), wanted.warn)
+        return _run(wanted, updates, remote, url, base)
+    except UnknownCommit:
+        raise
+    except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours must not cost the user a push
+        fault(error, wanted.warn)
+        if not isinstance(error, Held):
+            return None
+    wanted.warn("blocked: gate.undetermined is block; to skip the gate once: JUDGEKIT_SKIP=1 git push")
+    return Report([], "blocking", [], {}, ["nothing was judged"], holds=True)
 
 
 def _run(
-    wanted: GateOptions,
-    updates: Sequence[RefUpdate] = (),
-    remote: str = "",
-    url: str = "",
-    base: str | None = None,
+    wanted: GateOptions, updates: Sequence[RefUpdate], remote: str, url: str, base: str | None
 ) -> Report:
     """Run the gate: by the engine, so that a push waits for no import; in this process where none is.
 
@@ -180,60 +173,36 @@ def _run(
     return client.call("gate", request, read, locally, use=wanted.engine and engine_wanted())
 
 
-def guarded(check: Callable[[], Report | None], warn: Callable[[str], None]) -> Report | None:
-    """Return what `check` does; where it fails, say and note that, and hold nothing up, unless the rules do.
-
-    Raises `UnknownCommit`: whoever runs this can mend it.
-    """
-    from judgekit.gate import Held, Report  # noqa: PLC0415 - the same
-    from judgekit.gate.commits import UnknownCommit  # noqa: PLC0415 - a skipped push needs little
-
-    try:
-        return check()
-    except UnknownCommit:
-        raise
-    except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours must not cost the user a push
-        fault(error, warn)
-        if not isinstance(error, Held):
-            return None
-    warn("blocked: gate.undetermined is block; to skip the gate once: JUDGEKIT_SKIP=1 git push")
-    return Report([], "blocking", [], {}, ["nothing was judged"], holds=True)
-
-
-def _updates() -> list[RefUpdate]:
-    from judgekit.gate import commits  # noqa: PLC0415 - a skipped push needs little
-
-    return commits.parse(os.fsdecode(_told())) or list(_of_pre_commit(os.environ))
-
-
 @functools.cache  # git says it once; what is wrong with it is found, and said, as often as it is asked
-def _told() -> bytes:
+def _stdin() -> bytes:
     return b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
 
 
-def _of_pre_commit(environ: Mapping[str, str]) -> Iterator[RefUpdate]:
-    """Yield the update that the pre-commit framework tells of, which keeps git's lines to itself.
+def _updates() -> list[RefUpdate]:
+    """Return the updates that git describes on stdin, or the one that the pre-commit framework names.
 
-    It tells of the first ref that brings anything, and of no commits where that is a whole history.
+    That framework keeps git's lines to itself. It names the first ref that brings anything, and no commits
+    where that is a whole history.
     """
-    from judgekit.gate.commits import RefUpdate  # noqa: PLC0415 - a skipped push needs little
+    from judgekit.gate import commits  # noqa: PLC0415 - a skipped push needs little
     from judgekit.git import Repository  # noqa: PLC0415 - the same
 
-    local, remote = environ.get("PRE_COMMIT_LOCAL_BRANCH"), environ.get("PRE_COMMIT_REMOTE_BRANCH")
-    if not local or not remote:
-        return
+    updates = commits.parse(os.fsdecode(_stdin()))
+    local, remote = (os.environ.get(f"PRE_COMMIT_{name}_BRANCH") for name in ("LOCAL", "REMOTE"))
+    if updates or not local or not remote:
+        return updates
     repository = Repository(Path.cwd())
-    tip = repository.commit(environ.get("PRE_COMMIT_TO_REF") or local)
+    tip = repository.commit(os.environ.get("PRE_COMMIT_TO_REF") or local)
     if tip is None:
-        return
-    before = environ.get("PRE_COMMIT_FROM_REF", "")
+        return []
+    before = os.environ.get("PRE_COMMIT_FROM_REF", "")
     # For a new branch this is where it left what the remote has: no ref of the remote, and not its rules.
-    fetched = f"refs/remotes/{environ.get('PRE_COMMIT_REMOTE_NAME', '')}/"
+    fetched = f"refs/remotes/{os.environ.get('PRE_COMMIT_REMOTE_NAME', '')}/"
     if repository.ask("for-each-ref", "--count=1", fetched) and not repository.holds(
         "show-ref", "--verify", "--quiet", fetched + remote.removeprefix("refs/heads/")
     ):
         before = ""
-    yield RefUpdate(local, tip, remote, before or "0" * len(tip))
+    return [commits.RefUpdate(local, tip, remote, before or "0" * len(tip))]
 
 
 def _skip(variable: str, remote: str, updates: Sequence[RefUpdate], warn: Callable[[str], None]) -> None:

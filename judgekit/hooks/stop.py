@@ -24,13 +24,13 @@ from judgekit.text import one_line, rubric_name
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from judgekit.judging.documents import Document
     from judgekit.judging.verdict import Verdict
 
 FOLDER = "stop"
 MAX_FINDINGS = 10
 MAX_TEXT = 300  # characters of one text in a finding
 MAX_REASON = 6_000  # characters; the client takes 10,000
+_MAX_SEEN = 1000  # contents of a session that are remembered
 _MAX_AGE = 30 * 24 * 3600  # seconds, after which what is kept of a session goes
 _SETTLED = ("accept", "improve", "reject")
 
@@ -41,57 +41,59 @@ def answer(payload: Mapping[str, Any], project: str, configured: Mapping[str, An
     named = str(payload.get("session_id") or "")
     session = "".join(char for char in named if char.isascii() and (char.isalnum() or char == "-"))[:64]
     session = session or "unknown"
+    folder = Path(project)
     try:
-        document = _document(payload, Path(project), session, configured["max_files"])
-        if document is None:
+        task = tasks.of_project(folder)
+        patterns = task.paths if task.paths is not None else settings.load(folder).gate.paths
+        path = payload.get("transcript_path")
+        since = transcript.started(path) if isinstance(path, str) else None
+        files = tasks.files(folder, patterns, since=since, most=configured["max_files"])
+        if not files:
             return "", []
+        about = Task(task.description, task.acceptance)
+        document = documents.document(files, task.task or f"session:{session}", about)
         # The files, and what they must fulfil.
-        parts = [document.sha256, document.task_id, document.task.description, document.task.acceptance]
+        parts = [document.sha256, document.task_id, task.description, task.acceptance]
         key = hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
-        memory = Memory(session)
-        if key in memory.seen:
+        seen, told = _remembered(session)
+        if key in seen:
             return "", []
         request = JudgeRequest(deadline=max(0.1, until - time.monotonic()))
-        verdict, notes = tasks.judge(document, Path(project), request)
+        verdict, notes = tasks.judge(document, folder, request)
     except JudgekitError as error:
         return "", [f"not judged, so the agent may stop: {error}"]
-    asks = asks_to_go_on(verdict) and memory.told < configured["blocks"]
-    memory.keep(key if verdict.verdict in _SETTLED else None, told=asks)
+    if verdict.human_override is not None:
+        asks = verdict.human_override.decision == "reject"
+    else:
+        asks = verdict.verdict in ("reject", "improve") and bool(verdict.findings)
+    asks = asks and told < configured["blocks"]
+    _remember(session, [*seen, key] if verdict.verdict in _SETTLED else seen, told + asks)
     if verdict.verdict == "undetermined" and verdict.degraded:
         notes.append(f"undetermined, so the agent may stop: {verdict.degraded}")
     text = quickjson.dumps({"decision": "block", "reason": reason(verdict)}) if asks else ""
     return text, notes
 
 
-class Memory:
-    """What is kept of a session: the contents that were judged, and how often it was asked to go on."""
-
-    def __init__(self, session: str) -> None:
-        self._path = os.path.join(
-            environment.cache_home(), FOLDER, environment.file_name_for(session) + ".json"
-        )
-        try:
-            with open(self._path, encoding="utf-8", newline="\n") as file:
-                kept: Any = quickjson.loads(file.read(1_000_000))
-            self.seen, self.told = [str(each) for each in kept["seen"]], int(kept["told"])
-        except (OSError, ValueError, KeyError, TypeError):
-            self.seen, self.told = [], 0
-
-    def keep(self, key: str | None, *, told: bool) -> None:
-        """Note a judged content, and whether the agent was asked to go on."""
-        self.seen, self.told = [*self.seen, *([key] if key else [])][-1000:], self.told + told
-        folder = environment.cache_folder(FOLDER)
-        environment.write_private(self._path, quickjson.dumps({"seen": self.seen, "told": self.told}))
-        for dir_entry in os.scandir(folder):
-            if dir_entry.stat().st_mtime < time.time() - _MAX_AGE:
-                os.unlink(dir_entry.path)
+def _file(session: str) -> str:
+    return os.path.join(environment.cache_home(), FOLDER, environment.file_name_for(session) + ".json")
 
 
-def asks_to_go_on(verdict: Verdict) -> bool:
-    """Whether a verdict tells an agent something to do: a refusal with findings, a model's or a person's."""
-    if verdict.human_override is not None:
-        return verdict.human_override.decision == "reject"
-    return verdict.verdict in ("reject", "improve") and bool(verdict.findings)
+def _remembered(session: str) -> tuple[list[str], int]:
+    """Return the contents that were judged in a session, and how often it was asked to go on."""
+    try:
+        with open(_file(session), encoding="utf-8", newline="\n") as file:
+            kept: Any = quickjson.loads(file.read(1_000_000))
+        return [str(each) for each in kept["seen"]], int(kept["told"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return [], 0
+
+
+def _remember(session: str, seen: list[str], told: int) -> None:
+    folder = environment.cache_folder(FOLDER)
+    environment.write_private(_file(session), quickjson.dumps({"seen": seen[-_MAX_SEEN:], "told": told}))
+    for dir_entry in os.scandir(folder):
+        if dir_entry.stat().st_mtime < time.time() - _MAX_AGE:
+            os.unlink(dir_entry.path)
 
 
 def reason(verdict: Verdict) -> str:
@@ -120,15 +122,3 @@ def reason(verdict: Verdict) -> str:
 
 def _harmless(text: str, limit: int = MAX_TEXT) -> str:
     return one_line(text, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _document(payload: Mapping[str, Any], project: Path, session: str, most: int) -> Document | None:
-    task = tasks.of_project(project)
-    patterns = task.paths if task.paths is not None else settings.load(project).gate.paths
-    path = payload.get("transcript_path")
-    since = transcript.started(path) if isinstance(path, str) else None
-    files = tasks.files(project, patterns, since=since, most=most)
-    if not files:
-        return None
-    about = Task(task.description, task.acceptance)
-    return documents.document(files, task.task or f"session:{session}", about)

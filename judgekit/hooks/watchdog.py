@@ -52,17 +52,16 @@ def split(seconds: float) -> tuple[int | None, int | None] | None:
     return ended, noted[-1] if noted else None
 
 
-def extend(seconds: float) -> None:
-    """Let the child end in `seconds` from now; in any other process this does nothing."""
+def extend(seconds: float, note: int | None = None) -> None:
+    """Let the child end in `seconds` from now, and leave a byte for the parent, should it be ended.
+
+    In any other process this does nothing.
+    """
     if _notes:
+        if note is not None:
+            os.write(_notes[0], bytes([note]))
         signals = _signals()
         signals.setitimer(signals.ITIMER_REAL, seconds)
-
-
-def note(value: int) -> None:
-    """Leave a byte for the parent, should the child be ended."""
-    if _notes:
-        os.write(_notes[0], bytes([value]))
 
 
 def _signals() -> Any:  # noqa: ANN401 - no stub

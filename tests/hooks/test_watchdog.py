@@ -78,7 +78,7 @@ def test_a_client_that_never_ends_its_input_is_left() -> None:
 @pytest.mark.parametrize(
     ("module", "name", "preparation", "config", "code"),
     [
-        ("remotes", "parse", 0.5, "{}", 0),
+        ("commits", "parse", 0.5, "{}", 0),
         ("push", "read", 60, "{gate: {budget: 1, mode: blocking}}", 0),
         ("push", "read", 60, "{gate: {budget: 1, undetermined: block}}", 0),
         ("push", "read", 60, "{gate: {budget: 1, mode: blocking, undetermined: block}}", 85),
