@@ -34,56 +34,44 @@ _UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, getattr(errno, "ENOTSUP", errno.ENOS
 def held(path: Path, *, seconds: float, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Hold the lock at `path` for the block; the file itself stays.
 
-    `waiting` is called once when somebody else holds it. Raises `TimeoutError` when it is not free within
+    `waiting` is called once when another process holds it. Raises `TimeoutError` when it is not free within
     `seconds`, `OSError` when it cannot be opened.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+    start, descriptor = time.monotonic(), take(path)
+    if descriptor is None:
+        waiting()
+    while descriptor is None:
+        waited = time.monotonic() - start
+        if waited >= seconds:
+            raise TimeoutError(f"{path} is held by another process")
+        time.sleep(random.uniform(*(_POLL if waited < 1 else _SLOW_POLL)))  # noqa: S311 - not to march in step
+        descriptor = take(path)
     try:
-        if not _locked(descriptor):
-            waiting()
-            start = time.monotonic()
-            while not _locked(descriptor):
-                waited = time.monotonic() - start
-                if waited >= seconds:
-                    raise TimeoutError(f"{path} is held by another process")
-                pause = random.uniform(*(_POLL if waited < 1 else _SLOW_POLL))  # noqa: S311 - not to march in step
-                time.sleep(pause)
         yield
     finally:
         os.close(descriptor)  # which unlocks
 
 
 def take(path: Path | str) -> int | None:
-    """Take the lock at `path` for as long as the returned descriptor is open; None when somebody holds it.
+    """Take the lock at `path` for as long as the returned descriptor is open; None when it is held.
 
     Raises `OSError` when the file cannot be opened.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
-    if _locked(descriptor):
-        return descriptor
-    os.close(descriptor)
-    return None
+    try:
+        if sys.platform == "win32":
+            import msvcrt  # noqa: PLC0415 - the module of one system
 
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _locked(descriptor: int) -> bool:
-        try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
+        else:
+            import fcntl  # noqa: PLC0415 - the module of the others
 
-else:
-    import fcntl
-
-    def _locked(descriptor: int) -> bool:
-        try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            return error.errno in _UNSUPPORTED
-        return True
+    except OSError as error:
+        if error.errno not in _UNSUPPORTED:
+            os.close(descriptor)
+            return None
+    return descriptor
 
 
 COMPILED = Path(__file__).with_name("bundled.json")

@@ -29,9 +29,6 @@ from judgekit.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pydantic.fields import FieldInfo
-
-
 Layer: TypeAlias = dict[str, Any]
 
 MOST_ROOTS = 50  # each prompt looks at all of them
@@ -47,18 +44,16 @@ Seconds: TypeAlias = Annotated[float, Field(gt=0, le=3600)]
 
 
 def _pattern(text: str) -> str:
-    from judgekit.config.patterns import Patterns  # noqa: PLC0415 - most configurations name no files
+    from judgekit.config.patterns import parse  # noqa: PLC0415 - most configurations name no files
 
     try:
-        Patterns([text])
+        parse(text)
     except ValueError:
         raise ValueError("expected a pattern that can match, written as in .gitignore") from None
     return text
 
 
 Glob: TypeAlias = Annotated[Text, AfterValidator(_pattern)]
-
-
 _NAMES = {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": MOST_JURORS}
 Jurors: TypeAlias = Annotated[
     list[Text],
@@ -83,44 +78,25 @@ class JudgeConfig(Strict):
     mode: ModeName = "strict"
     tiers: TierModels = TierModels()
     jury: Literal["mean", "majority"] = Field(
-        default="mean", description="how the opinions of a tier's models are combined"
+        "mean", description="how the opinions of a tier's models are combined"
     )
-    samples: int = Field(
-        default=1,
-        ge=1,
-        le=MOST_SAMPLES,
-        description="number of replies of a model to average",
-    )
+    samples: int = Field(1, ge=1, le=MOST_SAMPLES, description="number of replies of a model to average")
     criteria: Literal["together", "each"] = Field(
-        default="together",
-        description="ask about all dimensions or criteria in one call, or in one call each",
+        "together", description="ask about all dimensions or criteria in one call, or in one call each"
     )
     margin: float = Field(
-        default=0,
-        ge=0,
-        le=10,
-        description="in points; scores closer to a threshold are not final in their tier; user's file only",
+        0, ge=0, le=10, description="in points; scores closer to a threshold are not final; user's file only"
     )
     author_family: Text | None = Field(
-        default=None,
-        description=(
-            "families of the models that wrote the texts, in addition to what commits say; a project adds to "
-            "them"
-        ),
+        None,
+        description="families of the models that wrote the texts, beside what commits say; a project adds",
     )
     independence: Literal["prefer", "require"] = Field(
-        default="prefer",
-        description=(
-            "require: a text accepted only by the author's family is undetermined; a project can only raise "
-            "it"
-        ),
+        "prefer", description="require: a text that only its author's family accepts is undetermined"
     )
     redact: bool | Literal["refuse"] = Field(
         default=True,
-        description=(
-            "remove keys, tokens and passwords before sending; refuse: send no text that has one; user's "
-            "file only"
-        ),
+        description="remove secrets before sending; refuse: send no text that has one; user's file only",
     )
     deadline: Seconds = 180
     max_cost_usd: float | None = Field(default=None, ge=0)
@@ -135,7 +111,7 @@ class RetrievalConfig(Strict):
     inject: Literal["tiered", "top_k"] = "tiered"
     max_inject: int = Field(default=3, ge=0, le=20)
     pin: list[Text] = Field(
-        default=[], max_length=MOST_PINS, description="memories to inject with every prompt, by id or path"
+        [], max_length=MOST_PINS, description="memories to inject with every prompt, by id or path"
     )
     judge: Consent = "off"
     rubric: Text = "memory-relevance"
@@ -162,8 +138,7 @@ class GateConfig(Strict):
     judge_mode: ModeName = "lenient"
     budget: Seconds = 60
     undetermined: Literal["pass", "block"] = Field(
-        default="pass",
-        description="what a blocking gate does when a file could not be judged; a project cannot lower it",
+        "pass", description="what a blocking gate does with files not judged; a project cannot lower it"
     )
     override_without_terminal: bool = Field(
         default=False, description="accept overrides made without a terminal; user's file only"
@@ -181,9 +156,7 @@ class EscalateConfig(Strict):
 
     issues: Consent = "off"
     rejects: bool = Field(default=False, description="also open issues for rejected content")
-    labels: list[Text] = Field(
-        default=[], description="labels of a new issue; they must exist in the repository"
-    )
+    labels: list[Text] = Field([], description="labels of a new issue; they must exist in the repository")
     text: bool = Field(default=False, description="include quotes and reasoning; user's file only")
 
 
@@ -191,9 +164,7 @@ class StopConfig(Strict):
     """What is judged when an agent stops. `judge` is the user's consent to ask a model then."""
 
     judge: Consent = "off"
-    blocks: int = Field(
-        default=3, ge=0, le=20, description="how often the agent is asked to continue, per session"
-    )
+    blocks: int = Field(3, ge=0, le=20, description="how often the agent is asked to continue, per session")
     max_files: int = Field(default=10, ge=1, le=100)
     deadline: float = Field(default=45, gt=0, le=60, description="time limit in seconds")
 
@@ -216,9 +187,7 @@ class EngineConfig(Strict):
     """Whether judging is left to a process that is kept ready, and how long; the user's alone to say."""
 
     use: bool = True
-    idle_minutes: float = Field(
-        default=15, gt=0, le=1440, description="minutes without a request after which the engine stops"
-    )
+    idle_minutes: float = Field(15, gt=0, le=1440, description="minutes without a request until it stops")
 
 
 class Config(Strict):
@@ -237,29 +206,20 @@ class Config(Strict):
     @model_validator(mode="before")
     @classmethod
     def _empty_sections_say_nothing(cls, given: Any) -> Any:  # noqa: ANN401 - whatever stands in a file
-        if not isinstance(given, dict):
-            return given
-        return {
-            name: value for name, value in given.items() if value is not None or name not in cls.model_fields
-        }
+        if isinstance(given, dict) and None in given.values():
+            return {
+                key: value for key, value in given.items() if value is not None or key not in cls.model_fields
+            }
+        return given
 
 
 # A project may lower these, never raise them above what the user has set.
-_LIMITS = (
-    ("judge", "deadline"),
-    ("judge", "max_cost_usd"),
-    ("judge", "samples"),
-    ("retrieval", "max_inject"),
-    ("retrieval", "fallback_top_k"),
-    ("retrieval", "pool"),
-    ("retrieval", "deadline"),
-    ("retrieval", "timeout"),
-    ("retrieval", "context_turns"),
-    ("gate", "budget"),
-    ("stop", "blocks"),
-    ("stop", "max_files"),
-    ("stop", "deadline"),
-)
+_LIMITS = {
+    "judge": ("deadline", "max_cost_usd", "samples"),
+    "retrieval": (*("max_inject", "fallback_top_k", "pool", "deadline", "timeout", "context_turns"),),
+    "gate": ("budget",),
+    "stop": ("blocks", "max_files", "deadline"),
+}
 # What sends text by itself: the user says `on` or `off`, or leaves it to the project.
 _CONSENTS = (("retrieval", "judge"), ("escalate", "issues"), ("stop", "judge"))
 # What no project may say, and what it would do.
@@ -275,13 +235,11 @@ _USERS = {
 }
 # What takes time or sends text has a limit even where the user has set none: the default.
 _SENDING = {"deadline", "timeout", "pool", "context_turns", "budget", "blocks", "max_files", "samples"}
-_BY_VARIABLE: dict[str, type[Strict]] = {
-    "judge": JudgeConfig,
-    "retrieval": RetrievalConfig,
-    "gate": GateConfig,
-    "escalate": EscalateConfig,
-    "stop": StopConfig,
-    "server": ServerConfig,
+# Each variable with its section, key and default.
+_VARIABLES: dict[str, tuple[str, str, object]] = {
+    f"JUDGEKIT_{section}_{key}".upper(): (section, key, field.default)
+    for section in ("judge", "retrieval", "gate", "escalate", "stop", "server")
+    for key, field in type(getattr(Config(), section)).model_fields.items()
 }
 _MODEL_VARIABLES = "JUDGEKIT_QUICK_MODEL, JUDGEKIT_DEEP_MODEL and JUDGEKIT_TIEBREAKER_MODEL"
 
@@ -298,8 +256,9 @@ def project_file(project: Path) -> Path:
 
 def sources(project: Path | None) -> list[Path]:
     """Return every file that can change the configuration, whether it exists or not."""
-    own = [user_file()]
-    return own if project is None else [*own, project_file(project), memory_config_file(project)]
+    if project is None:
+        return [user_file()]
+    return list(map(Path, environment.configuration_files(str(project))))
 
 
 def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Config:
@@ -361,13 +320,10 @@ def _project(project: Path) -> Layer:
     for key, what in _USERS.items():
         section, _, rest = key.partition(".")
         if section in layer and (not rest or rest in layer[section]):
-            raise _wrong(
-                path, key, f"only the user's configuration may {what}; move this key to your own file"
-            )
-    rubrics = {
-        section: layer.get(section, {}).get("rubric", "") for section in ("judge", "retrieval", "gate")
-    }
-    rubrics = {section: name for section, name in rubrics.items() if name.endswith((".yaml", ".yml"))}
+            problem = f"only the user's configuration may {what}; move this key to your own file"
+            raise _wrong(path, key, problem)
+    named = {section: layer.get(section, {}).get("rubric", "") for section in ("judge", "retrieval", "gate")}
+    rubrics = {section: name for section, name in named.items() if name.endswith((".yaml", ".yml"))}
     roots = [("retrieval.roots", root) for root in layer.get("retrieval", {}).get("roots", [])]
     for key, name in (*roots, *((f"{section}.rubric", name) for section, name in rubrics.items())):
         is_odd = name.startswith("~") or ":" in name or "\0" in name
@@ -377,10 +333,8 @@ def _project(project: Path) -> Layer:
     for section, name in rubrics.items():
         yamlfile.check_own(project / name, project)
         layer[section]["rubric"] = str(project.resolve() / name)
-    named = {tier: models for tier, models in layer.get("judge", {}).get("tiers", {}).items() if models}
-    listed = listed_models() if named else set()
-    for tier, models in named.items():
-        if not listed.issuperset(models):
+    for tier, models in layer.get("judge", {}).get("tiers", {}).items():
+        if models and not _listed_models().issuperset(models):
             problem = "no provider profile lists this model; choose a listed one (judgekit provider list)"
             problem += ", or name it in the user's configuration"
             raise _wrong(path, f"judge.tiers.{tier}", problem)
@@ -396,11 +350,12 @@ def _wrong(path: Path, key: str, problem: str) -> ConfigError:
 def _within_limits(theirs: Layer, user: Layer) -> Layer:
     """Return a project's layer with the user's limits and consent put above it."""
     bounded, defaults = _merge({}, theirs), Config().model_dump()
-    for section, key in _LIMITS:
-        own, wanted = user.get(section, {}), bounded.get(section, {}).get(key)
-        limit = own[key] if key in own else defaults[section][key] if key in _SENDING else None
-        if limit is not None and key in bounded.get(section, {}) and (wanted is None or wanted > limit):
-            bounded[section][key] = limit
+    for section, keys in _LIMITS.items():
+        own, wanted = user.get(section, {}), bounded.get(section, {})
+        for key in wanted.keys() & keys:
+            limit = own[key] if key in own else defaults[section][key] if key in _SENDING else None
+            if limit is not None and (wanted[key] is None or wanted[key] > limit):
+                wanted[key] = limit
     for section, key in _CONSENTS:
         consent = user.get(section, {}).get(key, "off")
         asked = bounded.setdefault(section, {}).pop(key, "off")
@@ -415,9 +370,7 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
         judge.pop("tiers", None)
     for tier, models in judge.get("tiers", {}).items():  # one a tier
         judge["tiers"][tier] = models[:1] if isinstance(models, list) else models
-    if (
-        own.get("author_family") and "author_family" in judge
-    ):  # a project adds to the families, and takes none
+    if own.get("author_family") and "author_family" in judge:  # a project adds families, and takes none
         words = [word.strip() for word in f"{own['author_family']},{judge['author_family'] or ''}".split(",")]
         families = {word.casefold(): word for word in reversed(words) if word and word.casefold() != "none"}
         judge["author_family"] = ", ".join(reversed(families.values())) or own["author_family"]
@@ -446,23 +399,14 @@ def _merge(below: Layer, above: Layer) -> Layer:
 
 def variable_names() -> list[str]:
     """Return the variables that set a key of the configuration."""
-    return list(_by_name())
-
-
-def _by_name() -> dict[str, tuple[str, str, FieldInfo]]:
-    """Return each variable `JUDGEKIT_<SECTION>_<KEY>` with its section, key and field."""
-    return {
-        f"JUDGEKIT_{section}_{key}".upper(): (section, key, field)
-        for section, model in _BY_VARIABLE.items()
-        for key, field in model.model_fields.items()
-    }
+    return list(_VARIABLES)
 
 
 def _variables(environ: Mapping[str, str]) -> Layer:
     """Read the variables that set a key; a list is separated by commas."""
     layer: Layer = {}
-    for name, (section, key, field) in _by_name().items():
-        value, default = environ.get(name, ""), field.get_default()
+    for name, (section, key, default) in _VARIABLES.items():
+        value = environ.get(name, "")
         if value and f"{section}.{key}" in _USERS:
             raise ConfigError(f"no variable may {_USERS[f'{section}.{key}']}", key=name)
         if value and isinstance(default, TierModels):
@@ -486,13 +430,11 @@ class _Foreign(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-def _within(least: float, most: float) -> AfterValidator:
-    return AfterValidator(lambda number: max(least, min(number, most)))
-
-
-_UpTo20: TypeAlias = Annotated[int, _within(0, 20)]
-_Pool: TypeAlias = Annotated[int, _within(1, 30)]
-_Seconds: TypeAlias = Annotated[float, Field(allow_inf_nan=False), _within(0.1, 3600)]
+_UpTo20: TypeAlias = Annotated[int, AfterValidator(lambda number: max(0, min(number, 20)))]
+_Pool: TypeAlias = Annotated[int, AfterValidator(lambda number: max(1, min(number, 30)))]
+_Timeout: TypeAlias = Annotated[
+    float, Field(allow_inf_nan=False), AfterValidator(lambda number: max(0.1, min(number, 3600.0)))
+]
 
 
 class _Mode(_Foreign):
@@ -508,7 +450,7 @@ class _Modes(_Foreign):
 class _TheirJudge(_Foreign):
     enabled: bool | None = None
     model: str | None = None
-    timeout_per_call: _Seconds | None = None
+    timeout_per_call: _Timeout | None = None
     fallback_top_k: _UpTo20 | None = None
     candidate_pool_size: _Pool | None = None
     dual_verification: bool | None = None
@@ -535,14 +477,9 @@ class _Listing(_Foreign):
     models: dict[str, str | None] = {}
 
 
-def memory_config_file(project: Path) -> Path:
-    """Return the path of the project's memory settings."""
-    return project / environment.MEMORY / environment.MEMORY_CONFIG
-
-
 def _memory_config(project: Path) -> Layer:
     """Return the settings as a configuration layer: only what the file says, under our names."""
-    path = memory_config_file(project)
+    path = project / environment.MEMORY / environment.MEMORY_CONFIG
     # A clone's store may be a link; what lies elsewhere is not the project's to say.
     is_inside = path.parent.resolve().is_relative_to(project.resolve())
     if not is_inside or not yamlfile.check_own(path, path.parent):
@@ -563,12 +500,12 @@ def _memory_config(project: Path) -> Layer:
         "rubric": "memory-two-criteria" if judge.dual_verification else None,
     }
     layer: Layer = {"retrieval": {key: value for key, value in found.items() if value is not None}}
-    if judge.model is not None and judge.model in listed_models():
+    if judge.model is not None and judge.model in _listed_models():
         layer["judge"] = {"tiers": {"quick": judge.model}}
     return layer
 
 
-def listed_models() -> set[str]:
+def _listed_models() -> set[str]:
     """Return every model that a provider profile lists: what a project may choose from."""
     listings = (yamlfile.read(path, _Listing, version_key="provider") for path in files.profile_files())
     return {name for listing in listings for name in listing.models.values() if name}

@@ -114,16 +114,12 @@ def put(path: Path, section: str, key: str, value: str) -> None:
     """
     text = path.read_bytes().decode() if path.exists() else ""  # with the file's own line ends
     data = parsed(text, path) or {}
-    changed = _with_member(text, section, key, value)
     try:
-        under = data.get(section) or {} if isinstance(data, dict) else None
-        is_sound = isinstance(under, dict) and parsed(changed) == {**data, section: {**under, key: value}}
-    except ConfigError:
-        is_sound = False
-    if not is_sound:
-        raise ConfigError(
-            (f"cannot edit a file with this layout; set it to {value} by hand"), path=path, key=key
-        )
+        wanted = {**data, section: {**(data.get(section) or {}), key: value}}
+        changed = _checked(_with_member(text, section, key, value), wanted, key)
+    except (ConfigError, TypeError, AttributeError):  # no mapping
+        problem = f"cannot edit a file with this layout; set it to {value} by hand"
+        raise ConfigError(problem, path=path, key=key) from None
     target = path.resolve()
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:

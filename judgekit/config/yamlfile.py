@@ -47,14 +47,20 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def read(path: Path, model: type[Model], *, version_key: str | None = None, most: int = MAX_BYTES) -> Model:
-    """Return the file at `path`, of `most` bytes, as a `model`.
+    """Return the file at `path`, of `most` bytes, as a `model`; it is parsed once while it stays as it is.
 
     `version_key` names a key that must be there before anything else is looked at, so that a file of
     another kind is called that instead of a list of unknown keys.
 
     Raises `ConfigError` naming file, line, key, what was expected and what to do.
     """
-    data = _parsed_once(path, most)
+    try:
+        state = path.stat()
+        is_fresh = abs(time.time() - max(state.st_mtime, state.st_ctime)) < FRESH_SECONDS
+        same = state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
+    except (OSError, ValueError):
+        is_fresh = True
+    data = load_yaml(path, most) if is_fresh else _kept(path, most, same)
     if version_key is not None and version_key not in data:
         raise ConfigError(f"not a {version_key} file: add the key {version_key!r} first", path=path, line=1)
     try:
@@ -66,23 +72,6 @@ def read(path: Path, model: type[Model], *, version_key: str | None = None, most
         raise ConfigError(wrong.text + more, path=path, line=line, key=wrong.key) from None
 
 
-def _parsed_once(path: Path, most: int) -> dict[str, Any]:
-    """Return the mapping in a file, which is parsed once as long as it stays as it is."""
-    try:
-        state = path.stat()
-    except (OSError, ValueError):
-        return load_yaml(path, most)
-    if abs(time.time() - max(state.st_mtime, state.st_ctime)) < FRESH_SECONDS:
-        return load_yaml(path, most)
-    same = state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
-    return _kept(path, most, same)
-
-
-@lru_cache(MOST_KEPT)
-def _kept(path: Path, most: int, _state: tuple[int, ...]) -> dict[str, Any]:
-    return load_yaml(path, most)
-
-
 @lru_cache(1)
 def _bundled() -> dict[str, dict[str, Any]]:
     """Return the data in bundled YAML files by the SHA-256 of their bytes: a parser takes 0.2 s."""
@@ -90,7 +79,7 @@ def _bundled() -> dict[str, dict[str, Any]]:
     return compiled
 
 
-def load_yaml(path: Path, most: int = MAX_BYTES) -> dict[str, Any]:
+def load_yaml(path: Path, most: int = MAX_BYTES, _state: tuple[int, ...] = ()) -> dict[str, Any]:
     """Return the mapping in a YAML 1.2 file, or in a JSON file by its name; duplicate keys are refused.
 
     Raises `ConfigError` when the file cannot be read, is not YAML or JSON, or is not a mapping.
@@ -120,13 +109,16 @@ def load_yaml(path: Path, most: int = MAX_BYTES) -> dict[str, Any]:
     return data or {}
 
 
+_kept = lru_cache(MOST_KEPT)(load_yaml)  # by path and state
+
+
 def _parsed_json(text: str, path: Path) -> Any:  # noqa: ANN401 - any JSON
     def members(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            keys = [key for key, _ in pairs]
-            twice = next(key for place, key in enumerate(keys) if key in keys[:place])
-            raise ValueError(f"duplicate key {json.dumps(twice)}")
+        found: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in found:
+                raise ValueError(f"duplicate key {json.dumps(key)}")
+            found[key] = value
         return found
 
     try:
@@ -211,19 +203,26 @@ _OF_THE_RIGHT_KIND = {
     *("string_too_short", "string_too_long", "string_pattern_mismatch", "literal_error", "enum"),
 }
 _WORDS = {
-    "greater_than": "a number above {gt}",
-    "greater_than_equal": "a number of at least {ge}",
-    "less_than": "a number below {lt}",
-    "less_than_equal": "a number of at most {le}",
-    "too_short": "{min_length} or more entries",
-    "too_long": "{max_length} entries at most",
-    "string_too_short": "a text of {min_length} or more characters",
-    "string_too_long": "a text of {max_length} characters at most",
-    "string_pattern_mismatch": "a text of the pattern {pattern}",
-    "literal_error": "{expected}",
-    "enum": "{expected}",
-    "invalid_key": "a key that is a text",
-    # By the first word of what pydantic calls a fault of type.
+    "extra_forbidden": "unknown key; remove it or correct its spelling",
+    "missing": "missing key; add it",
+    "union_tag_not_found": "missing key {discriminator}; add it",
+    "union_tag_invalid": "expected {discriminator} to be one of {expected_tags}",
+    "json_invalid": "not valid JSON ({error}); correct it",
+    "greater_than": "expected a number above {gt}",
+    "greater_than_equal": "expected a number of at least {ge}",
+    "less_than": "expected a number below {lt}",
+    "less_than_equal": "expected a number of at most {le}",
+    "too_short": "expected {min_length} or more entries",
+    "too_long": "expected {max_length} entries at most",
+    "string_too_short": "expected a text of {min_length} or more characters",
+    "string_too_long": "expected a text of {max_length} characters at most",
+    "string_pattern_mismatch": "expected a text of the pattern {pattern}",
+    "literal_error": "expected {expected}",
+    "enum": "expected {expected}",
+    "invalid_key": "expected a key that is a text",
+}
+# By the first word of what pydantic calls a fault of type.
+_KINDS = {
     "string": "a text",
     "int": "a whole number",
     "float": "a number",
@@ -234,8 +233,8 @@ _WORDS = {
     "mapping": "a mapping",
     "model": "a mapping",
     "dataclass": "a mapping",
-    "datetime": "a time such as 2026-02-17T14:30:00Z",
     "none": "null",
+    "datetime": "a time such as 2026-02-17T14:30:00Z",
 }
 
 
@@ -301,28 +300,17 @@ def _alternatives(details: Sequence[ErrorDetails], place: Sequence[int]) -> list
 
 def _expectation(error: ErrorDetails) -> str:
     kind, message, context = error["type"], error["msg"], error.get("ctx", {})
-    if kind == "extra_forbidden":
-        return "unknown key; remove it or correct its spelling"
-    if kind == "missing":
-        return "missing key; add it"
-    if kind.startswith("union_tag"):
-        tags, discriminator = context.get("expected_tags"), context.get("discriminator", "")
-        return (
-            f"expected {discriminator} to be one of {tags}"
-            if tags
-            else f"missing key {discriminator}; add it"
-        )
-    if kind == "json_invalid":
-        why = context.get("error", "")
-        return f"not valid JSON ({why}); correct it" if why else "not valid JSON; correct it"
     if message.startswith(_VALUE_ERROR):
         return message.removeprefix(_VALUE_ERROR)
     message = message.removeprefix("Input should be ")
     if message in {"an object", "a valid array"}:  # of JSON
         return "expected an object" if message == "an object" else "expected a list"
-    figures = {name: f"{value:g}" if isinstance(value, float) else value for name, value in context.items()}
-    words = _WORDS.get(kind) or _WORDS.get(kind.partition("_")[0])
-    return f"expected {words.format(**figures) if words else message}"
+    if kind in _WORDS:
+        figures = {
+            name: f"{value:g}" if isinstance(value, float) else value for name, value in context.items()
+        }
+        return _WORDS[kind].format(**figures)
+    return f"expected {_KINDS.get(kind.partition('_')[0], message)}"
 
 
 def kind_of(value: object) -> str:

@@ -100,8 +100,10 @@ def engine_wanted(configured: Settings | None = None) -> bool:
     """Whether the user's configuration and the variables let the engine be asked; no project has a say."""
     from judgekit.engine import client  # noqa: PLC0415 - most prompts need no engine
 
+    if not client.wanted():
+        return False
     configured = configured or load(environment.config_home())[0]
-    return client.wanted() and configured.values.get("engine", {}).get("use", True) is not False
+    return configured.values.get("engine", {}).get("use", True) is not False
 
 
 def descriptions(root: str) -> dict[str, str]:
