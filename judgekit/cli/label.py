@@ -189,7 +189,7 @@ def override(
         raise UsageError("--why is empty; give a reason")
     ledger = here()
     verdict = _last_verdict(ledger, task)
-    if verdict is None and not records.is_one_blob(task):
+    if verdict is None and not records.is_blob(task, records.DIGITS):
         needed = f"give PATH@SHA256 as the gate prints it, {records.DIGITS} digits or more"
         raise UsageError(f"{task}: no verdict on it in {ledger.folder}; {needed}")
     line = OverrideLine(

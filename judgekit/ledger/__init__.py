@@ -1,30 +1,15 @@
 """The ledger: an append-only log of verdicts and of what people said about them, and measures over it."""
 
-from judgekit.ledger.records import (
-    Fault,
-    Label,
-    ModeChange,
-    OverrideLine,
-    PushRecord,
-    Record,
-    Skip,
-    VerdictLine,
-    verdict_line,
-)
-from judgekit.ledger.store import Damage, Ledger, LedgerError, LineFilter
-
-__all__ = [
-    "Damage",
-    "Fault",
-    "Label",
-    "Ledger",
-    "LedgerError",
-    "LineFilter",
-    "ModeChange",
-    "OverrideLine",
-    "PushRecord",
-    "Record",
-    "Skip",
-    "VerdictLine",
-    "verdict_line",
-]
+from judgekit.ledger.records import Fault as Fault
+from judgekit.ledger.records import Label as Label
+from judgekit.ledger.records import ModeChange as ModeChange
+from judgekit.ledger.records import OverrideLine as OverrideLine
+from judgekit.ledger.records import PushRecord as PushRecord
+from judgekit.ledger.records import Record as Record
+from judgekit.ledger.records import Skip as Skip
+from judgekit.ledger.records import VerdictLine as VerdictLine
+from judgekit.ledger.records import verdict_line as verdict_line
+from judgekit.ledger.store import Damage as Damage
+from judgekit.ledger.store import Ledger as Ledger
+from judgekit.ledger.store import LedgerError as LedgerError
+from judgekit.ledger.store import LineFilter as LineFilter

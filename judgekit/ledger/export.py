@@ -8,7 +8,7 @@ import json
 import os
 import time
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit import environment
 from judgekit.config.files import held
@@ -18,7 +18,6 @@ from judgekit.ledger.records import Label, OverrideLine, VerdictLine, newest_ove
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from judgekit.config.settings import Config
     from judgekit.ledger.records import Record
@@ -29,49 +28,47 @@ COLUMNS = (
     *("average", "scores", "model", "judge_tier", "consensus", "seconds", "cost_usd", "degraded"),
     *("author", "imported", "label", "override"),
 )
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+PLACES = "forwarded.json"
+LOCK = ".forward.lock"
+MOST_LINES = 500  # at a time
+MOST_BYTES = 4_000_000
+HAND_ON_SECONDS = 3.0
 
 
 def rows(records: Iterable[Record]) -> Iterator[str]:
-    """Yield a CSV table of the verdicts, its heading first, line by line."""
+    """Yield a CSV table of the verdicts, its heading first, line by line. No text in it is a formula."""
     records = list(records)
     labels = kpi.agreed(record for record in records if isinstance(record, Label))
     overrides = [record for record in records if isinstance(record, OverrideLine)]
-    yield _row(COLUMNS)
+    table: list[tuple[object, ...]] = [COLUMNS]
     for verdict in records:
         if not isinstance(verdict, VerdictLine):
             continue
         hashes = [subject.sha256 for subject in verdict.subjects]
         override = newest_override(overrides, verdict.task_id, hashes, without_terminal=True)
         scores = " ".join(f"{name}={value:g}" for name, value in (verdict.scores or {}).items())
-        values = (
-            *(verdict.timestamp.isoformat(), verdict.project, verdict.id, verdict.task_id, verdict.commit),
-            *(verdict.rubric.id, verdict.rubric.version, verdict.mode, verdict.verdict, verdict.word),
-            *(verdict.average, scores, verdict.model, verdict.judge_tier, verdict.consensus),
-            *(verdict.duration_ms / 1000, verdict.cost_usd, verdict.degraded, verdict.author.name),
-            *(verdict.imported is not None, labels.get(verdict.id), override and override.decision),
+        table.append(
+            (
+                *(verdict.timestamp.isoformat(), verdict.project, verdict.id, verdict.task_id),
+                *(verdict.commit, verdict.rubric.id, verdict.rubric.version, verdict.mode, verdict.verdict),
+                *(verdict.word, verdict.average, scores, verdict.model, verdict.judge_tier),
+                *(verdict.consensus, verdict.duration_ms / 1000, verdict.cost_usd, verdict.degraded),
+                *(verdict.author.name, verdict.imported is not None),
+                *(labels.get(verdict.id), override and override.decision),
+            )
         )
-        yield _row(values)
-
-
-def _row(values: Iterable[object]) -> str:
-    """Return one line of CSV, in which no spreadsheet takes a text for a formula."""
-    formula = ("=", "+", "-", "@", "\t", "\r")
-    cells = [
-        f"'{value}" if isinstance(value, str) and value.startswith(formula) else value for value in values
-    ]
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(["" if cell is None else str(cell) for cell in cells])
-    return text.getvalue()
-
-
-Place: TypeAlias = tuple[int, int]
-"""A file's inode, and the bytes of it that were handed on."""
-
-PLACES = "forwarded.json"
-LOCK = ".forward.lock"
-MOST_LINES = 500  # at a time
-MOST_BYTES = 4_000_000
-HAND_ON_SECONDS = 3.0
+    for row in table:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="").writerow(
+            f"'{cell}"
+            if isinstance(cell, str) and cell.startswith(_FORMULA)
+            else ""
+            if cell is None
+            else str(cell)
+            for cell in row
+        )
+        yield text.getvalue()
 
 
 class Forwarded(NamedTuple):
@@ -89,25 +86,20 @@ def forward(ledger: Ledger, send: Callable[[Sequence[bytes]], str | None], secon
     """
     if not store.exists(ledger.folder):
         return Forwarded(0)
-    end = time.monotonic() + seconds
-    count, remarks = 0, list[str]()
+    end, done = time.monotonic() + seconds, Forwarded(0)
     try:
         with held(ledger.folder / LOCK, seconds=0):
-            places = _places(ledger.folder)
-            for path in store.files([ledger.folder]):
-                for lines, place in _batches(path, places.get(path.name)):
-                    remark = send(lines)
-                    remarks += [remark] if remark else []
-                    count += len(lines)
-                    places[path.name] = place
-                    environment.write_private(str(ledger.folder / PLACES), json.dumps(places))
-                    if time.monotonic() > end:
-                        return Forwarded(count, tuple(remarks))
+            for lines, note in _batches(ledger):
+                remark = send(lines)
+                done = Forwarded(done.lines + len(lines), (*done.remarks, *([remark] if remark else [])))
+                environment.write_private(str(ledger.folder / PLACES), note)
+                if time.monotonic() > end:
+                    break
     except TimeoutError:
         pass
     except OSError as error:
         raise JudgekitError(f"{ledger.folder}: cannot be sent ({error.strerror or error})") from None
-    return Forwarded(count, tuple(remarks))
+    return done
 
 
 def hand_on(settings: Config, ledger: Ledger, seconds: float = HAND_ON_SECONDS) -> list[str]:
@@ -126,29 +118,31 @@ def hand_on(settings: Config, ledger: Ledger, seconds: float = HAND_ON_SECONDS) 
         return [f"{error}; these lines are sent next time"]
 
 
-def _batches(path: Path, start: Place | None) -> Iterator[tuple[list[bytes], Place]]:
-    """Yield whole lines from a place on, some at a time, each time with the place behind them."""
-    with path.open("rb") as file:
-        state = os.fstat(file.fileno())
-        # Another file of the same name was written anew, as when old lines are removed.
-        same = start is not None and start[0] == state.st_ino and start[1] <= state.st_size
-        file.seek(start[1] if start is not None and same else 0)
-        lines, size = list[bytes](), 0
-        while (line := file.readline()).endswith(b"\n"):
-            size += len(line)
-            if not isinstance(store.parse(line.strip()), str):  # a damaged one is of no use there either
-                lines.append(line.strip())
-            if len(lines) >= MOST_LINES or size >= MOST_BYTES:
-                yield lines, (state.st_ino, file.tell())
-                lines, size = [], 0
-        if lines:
-            yield lines, (state.st_ino, file.tell() - len(line))
+def _batches(ledger: Ledger) -> Iterator[tuple[list[bytes], str]]:
+    """Yield whole lines that were not handed on, some at a time, each time with what to note afterwards.
 
-
-def _places(folder: Path) -> dict[str, Place]:
-    """Return how far each file was handed on; where that cannot be told, all is handed on again."""
+    That is for each file its inode and how many bytes of it were handed on. Where the note is lost, all
+    is handed on again; so is a file that was written anew under its name, as when old lines are removed.
+    """
     try:
-        found = json.loads((folder / PLACES).read_bytes())
-        return {name: (int(inode), int(offset)) for name, (inode, offset) in found.items()}
+        found = json.loads((ledger.folder / PLACES).read_bytes())
+        places = {name: (int(inode), int(offset)) for name, (inode, offset) in found.items()}
     except (OSError, ValueError, TypeError, AttributeError):
-        return {}
+        places = {}
+    for path in store.files([ledger.folder]):
+        with path.open("rb") as file:
+            state = os.fstat(file.fileno())
+            inode, offset = places.get(path.name, (0, 0))
+            file.seek(offset if inode == state.st_ino and offset <= state.st_size else 0)
+            lines, size, more = list[bytes](), 0, True
+            while more:
+                place = file.tell()
+                more = (line := file.readline()).endswith(b"\n")
+                if more:
+                    place, size = file.tell(), size + len(line)
+                    if not isinstance(store.parse(line.strip()), str):  # damage is of no use there
+                        lines.append(line.strip())
+                if lines and (not more or len(lines) >= MOST_LINES or size >= MOST_BYTES):
+                    places[path.name] = (state.st_ino, place)
+                    yield lines, json.dumps(places)
+                    lines, size = [], 0

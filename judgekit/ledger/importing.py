@@ -21,7 +21,7 @@ from judgekit.ledger.store import Damage
 from judgekit.text import encodable, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
     from pathlib import Path
 
     from judgekit.ledger.records import Record
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 Fields: TypeAlias = dict[str, Any]
 
 _SHOWN = 60  # characters of a wrong value
+_AT_ONCE = 500  # lines that are written under one lock
+_NO_PLACE = "expected times inside the years 1 to 9999 and values nested less than 200 deep; correct the line"
 _WORDS = {"GO": "accept", "NO-GO": "reject", "UNDETERMINED": "undetermined"}
 # The keys of an older line that a verdict has a place for.
 _PUSH = {
@@ -54,7 +56,7 @@ def verdict(found: Fields, *, text: bool = False) -> VerdictLine:
         fields, known = _of_task(found, text=text), _TASK
     else:
         raise ValueError("not a verdict: neither files_evaluated nor task_id")
-    scores = _scores(found.get("scores"))
+    scores, average = _scores(found.get("scores")), _number(found.get("average"))
     rest = {key: value for key, value in found.items() if key not in known}
     whole = json.dumps(found, sort_keys=True, ensure_ascii=True)
     common: Fields = {
@@ -63,7 +65,7 @@ def verdict(found: Fields, *, text: bool = False) -> VerdictLine:
         "prompt_sha256": "",
         "timestamp": _time(found.get("timestamp")),
         "scores": scores or None,
-        "average": _number(found.get("average")) or (round(fmean(scores.values()), 2) if scores else None),
+        "average": average or (round(fmean(scores.values()), 2) if scores else None),
         "duration_ms": 0,
         "imported": json.loads(encodable(json.dumps(rest, ensure_ascii=False))),
     }
@@ -72,17 +74,26 @@ def verdict(found: Fields, *, text: bool = False) -> VerdictLine:
 
 def _of_push(found: Fields) -> Fields:
     files = [_text(file) for file in _list(found.get("files_evaluated"))]
-    commit = _text(found.get("commit")) or None
-    word = _WORDS.get(str(found.get("verdict")).upper())
-    if word is None:
-        raise _no_verdict(_WORDS, found)
-    author = found.get("author")
+    commit, author = _text(found.get("commit")) or None, found.get("author")
+    word = _WORDS[_one_of(_WORDS, found, str(found.get("verdict")).upper())]
+    findings = found.get("findings")  # as texts, as objects, or as texts by dimension
+    if isinstance(findings, dict):
+        findings = [{"dimension": name, "issue": issue} for name, issue in findings.items()]
+    listed = [
+        {
+            **{name: _text(each.get(name)) for name in ("dimension", "location", "suggestion")},
+            "issue": _text(each.get("issue") or each.get("finding") or each.get("description")),
+        }
+        if isinstance(each, dict)
+        else {"issue": _text(each)}
+        for each in _list(findings)
+    ]
     return {
         "task_id": "@".join(filter(None, [", ".join(files), commit])) or "a push",
         "subjects": [{"path": file, "sha256": ""} for file in files],
         "mode": "lenient",
         "verdict": word,
-        "findings": [*_findings(found.get("findings")), *_suggestions(found.get("revision_suggestions"))],
+        "findings": [*listed, *_suggestions(found.get("revision_suggestions"))],
         "consensus": "none" if word == "undetermined" else "single",
         "model": _text(found.get("judge_model")) or None,
         "author": {"name": _text(author.get("name") if isinstance(author, dict) else author) or None},
@@ -91,54 +102,50 @@ def _of_push(found: Fields) -> Fields:
 
 
 def _of_task(found: Fields, *, text: bool) -> Fields:
-    word, tier = found.get("verdict"), found.get("judge_tier") or found.get("mode")
-    if word not in get_args(VerdictWord):
-        raise _no_verdict(get_args(VerdictWord), found)
     consensus = found.get("consensus")
-    rounds = [*_list(found.get("previous_rounds")), found]
+    tier = found.get("judge_tier") or found.get("mode")
+    rounds = []
+    for number, each in enumerate([*_list(found.get("previous_rounds")), found], 1):
+        if isinstance(each, dict):
+            asked, scores = each.get("judge_tier") or each.get("mode"), _scores(each.get("scores"))
+            opinion = {"outcome": each.get("verdict"), "scores": scores} if scores else None
+            asked = asked if asked in TIERS else "quick"
+            model = _text(each.get("model"))
+            rounds.append({"round": number, "tier": asked, "model": model, "opinion": opinion})
+    override = found.get("human_override")  # as a word or as an object
+    override = override if isinstance(override, dict) else {"decision": override}
+    decision = override.get("decision") or override.get("verdict")
     return {
         "task_id": _text(found["task_id"]),
         "subjects": [],
         "mode": "strict",
-        "verdict": word,
+        "verdict": _one_of(get_args(VerdictWord), found, found.get("verdict")),
         "reasoning": _text(found.get("reasoning")) if text else "",
         "findings": _suggestions(found.get("improvements")),
         "consensus": consensus if consensus in get_args(Consensus) else "none",
         "judge_tier": tier if tier in TIERS else None,
         "model": _text(found.get("model")) or None,
-        "rounds": [_round(number, each) for number, each in enumerate(rounds, 1) if isinstance(each, dict)],
-        "human_override": _override(found.get("human_override"), found),
+        "rounds": rounds,
+        "human_override": {
+            "decision": decision,
+            "why": _text(override.get("why") or override.get("reason")),
+            "who": _text(override.get("who") or override.get("by")),
+            "at": _time(
+                override.get("at") or override.get("timestamp") or found.get("timestamp"), "human_override.at"
+            ),
+        }
+        if decision in ("accept", "reject")
+        else None,
         "of_task": True,
     }
 
 
-def _no_verdict(words: Iterable[str], found: Fields) -> ValueError:
-    got = one_line(repr(found.get("verdict")), _SHOWN)
-    return ValueError(f"verdict: expected one of {', '.join(words)}, got {got}")
-
-
-def _round(number: int, found: Fields) -> Fields:
-    tier, scores = found.get("judge_tier") or found.get("mode"), _scores(found.get("scores"))
-    return {
-        "round": number,
-        "tier": tier if tier in TIERS else "quick",
-        "model": _text(found.get("model")),
-        "opinion": {"outcome": found.get("verdict"), "scores": scores} if scores else None,
-    }
-
-
-def _override(found: object, verdict: Fields) -> Fields | None:
-    """Return a person's decision, written as a word or as an object."""
-    said = found if isinstance(found, dict) else {"decision": found}
-    decision = said.get("decision") or said.get("verdict")
-    if decision not in ("accept", "reject"):
-        return None
-    return {
-        "decision": decision,
-        "why": _text(said.get("why") or said.get("reason")),
-        "who": _text(said.get("who") or said.get("by")),
-        "at": _time(said.get("at") or said.get("timestamp") or verdict.get("timestamp"), "human_override.at"),
-    }
+def _one_of(words: Iterable[str], found: Fields, word: Any) -> str:  # noqa: ANN401 - any JSON
+    known = list(words)
+    if word not in known:
+        got = one_line(repr(found.get("verdict")), _SHOWN)
+        raise ValueError(f"verdict: expected one of {', '.join(known)}, got {got}")
+    return str(word)
 
 
 def _time(found: object, key: str = "timestamp") -> datetime:
@@ -147,8 +154,8 @@ def _time(found: object, key: str = "timestamp") -> datetime:
             return store.aware(datetime.fromisoformat(found.strip()))
     except ValueError:
         pass
-    told = "expected a time as 2026-02-01T08:00:00Z"
-    raise ValueError(f"{key}: {told}, got {one_line(repr(found), _SHOWN)}; correct the line")
+    expected = "expected a time as 2026-02-01T08:00:00Z"
+    raise ValueError(f"{key}: {expected}, got {one_line(repr(found), _SHOWN)}; correct the line")
 
 
 def _scores(found: object) -> dict[str, float]:
@@ -165,19 +172,6 @@ def _number(found: object) -> float | None:
     return number if number is not None and isfinite(number) else None
 
 
-def _findings(found: object) -> Iterator[Fields]:
-    """Yield findings, which older lines hold as texts, as objects, or as texts by dimension."""
-    if isinstance(found, dict):
-        found = [{"dimension": name, "issue": each} for name, each in found.items()]
-    for each in _list(found):
-        if isinstance(each, dict):
-            issue = each.get("issue") or each.get("finding") or each.get("description") or ""
-            texts = {name: _text(each.get(name)) for name in ("dimension", "location", "suggestion")}
-            yield {**texts, "issue": _text(issue)}
-        else:
-            yield {"issue": _text(each)}
-
-
 def _suggestions(found: object) -> list[Fields]:
     return [{"issue": "", "suggestion": _text(each)} for each in _list(found)]
 
@@ -192,10 +186,6 @@ def _text(found: object) -> str:
     if isinstance(found, str):
         return encodable(found)
     return "" if found is None else encodable(json.dumps(found))
-
-
-_AT_ONCE = 500  # lines that are written under one lock
-_NO_PLACE = "expected times inside the years 1 to 9999 and values nested less than 200 deep; correct the line"
 
 
 @dataclass(slots=True)
@@ -220,15 +210,14 @@ def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Impo
             record = _read(raw, text=text)
             if isinstance(record, str):
                 done.damaged.append(Damage(path, number, record))
-                continue
-            if record.id in ids:
+            elif record.id in ids:
                 done.known += 1
-                continue
-            ids.add(record.id)
-            if isinstance(record, OverrideLine):  # nobody typed it at a terminal of ours
-                record = record.model_copy(update={"terminal": False})
-            waiting.append(record)
-            done.added += 1
+            else:
+                ids.add(record.id)
+                if isinstance(record, OverrideLine):  # nobody typed it at a terminal of ours
+                    record = record.model_copy(update={"terminal": False})
+                waiting.append(record)
+                done.added += 1
             if len(waiting) == _AT_ONCE:
                 ledger.add(*waiting)
                 waiting.clear()

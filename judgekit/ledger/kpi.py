@@ -194,7 +194,7 @@ def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
     decided: set[str] = set()
     for override in overrides:  # who accepts a content says that it should go
         by_task = (name for task, name in tasks.items() if same_blob(task, override.task_id))
-        of = _content(override.subjects) or next(by_task, None)
+        of = _joined(override.subjects) or next(by_task, None)
         if of is not None:
             word: LabelWord = "go" if override.decision == "accept" else "no-go"
             said.append(Label(of=of, label=word, who=override.who, timestamp=override.timestamp))
@@ -205,16 +205,16 @@ def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
 
 
 def used_again(verdict: VerdictLine) -> bool:
-    """Whether no model was asked for a verdict: the gate took what it was told before."""
+    """Whether no model was asked for a verdict: the gate took an earlier one."""
     return verdict.gate is not None and verdict.gate.cached
 
 
 def content(verdict: VerdictLine) -> str:
     """Return what was judged: the hashes of its files; of an older record without them, its task."""
-    return _content([subject.sha256 for subject in verdict.subjects]) or verdict.task_id
+    return _joined([subject.sha256 for subject in verdict.subjects]) or verdict.task_id
 
 
-def _content(hashes: Sequence[str]) -> str:
+def _joined(hashes: Sequence[str]) -> str:
     return "\n".join(sorted(hashes)) if all(hashes) else ""
 
 
@@ -265,12 +265,12 @@ def share(name: KpiName, hits: int, total: int) -> Kpi:
 
 def by_rubric(found: Evidence) -> dict[str, Evidence]:
     """Return the evidence of each rubric's version, the newest verdict's first."""
-
-    def name(verdict: VerdictLine) -> str:
-        ref = f"{verdict.rubric.id}@{verdict.rubric.version or 'imported'}"
-        return rubric_name(ref, verdict.rubric.source)
-
-    return _grouped(found, name)
+    return _grouped(
+        found,
+        lambda verdict: rubric_name(
+            f"{verdict.rubric.id}@{verdict.rubric.version or 'imported'}", verdict.rubric.source
+        ),
+    )
 
 
 def by_model(found: Evidence) -> dict[str, Evidence]:
@@ -285,9 +285,6 @@ def _grouped(found: Evidence, key: Callable[[VerdictLine], str]) -> dict[str, Ev
     for verdict in sorted(found.verdicts, key=lambda verdict: verdict.timestamp, reverse=True):
         members.setdefault(key(verdict), []).append(verdict)
     return {name: found.only(verdicts) for name, verdicts in members.items()}
-
-
-# Promotion, and what takes it back
 
 
 class BlockingStatus(NamedTuple):
@@ -328,10 +325,9 @@ def standing(
     hands of whoever pushes. Only evidence since the last promotion counts (who promoted knew the earlier
     one), of the rubric's version `id@version` where it is given. A lack of labels is no evidence.
     """
-    recent = _recent(records, now or datetime.now(UTC))
-    changes = sorted(
-        (line for line in recent if isinstance(line, ModeChange)), key=lambda line: line.timestamp
-    )
+    recent = _recent(records, now)
+    changes = [line for line in recent if isinstance(line, ModeChange)]
+    changes.sort(key=lambda line: line.timestamp)
     promoted = max((change.timestamp for change in changes if change.mode == "blocking"), default=None)
     since = [record for record in recent if promoted is None or record.timestamp >= promoted]
     kpis = measure(evidence(since, rubric))
@@ -341,7 +337,6 @@ def standing(
 
 def readiness(records: Iterable[Record], rubric: str | None = None, now: datetime | None = None) -> Readiness:
     """Tell what a promotion to blocking still lacks, from the records of the last `WINDOW`."""
-    now = now or datetime.now(UTC)
     found = evidence(_recent(records, now), rubric)
     strata = found.strata()
     wanted: dict[KpiName, rates.Wanted | None] = {
@@ -349,10 +344,10 @@ def readiness(records: Iterable[Record], rubric: str | None = None, now: datetim
     }
     kpis = measure(found)
     missing = [_lack(kpi, wanted) for kpi in kpis if kpi.state != "holds"]
-    since = min((verdict.timestamp for verdict in found.verdicts), default=now)
-    if now - since < CALIBRATION:
-        days = (now - since).days
-        missing.insert(0, f"time: verdicts cover {days} days; {CALIBRATION.days} are needed")
+    now = now or datetime.now(UTC)
+    covered = now - min((verdict.timestamp for verdict in found.verdicts), default=now)
+    if covered < CALIBRATION:
+        missing.insert(0, f"time: verdicts cover {covered.days} days; {CALIBRATION.days} are needed")
     labels: dict[GateWord, int] = {}
     for counts in wanted.values():
         labels |= {word: max(count, labels.get(word, 0)) for word, count in (counts or {}).items()}
@@ -376,6 +371,7 @@ def _lack(kpi: Kpi, wanted: Mapping[KpiName, rates.Wanted | None]) -> str:
     return f"{kpi}: {told}: label {counts} (judgekit label asks for them first)"
 
 
-def _recent(records: Iterable[Record], now: datetime) -> Sequence[Record]:
+def _recent(records: Iterable[Record], now: datetime | None) -> Sequence[Record]:
     """Return the records of the last `WINDOW`; one that is dated later than now waits for its time."""
+    now = now or datetime.now(UTC)
     return [record for record in records if now - WINDOW <= record.timestamp <= now]

@@ -1,7 +1,4 @@
-"""Labels of people: which verdict to label next, who labels it, and the content it was about.
-
-What a person must look at, out of all that ledgers hold.
-"""
+"""What a person has to do: which verdict to label next, and what else must be looked at; who that is."""
 
 from __future__ import annotations
 
@@ -21,10 +18,11 @@ from judgekit.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from datetime import datetime
 
     from judgekit.ledger.kpi import Evidence
     from judgekit.ledger.records import GateWord, Record
+
+_MOST = 4_000_000  # bytes of one file; a larger one is not shown
 
 
 def waiting(
@@ -35,7 +33,7 @@ def waiting(
 ) -> list[VerdictLine]:
     """Return the GO and NO-GO verdicts whose content `who` has not labelled, each content once.
 
-    First come so many of each word as are `wanted`, of those verdicts in `found` that nobody has labelled.
+    First come so many of each word as are `wanted`, of those verdicts in `evidence` that nobody has labelled.
     The order is drawn from hashes of their ids: it is the same the next time, and a part of it is a random
     sample of each word's verdicts; after those that are wanted, as many GO as NO-GO come up as long as there
     are both.
@@ -44,10 +42,11 @@ def waiting(
     mine = kpi.agreed(line for line in lines if isinstance(line, Label) and line.who == who)
     verdicts = [line for line in lines if isinstance(line, VerdictLine) and not line.of_task]
     labelled = {kpi.content(each) for each in verdicts if mine.get(each.id, "withdrawn") != "withdrawn"}
-    last: dict[str, VerdictLine] = {}
-    for verdict in verdicts:
-        name = kpi.content(verdict)
-        last[name] = max(last.get(name, verdict), verdict, key=_measured)
+    last: dict[str, VerdictLine] = {}  # of a content's verdicts the one that is measured
+    for verdict in sorted(
+        verdicts, key=lambda each: (not kpi.used_again(each), each.answered, each.timestamp)
+    ):
+        last[kpi.content(verdict)] = verdict
     fresh = sorted((verdict for name, verdict in last.items() if name not in labelled), key=_draw)
     open_ids = {each.id for each in evidence.verdicts if not evidence.sure(each)} if evidence else set[str]()
     placed: list[tuple[float, VerdictLine]] = []  # from each group in proportion to what it holds
@@ -57,16 +56,13 @@ def waiting(
         placed += zip(lots, group, strict=True)
     ahead = [verdict for _, verdict in sorted(placed, key=lambda pair: pair[0])]
     taken = {verdict.id for verdict in ahead}
-    rest = [verdict for verdict in fresh if verdict.id not in taken]
-    go, nogo = ([each for each in rest if each.word == word] for word in ("GO", "NO-GO"))
+    go, nogo = (
+        [verdict for verdict in fresh if verdict.word == word and verdict.id not in taken]
+        for word in ("GO", "NO-GO")
+    )
     while go and nogo:  # the toss of a coin
         ahead.append((go if int(_draw(go[0], nogo[0]), 16) % 2 else nogo).pop(0))
     return [*ahead, *go, *nogo]
-
-
-def _measured(verdict: VerdictLine) -> tuple[bool, bool, datetime]:
-    """Rank a content's verdicts: the one that is measured last."""
-    return not kpi.used_again(verdict), verdict.answered, verdict.timestamp
 
 
 def _draw(*verdicts: VerdictLine) -> str:
@@ -76,13 +72,11 @@ def _draw(*verdicts: VerdictLine) -> str:
 def who(folder: Path | None = None) -> str:
     """Return the person's address as git knows it in `folder`, else the login name at this machine."""
     try:
-        email = (
-            Repository(folder or Path.cwd()).ask("config", "user.email").decode("utf-8", "replace").strip()
-        )
+        email = Repository(folder or Path.cwd()).ask("config", "user.email").decode("utf-8", "replace")
     except GitError:
         email = ""
-    if email:
-        return email
+    if email.strip():
+        return email.strip()
     try:
         login = getpass.getuser()
     except (OSError, KeyError, ImportError):  # a container's user without a name
@@ -93,8 +87,9 @@ def who(folder: Path | None = None) -> str:
 def signed(record: Record, name: str) -> Record:
     """Return a record that came over the network as said by `name`, whoever it names itself."""
     if isinstance(record, VerdictLine):
-        given = record.human_override
-        return record.model_copy(update={"human_override": given and given.model_copy(update={"who": name})})
+        override = record.human_override
+        signed_override = override and override.model_copy(update={"who": name})
+        return record.model_copy(update={"human_override": signed_override})
     return record.model_copy(update={"who": name} if "who" in type(record).model_fields else {})
 
 
@@ -103,10 +98,7 @@ def at_terminal() -> bool:
 
     A program can pretend to be one; this tells carelessness from intent, it is no lock.
     """
-    return all(each is not None and each.isatty() for each in (sys.stdin, sys.stderr))
-
-
-_MOST = 4_000_000  # bytes of one file; a larger one is not shown
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
 def texts(verdict: VerdictLine, project: Path) -> dict[str, str | None]:
@@ -119,8 +111,7 @@ def texts(verdict: VerdictLine, project: Path) -> dict[str, str | None]:
         found[subject.path] = None
         for read in (_pushed, _present):
             data = read(subject.path, verdict.commit, project)
-            same = data is not None and subject.sha256 in ("", hashlib.sha256(data).hexdigest())
-            if data is not None and same:
+            if data is not None and subject.sha256 in ("", hashlib.sha256(data).hexdigest()):
                 found[subject.path] = visible(data.decode("utf-8", "replace"))
                 break
     return found
@@ -146,7 +137,7 @@ def _present(path: str, _commit: str | None, project: Path) -> bytes | None:
 
 @dataclass(slots=True)
 class Triage:
-    """The groups that are left, newest first.
+    """What a person must look at, newest first.
 
     `nogo` and `unclear` hold the last verdict on a path or task alone, and none that a person overrode.
     `failures` counts what kept models from answering by `kind, model, message`. `settled` counts paths whose
@@ -165,27 +156,24 @@ class Triage:
 
 def triage(records: Iterable[Record]) -> Triage:
     """Sort records into what needs a person."""
-    found, last = Triage(), dict[tuple[str, str], VerdictLine]()
+    lines = sorted(records, key=lambda record: record.timestamp)
+    newest, last = lines[::-1], dict[tuple[str, str], VerdictLine]()
+    found = Triage(
+        overrides=[line for line in newest if isinstance(line, OverrideLine)],
+        skips=[line for line in newest if isinstance(line, Skip)],
+        changes=[line for line in newest if isinstance(line, ModeChange)],
+        faults=Counter(line.problem for line in lines if isinstance(line, Fault)),
+    )
     stumbled: set[tuple[str, str]] = set()
-    for record in sorted(records, key=lambda record: record.timestamp):
-        if isinstance(record, VerdictLine):
-            key = (record.project, record.task_id.rpartition("@")[0] or record.task_id)
+    for line in lines:
+        if isinstance(line, VerdictLine):
+            key = (line.project, line.task_id.rpartition("@")[0] or line.task_id)
             last.pop(key, None)  # so that the newest stands last
-            last[key] = record
-            stumbled |= {key} if record.word != "GO" else set()
-            for each in record.rounds:
+            last[key] = line
+            stumbled |= {key} if line.word != "GO" else set()
+            for each in line.rounds:
                 if each.failure:
                     found.failures[each.failure.kind, each.model, each.failure.message] += 1
-        elif isinstance(record, Fault):
-            found.faults[record.problem] += 1
-        elif isinstance(record, OverrideLine):
-            found.overrides.append(record)
-        elif isinstance(record, Skip):
-            found.skips.append(record)
-        elif isinstance(record, ModeChange):
-            found.changes.append(record)
-    for group in (found.overrides, found.skips, found.changes):
-        group.reverse()
     for key, verdict in reversed(last.items()):
         overrides = [override for override in found.overrides if override.project == verdict.project]
         hashes = [subject.sha256 for subject in verdict.subjects]

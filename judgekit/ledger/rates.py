@@ -16,9 +16,15 @@ if TYPE_CHECKING:
 
     from judgekit.ledger.records import GateWord
 
+Quality: TypeAlias = Literal["good", "bad"]
+Wanted: TypeAlias = Mapping["GateWord", int]
 
 LEVEL = 0.95
+LEAST = 20  # labels, verdicts: fewer show nothing, since a gate must not flip on a bad day
 _Z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
+_STEP = 8  # of the labels that are there one for each so many is added at a time
+# The share of good content that is expected of a stratum without a label: that of a gate that is right.
+_GOOD_IF_RIGHT: Mapping[GateWord, float] = {"GO": 1.0, "NO-GO": 0.0, "UNDETERMINED": 0.5}
 
 
 class Interval(NamedTuple):
@@ -34,6 +40,9 @@ class Estimate(NamedTuple):
     value: float
     low: float
     high: float
+
+
+_NOTHING, _EVERYTHING = Estimate(0.0, 0.0, 0.0), Estimate(1.0, 1.0, 1.0)
 
 
 def share_interval(hits: int, total: int) -> Interval | None:
@@ -80,7 +89,7 @@ def weighted(parts: Iterable[tuple[float, Estimate]]) -> Estimate:
     known = list(parts)
     value = sum(weight * estimate.value for weight, estimate in known)
     below = hypot(*(weight * (estimate.value - estimate.low) for weight, estimate in known))
-    above = hypot(*(weight * (each.high - each.value) for weight, each in known))
+    above = hypot(*(weight * (estimate.high - estimate.value) for weight, estimate in known))
     return Estimate(value, max(0.0, value - below), value + above)
 
 
@@ -110,16 +119,6 @@ def ratio(estimate: Estimate, other: Estimate) -> Interval:
     return Interval(low, (middle + root) / below if below > 0 else inf)
 
 
-Quality: TypeAlias = Literal["good", "bad"]
-Wanted: TypeAlias = Mapping["GateWord", int]
-
-_NOTHING, _EVERYTHING = Estimate(0.0, 0.0, 0.0), Estimate(1.0, 1.0, 1.0)
-# What is expected of a stratum without a label: the share of good content, were the gate right.
-_GOOD_IF_RIGHT: Mapping[GateWord, float] = {"GO": 1.0, "NO-GO": 0.0, "UNDETERMINED": 0.5}
-LEAST = 20  # labels, verdicts: fewer show nothing, since a gate must not flip on a bad day
-_STEP = 8  # of the labels that are there one for each so many is added at a time
-
-
 @dataclass(frozen=True, slots=True)
 class Stratum:
     """Verdicts with the same word: how many, how many of them are labelled, how many of these are good.
@@ -139,9 +138,7 @@ class Stratum:
         if not self.labels:
             return None
         hits = self.good if quality == "good" else self.labels - self.good
-        if self.decided:
-            return Estimate(*[hits / self.labels] * 3)
-        return exact(hits, self.labels)
+        return Estimate(*[hits / self.labels] * 3) if self.decided else exact(hits, self.labels)
 
 
 class Rate(NamedTuple):
@@ -162,7 +159,7 @@ def rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
     Each stratum's labelled share is scaled to the stratum's size, and the rate is the ratio of what the
     word's strata hold to what all hold: a post-stratified ratio estimate (Cochran, "Sampling Techniques",
     1977, chapters 5 and 6). The interval joins Clopper's and Pearson's for each share, and for the share
-    that the word has of all verdicts, by MOVER (see `interval`). So it is honest with no error seen and with
+    that the word has of all verdicts, by MOVER (see `ratio`). So it is honest with no error seen and with
     few labels, and it is about the gate, not about these verdicts alone. Of a stratum without labels nothing
     is known: the end below is that with all of it of this quality, the end above that with none; the estimate
     leaves UNDETERMINED verdicts without labels out.
@@ -178,19 +175,15 @@ def rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
         return Rate(None, None, labels)
     mine, part = weighted(known), exact(count, count + rest)
     odds_against = Estimate(*((1 - share) / share for share in (part.value, part.high, part.low)))
-    fewest, most = (
-        product(
-            odds_against,
-            weighted((stratum.verdicts / rest, stratum.share(quality) or instead) for stratum in others)
-            if others
-            else instead,
-        )
-        for instead in (_NOTHING, _EVERYTHING)
-    )
+    bounds = []
+    for instead in (_NOTHING, _EVERYTHING):
+        parts = [(stratum.verdicts / rest, stratum.share(quality) or instead) for stratum in others]
+        bounds.append(product(odds_against, weighted(parts) if others else instead))
+    fewest, most = bounds
     if mine.value + fewest.value == 0:
         return Rate(None, None, labels)
     odds = (ratio(mine, most).low, ratio(mine, fewest).high)
-    span = Interval(*(1.0 if each == inf else each / (1 + each) for each in odds))
+    span = Interval(*(1.0 if end == inf else end / (1 + end) for end in odds))
     known_all = all(stratum.labels or stratum.word == "UNDETERMINED" for stratum in others)
     return Rate(mine.value / (mine.value + fewest.value) if known_all else None, span, labels)
 
@@ -203,16 +196,18 @@ def wanted(strata: Sequence[Stratum], word: GateWord, quality: Quality, bar: flo
     tried = list(strata)
     while _gap(rate(tried, word, quality), bar) > 0:
         # Where none helps alone, as with no label at all, the stratum with the fewest is first.
-        best: tuple[float, bool, int, int, Stratum] | None = None
-        for place, stratum in enumerate(tried):
+        steps: list[tuple[float, bool, int, int, Stratum]] = []
+        for place, (stratum, start) in enumerate(zip(tried, strata, strict=True)):
             if stratum.labels < stratum.verdicts and not stratum.decided:
-                grown = _grown(stratum, strata[place])
+                labels = min(stratum.verdicts, stratum.labels + max(1, stratum.labels // _STEP))
+                good = start.good / start.labels if start.labels else _GOOD_IF_RIGHT[start.word]
+                grown = replace(stratum, labels=labels, good=round(good * labels))
                 gap = _gap(rate([*tried[:place], grown, *tried[place + 1 :]], word, quality), bar)
-                step = (gap, stratum.word == "UNDETERMINED", stratum.labels, place, grown)
-                best = step if best is None else min(best, step, key=lambda each: each[:4])
-        if best is None:
+                steps.append((gap, stratum.word == "UNDETERMINED", stratum.labels, place, grown))
+        if not steps:
             return None
-        tried[best[3]] = best[4]
+        *_, place, grown = min(steps, key=lambda step: step[:4])
+        tried[place] = grown
     pairs = zip(strata, tried, strict=True)
     return {
         after.word: after.labels - before.labels for before, after in pairs if after.labels > before.labels
@@ -226,10 +221,3 @@ def _gap(found: Rate, bar: float) -> float:
     if found.estimate is None:
         return 0.0 if found.interval.low > bar else inf
     return found.interval.high - 2 * bar if found.estimate < bar else bar - found.interval.low
-
-
-def _grown(tried: Stratum, given: Stratum) -> Stratum:
-    """Return a stratum with more labels, of which as many are good as of those that were given."""
-    labels = min(tried.verdicts, tried.labels + max(1, tried.labels // _STEP))
-    share = given.good / given.labels if given.labels else _GOOD_IF_RIGHT[given.word]
-    return replace(tried, labels=labels, good=round(share * labels))

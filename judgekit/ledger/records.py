@@ -211,15 +211,13 @@ DIGITS = 16  # of a hash: 64 bits
 _TASK = re.compile(r"^(?P<path>.+)@(?P<hash>[0-9a-f]{8,64})$", re.DOTALL)
 
 
-def is_blob(task_id: str) -> bool:
-    """Whether a task's id names a version of a file: `path@`, then 8 to 64 hexadecimal digits."""
-    return _TASK.match(task_id) is not None
+def is_blob(task_id: str, digits: int = 0) -> bool:
+    """Whether a task's id names a version of a file, by a hash of at least so many digits.
 
-
-def is_one_blob(task_id: str) -> bool:
-    """Whether an id names a version of a file by so many digits that nobody can make another one."""
+    That is `path@`, then 8 to 64 hexadecimal digits. With `DIGITS` nobody can make another one.
+    """
     found = _TASK.match(task_id)
-    return found is not None and len(found["hash"]) >= DIGITS
+    return found is not None and len(found["hash"]) >= digits
 
 
 def same_blob(one: str, other: str) -> bool:
@@ -227,8 +225,8 @@ def same_blob(one: str, other: str) -> bool:
     mine, theirs = _TASK.match(one), _TASK.match(other)
     if mine is None or theirs is None:
         return one == other
-    length = min(len(mine["hash"]), len(theirs["hash"]))
-    return mine["path"] == theirs["path"] and mine["hash"][:length] == theirs["hash"][:length]
+    short, long = sorted((mine["hash"], theirs["hash"]), key=len)
+    return mine["path"] == theirs["path"] and long.startswith(short)
 
 
 def newest_override(
@@ -252,7 +250,7 @@ def newest_override(
             set(record.subjects) == set(subjects)
             if record.subjects and subjects
             # An id of another kind stays the same when the content changes; a short hash is soon another's.
-            else is_one_blob(record.task_id) and is_one_blob(task_id)
+            else is_blob(record.task_id, DIGITS) and is_blob(task_id, DIGITS)
         )
     ]
     return max(found, key=lambda override: override.timestamp, default=None)

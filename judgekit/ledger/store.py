@@ -41,10 +41,6 @@ _SUFFIX = ".jsonl"
 _DAY = re.compile(r"^(\d{4}-\d\d-\d\d)(?:\.(\d+))?\.jsonl$")
 _MOST_SHOWN = 300  # characters of what is wrong with a line
 _BY_HAND = (Label, OverrideLine)  # what a person typed cannot be had again: it waits for the disk
-
-
-# Which ledger, and since when
-
 _HASH = 12
 _READABLE = 40
 _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_READABLE - 1}}}-[0-9a-f]{{{_HASH}}}")
@@ -60,27 +56,23 @@ def home() -> Path:
 def project_name(start: Path) -> str:
     """Return the name of the ledger of the project around `start`: readable, then a hash of its place.
 
-    All worktrees of a repository have one ledger; so have all folders below one `.git`.
+    All worktrees of a repository have one ledger; so have all folders below one `.git`. A submodule has
+    its own.
     """
     start = start.absolute()
     top = next((folder for folder in (start, *start.parents) if (folder / ".git").exists()), None)
     if top is not None and (top / ".git").is_file():
-        top = _main_worktree(top)
+        try:
+            kind, _, place = os.fsdecode((top / ".git").read_bytes()).rstrip("\r\n").partition(": ")
+            common = os.fsdecode((top / place / "commondir").read_bytes()).rstrip("\r\n")
+            git = Path(os.path.realpath(top / place / common))
+            top = git.parent if kind == "gitdir" and git.name == ".git" else top
+        except (OSError, ValueError):
+            pass
     place = os.path.realpath(top or environment.project_root(str(start)))
     digest = hashlib.sha256(os.path.normcase(place).encode("utf-8", "surrogateescape")).hexdigest()[:_HASH]
     readable = re.sub(r"[^A-Za-z0-9._]", "-", Path(place).name)
     return f"{readable.strip('-.')[:_READABLE] or 'project'}-{digest}"
-
-
-def _main_worktree(folder: Path) -> Path:
-    """Return the folder of the repository that a linked worktree belongs to; a submodule is its own."""
-    try:
-        kind, _, place = os.fsdecode((folder / ".git").read_bytes()).rstrip("\r\n").partition(": ")
-        common = os.fsdecode((folder / place / "commondir").read_bytes()).rstrip("\r\n")
-    except (OSError, ValueError):
-        return folder
-    git = Path(os.path.realpath(folder / place / common))
-    return git.parent if kind == "gitdir" and git.name == ".git" else folder
 
 
 def is_project_name(text: str) -> bool:
@@ -104,8 +96,8 @@ def point(text: str, now: datetime | None = None) -> datetime:
             return (now or datetime.now(UTC)) - int(ago[1]) * _UNITS[ago[2]]
         return aware(datetime.fromisoformat(text.strip()))
     except (ValueError, OverflowError):
-        told = "expected 14d, 36h, 2w, a date as 2026-02-01 or a time as 2026-02-01T08:00:00Z"
-        raise UsageError(f"{text[:60]!r} is not a time: {told}") from None
+        expected = "expected 14d, 36h, 2w, a date as 2026-02-01 or a time as 2026-02-01T08:00:00Z"
+        raise UsageError(f"{text[:60]!r} is not a time: {expected}") from None
 
 
 def aware(when: datetime) -> datetime:
@@ -137,9 +129,6 @@ class LineFilter:
 EVERYTHING = LineFilter()
 
 
-# Reading
-
-
 class Damage(NamedTuple):
     """A line that was skipped, and why; a whole file or folder where `line` is 0."""
 
@@ -168,14 +157,14 @@ def entries(
 ) -> Iterator[ReadLine]:
     """Yield the wanted lines of files and folders of ledgers, day by day, each id of the same person once.
 
-    `damaged` hears of every line, file and folder that cannot be read. A file of a day before `wanted.since`
+    `damaged` gets every line, file and folder that cannot be read. A file of a day before `wanted.since`
     stays closed, and a line of no wanted kind is not parsed.
     """
     seen: set[tuple[str, str]] = set()  # with who acted: of a team one could hide the other's lines else
     first = wanted.since and wanted.since.astimezone(UTC).date()
     schemas = None if wanted.kinds is None else [SCHEMAS[kind].encode() for kind in wanted.kinds]
     for path in files(places, damaged):
-        day = day_of(path)
+        day = _day_of(path)
         if first is not None and day is not None and day < first:
             continue
         for number, raw in raw_lines(path, damaged):
@@ -212,7 +201,7 @@ def raw_lines(path: Path, damaged: OnDamage) -> Iterator[tuple[int, bytes]]:
                 elif text := raw.strip():
                     yield number, text
     except OSError as error:
-        damaged(_unread(path, error))
+        damaged(Damage(path, 0, f"cannot be read ({error.strerror or error})"))
 
 
 def parse(raw: bytes) -> Record | str:
@@ -225,26 +214,27 @@ def parse(raw: bytes) -> Record | str:
             return "not JSON (cut off when the writer was killed, or edited)"
         if first["type"].startswith("union_tag") or not isinstance(json.loads(raw), dict):
             schema = one_line(str(first.get("ctx", {}).get("tag") or ""), _MOST_SHOWN)
-            unknown = f"of a kind unknown to this version ({schema})"
-            return unknown if schema else "not a ledger line"
+            return f"of a kind unknown to this version ({schema})" if schema else "not a ledger line"
         return one_line(str(problem_in(raw, error)), _MOST_SHOWN)
 
 
 def files(places: Iterable[Path], damaged: OnDamage = lambda _: None) -> list[Path]:
     """Return the ledger files in `places`, which are files or folders, the oldest days first.
 
-    A place that is no folder is a file, whatever its name. `damaged` hears of folders that cannot be looked
-    into, and of what has a ledger's file's name but is none.
+    A place that is no folder is a file, whatever its name. `damaged` gets folders that cannot be looked into,
+    and what has the name of a ledger's file but is none.
     """
+
+    def unread(error: OSError) -> None:
+        damaged(Damage(Path(str(error.filename)), 0, f"cannot be read ({error.strerror or error})"))
+
     found: set[Path] = set()
     for place in places:
         # os.path, since pathlib's tests raise where a folder above is closed to us.
         if not os.path.isdir(place):  # noqa: PTH112
             found.add(place)
             continue
-        for folder, folders, names in os.walk(
-            place, onerror=lambda error: damaged(_unread(Path(str(error.filename)), error))
-        ):
+        for folder, folders, names in os.walk(place, onerror=unread):
             for path in (Path(folder, name) for name in [*folders, *names] if name.endswith(_SUFFIX)):
                 if os.path.isfile(path):  # noqa: PTH113
                     found.add(path)
@@ -256,7 +246,7 @@ def files(places: Iterable[Path], damaged: OnDamage = lambda _: None) -> list[Pa
     return sorted(found, key=lambda path: (*order[path], str(path)))
 
 
-def day_of(path: Path) -> date | None:
+def _day_of(path: Path) -> date | None:
     """Return the day that a ledger's file is named by; None for any other file."""
     named = _DAY.match(path.name)
     try:
@@ -276,13 +266,6 @@ def exists(place: Path) -> bool:
     return True
 
 
-def _unread(path: Path, error: OSError) -> Damage:
-    return Damage(path, 0, f"cannot be read ({error.strerror or error})")
-
-
-# Writing
-
-
 class LedgerError(JudgekitError):
     """Lines could not be written: the text says why and what to do; `written` of them are in the ledger.
 
@@ -298,8 +281,8 @@ class LedgerError(JudgekitError):
             if os.path.islink(place) and not os.path.exists(place):  # noqa: PTH110, PTH114 - they never raise
                 reason = f"{place} is a broken link"
                 remedy = "create the folder, or remove the link"
-        told = f"{folder}: the ledger cannot be written ({reason}); {remedy}"
-        super().__init__(f"{told}, or set JUDGEKIT_HOME to a folder elsewhere")
+        why = f"{folder}: the ledger cannot be written ({reason}); {remedy}"
+        super().__init__(f"{why}, or set JUDGEKIT_HOME to a folder elsewhere")
 
 
 def append(folder: Path, dated: Sequence[tuple[date, bytes]], *, durable: bool = False) -> None:
@@ -316,34 +299,24 @@ def append(folder: Path, dated: Sequence[tuple[date, bytes]], *, durable: bool =
                 names = (f"{day}.{number}{_SUFFIX}" if number else f"{day}{_SUFFIX}" for number in count())
                 paths = (folder / name for name in names)
                 path = next(path for path in paths if not path.exists() or path.stat().st_size < MAX_BYTES)
-                _append_raw(path, raw, durable=durable)
+                descriptor = os.open(path, _FLAGS, 0o600)
+                end = os.lseek(descriptor, 0, os.SEEK_END)
+                try:
+                    os.lseek(descriptor, max(end - 1, 0), os.SEEK_SET)
+                    torn = os.read(descriptor, 1) not in (b"", b"\n")  # by a killed writer
+                    left = memoryview(b"\n" + raw if torn else raw)
+                    while left:  # where the first write falls short the next one says why (a full disk)
+                        left = left[os.write(descriptor, left) :]
+                    if durable:
+                        os.fsync(descriptor)
+                except OSError:
+                    os.ftruncate(descriptor, end)
+                    raise
+                finally:
+                    os.close(descriptor)
                 written += 1
     except OSError as error:
         raise LedgerError(folder, error, written) from None
-
-
-def _append_raw(path: Path, raw: bytes, *, durable: bool) -> None:
-    """Append one line in one write; a part of it that was written is taken away again."""
-    descriptor = os.open(path, _FLAGS, 0o600)
-    try:
-        if end := os.lseek(descriptor, 0, os.SEEK_END):
-            os.lseek(descriptor, end - 1, os.SEEK_SET)
-            if os.read(descriptor, 1) != b"\n":  # a killed writer's
-                raw = b"\n" + raw
-        left = memoryview(raw)
-        try:
-            while left:  # where the first write falls short the next one says why (a full disk)
-                left = left[os.write(descriptor, left) :]
-        except OSError:
-            os.ftruncate(descriptor, end)
-            raise
-        if durable:
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-# Purging
 
 
 def old_lines(folder: Path, before: date) -> Counter[str]:
@@ -354,29 +327,41 @@ def old_lines(folder: Path, before: date) -> Counter[str]:
 def purge(folder: Path, before: date) -> None:
     """Remove the files of days before `before` (UTC), and later labels of the verdicts in them.
 
-    Damaged lines of later days stay. Raises `LedgerError`.
+    Damaged lines of later days stay. A file is replaced at once: a reader sees the old or the new one. Raises
+    `LedgerError`.
     """
     try:
         with held(folder / LOCK, seconds=SECONDS):
             for path, kept in _purged(folder, before)[1].items():
                 if kept is None:
                     path.unlink()
-                else:
-                    _replace(path, kept)
+                    continue
+                temporary = path.with_name(f".{path.name}.{os.getpid()}")
+                try:
+                    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+                    with os.fdopen(os.open(temporary, flags, 0o600), "wb") as file:
+                        file.writelines(kept)
+                        file.flush()
+                        os.fsync(file.fileno())
+                    temporary.replace(path)
+                except OSError:
+                    temporary.unlink(missing_ok=True)
+                    raise
     except OSError as error:
         raise LedgerError(folder, error) from None
 
 
 def _purged(folder: Path, before: date) -> tuple[Counter[str], dict[Path, list[bytes] | None]]:
-    """Count what a purge removes, and tell for each file that it changes what stays; None: all of it goes.
+    """Count what a purge removes, and return what stays of each file that it changes; None: all of it goes.
 
     A file that cannot be read counts as one damaged line.
     """
     counts: Counter[str] = Counter()
     changed: dict[Path, list[bytes] | None] = {}
     gone: set[str] = set()
+    label = SCHEMAS[Label].encode()
     for path in files([folder]):
-        day = day_of(path)
+        day = _day_of(path)
         try:
             with path.open("rb") as file:
                 raws = [raw for raw in file if raw.strip()]
@@ -389,31 +374,12 @@ def _purged(folder: Path, before: date) -> tuple[Counter[str], dict[Path, list[b
                 counts[schema.partition("/")[2].partition("@")[0]] += 1
                 gone |= {record.id} if isinstance(record, VerdictLine) else set()
         elif day is not None:
-            kept = [raw for raw in raws if not _is_label_of(raw, gone)]
+            labels = {raw: parse(raw) for raw in raws if label in raw}
+            kept = [raw for raw in raws if getattr(labels.get(raw), "of", None) not in gone]
             if len(kept) < len(raws):
                 changed[path] = kept
                 counts["label"] += len(raws) - len(kept)
     return counts, changed
-
-
-def _is_label_of(raw: bytes, verdicts: Collection[str]) -> bool:
-    record = parse(raw) if SCHEMAS[Label].encode() in raw else None
-    return isinstance(record, Label) and record.of in verdicts
-
-
-def _replace(path: Path, raws: Iterable[bytes]) -> None:
-    """Write a file anew, at once: a reader sees the old or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.writelines(raws)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -442,7 +408,7 @@ class Ledger:
     def records(
         self, wanted: LineFilter = EVERYTHING, damaged: OnDamage = lambda _: None
     ) -> Iterator[Record]:
-        """Yield the project's records; `damaged` hears of all that cannot be read."""
+        """Yield the project's records; `damaged` gets all that cannot be read."""
         places = [self.folder] if exists(self.folder) else []
         return (read_line.record for read_line in entries(places, wanted, damaged))
 

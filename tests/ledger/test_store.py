@@ -342,7 +342,7 @@ def test_names_of_files(tmp_path: Path) -> None:
     for name in reversed(names):
         (tmp_path / f"{name}.jsonl").touch()
     assert [path.stem for path in store.files([tmp_path])] == names
-    days = [str(store.day_of(Path(f"{name}.jsonl"))) for name in ("2026-02-31", "team", "2026-02-28.3")]
+    days = [str(store._day_of(Path(f"{name}.jsonl"))) for name in ("2026-02-31", "team", "2026-02-28.3")]
     assert days == ["None", "None", "2026-02-28"]
 
 
