@@ -19,7 +19,6 @@ from judgekit.config import settings as configuration
 from judgekit.errors import ConfigError, InputError
 from judgekit.gate import Begin, Held, Report, Row, commits, policy, tasks
 from judgekit.judging import documents, panel, service
-from judgekit.judging.cache import CountingCache
 from judgekit.judging.documents import Author, Document
 from judgekit.judging.service import JudgeRequest
 from judgekit.judging.verdict import Subject
@@ -253,13 +252,12 @@ class _Gatekeeper:
         free: asyncio.Semaphore,
     ) -> None:
         async with free:
-            tally = CountingCache(judge.cache) if judge.cache else None
             left = min(judge.deadline, until - time.monotonic())
-            verdict = await replace(judge, deadline=left, cache=tally).judge(document)
+            verdict = await replace(judge, deadline=left).judge(document)
         if self.run.id:
             name = f"{self.run.id}\0{change.path}\0{change.blob}".encode("utf-8", "surrogatepass")
             verdict = verdict.model_copy(update={"id": hashlib.sha256(name).hexdigest()[:32]})
-        cached = tally is not None and tally.found > 0 and not tally.missed
+        cached = verdict.cost_source == "cache" and not any(each.failure for each in verdict.rounds)
         push = self.push.model_copy(update={"cached": cached})
         lost = False
         try:

@@ -13,21 +13,19 @@ import sqlite3
 import threading
 import time
 import weakref
-from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from judgekit import environment
 from judgekit.config import files
 from judgekit.environment import __version__
 from judgekit.errors import KEPT
 from judgekit.judging.fence import without_nonce
-from judgekit.providers import running
 from judgekit.providers.base import Reply, secret_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from judgekit.providers.base import Endpoint, Request
 
@@ -51,29 +49,16 @@ _DESCRIBING = {
 }
 _ADDRESSES = ("URL", "BASE", "ENDPOINT")
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-_TAKEN = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
-Value = TypeVar("Value")
 _lasting = threading.local()
-
-
-class Busy(Exception):  # noqa: N818 - a normal state, not an error
-    """Somebody else writes, and it was not to be waited for."""
-
-
-async def aside(work: Callable[[bool], Value]) -> Value:
-    """Return what `work` returns when it is told not to wait; if it must, it waits beside the event loop."""
-    try:
-        return work(False)  # noqa: FBT003 - whether to wait is all that it takes
-    except Busy:
-        return await running.aside(lambda: work(True))  # noqa: FBT003 - the same
+Value = TypeVar("Value")
 
 
 class ReplyCache:
     """A file of replies that only its owner can read: the user's, or the one at `path`.
 
-    A fault of the file costs a call, never a verdict. Several processes may use it at once. Whoever may not
-    `wait` a second for them gets `Busy`. It is bounded in days, replies and bytes, the oldest go first; one
-    that is damaged is begun anew.
+    A fault of the file costs a call, never a verdict. Several processes may use it at once; a method may wait
+    a second for them. It is bounded in days, replies and bytes, the oldest go first; a damaged one is begun
+    anew.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -87,71 +72,64 @@ class ReplyCache:
         """Whether the other is of the same file, and that has not been replaced since this one was opened."""
         return self._path == other._path and (self._opened is None or _mark(self._path) == self._mark)
 
-    def find(self, endpoint: Endpoint, request: Request, *, wait: bool = True) -> Reply | None:
+    def find(self, endpoint: Endpoint, request: Request) -> Reply | None:
         """Return what `endpoint` replied to the same request before, without its usage; else None."""
         if endpoint.profile.kind == "replay" or not self._path.is_file():
             return None
-        try:
-            wanted = (key(endpoint, request),)
-            with self._connected(wait=wait) as connection:
-                found = connection.execute("SELECT reply FROM reply WHERE key = ?", wanted).fetchone()
-            if found is None:
-                return None
-            kept = json.loads(found[0])
+        query, wanted = "SELECT reply FROM reply WHERE key = ?", (key(endpoint, request),)
+        found = self._use(lambda connection: connection.execute(query, wanted).fetchone())
+        with suppress(ValueError, KeyError, TypeError):
+            kept = json.loads(found[0] if found else "")
             tokens, held = tuple(kept.get("tokens", ())), bool(kept.get("held"))
             return Reply(kept["text"], kept["model"], KEPT, tuple(kept["logprobs"]), tokens, held)
-        except sqlite3.Error as error:
-            self._renew(error, wait=wait)
-        except Busy:
-            if not wait:
-                raise
-        except (OSError, ValueError, KeyError, TypeError):
-            pass
         return None
 
-    def keep(self, endpoint: Endpoint, request: Request, reply: Reply, *, wait: bool = True) -> None:
+    def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
         """Keep a reply that could be read."""
-        if endpoint.profile.kind == "replay":  # a recording is kept already, and may be made anew
-            return
         kept = {"text": reply.text, "model": reply.model, "logprobs": reply.logprobs, "tokens": reply.tokens}
         text = json.dumps({**kept, "held": reply.held})
-        if len(text) > MAX_REPLY:
+        # A recording is kept already, and may be made anew.
+        if endpoint.profile.kind == "replay" or len(text) > MAX_REPLY:
             return
         row = (key(endpoint, request), time.time(), text)
-        try:
-            with self._connected(wait=wait) as connection:
-                connection.execute("INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", row)
-                self._kept += 1
-                if self._kept % _TRIM_EVERY == 1 % _TRIM_EVERY:
-                    _trim(connection)
-        except sqlite3.Error as error:
-            self._renew(error, wait=wait)
-        except Busy:
-            if not wait:
-                raise
-        except OSError:
-            pass
 
-    @contextmanager
-    def _connected(self, *, wait: bool) -> Iterator[sqlite3.Connection]:
-        """Hold the connection, which is one thread's at a time; raises `Busy` where it must `wait`."""
-        if not self._turn.acquire(timeout=2 * _WAIT if wait else 0):
-            raise Busy
+        def insert(connection: sqlite3.Connection) -> None:
+            connection.execute("INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", row)
+            self._kept += 1
+            if self._kept % _TRIM_EVERY == 1 % _TRIM_EVERY:
+                _trim(connection)
+
+        self._use(insert)
+
+    def _use(self, work: Callable[[sqlite3.Connection], Value]) -> Value | None:
+        """Return what `work` returns with the connection, which is one thread's at a time; None if it fails.
+
+        Makes room where there is none, and removes a damaged file; other errors pass by themselves.
+        """
+        if not self._turn.acquire(timeout=2 * _WAIT):
+            return None
         try:
             if self._opened is None:
-                self._opened = self._open(_WAIT if wait else 0)
-            self._opened.execute(f"PRAGMA busy_timeout = {int(_WAIT * 1000) if wait else 0}")
-            yield self._opened
+                self._opened = self._open()
+            return work(self._opened)
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            with suppress(sqlite3.Error):
+                if code == sqlite3.SQLITE_FULL and self._opened is not None:
+                    _trim(self._opened)
+            if code in _DAMAGED:
+                self._remove()
+        except OSError:
+            pass
         finally:
             self._turn.release()
+        return None
 
-    def _open(self, timeout: float) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         environment.private_folder(str(self._path.parent))
         self._path.touch(0o600)
         # Judging may go on in another thread than it began, one at a time.
-        connection = sqlite3.connect(
-            self._path, timeout=timeout, isolation_level=None, check_same_thread=False
-        )
+        connection = sqlite3.connect(self._path, timeout=_WAIT, isolation_level=None, check_same_thread=False)
         try:
             # Without a wait for the disk at each reply: the last ones may be lost with the power.
             connection.execute("PRAGMA journal_mode = WAL")
@@ -167,25 +145,20 @@ class ReplyCache:
         self._mark = _mark(self._path)
         return connection
 
-    def _renew(self, error: sqlite3.Error, *, wait: bool = True) -> None:
-        """Make room where there is none, and remove a damaged file; other errors pass by themselves."""
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if not wait and code in (*_TAKEN, *_DAMAGED):  # what takes long is done where it may
-            raise Busy from None
-        if code == sqlite3.SQLITE_FULL and self._opened is not None:
-            with suppress(sqlite3.Error):
-                _trim(self._opened)
-        if code not in _DAMAGED:
-            return
+    def _remove(self) -> None:
+        """Remove the file if it is still damaged: another process may have begun it anew."""
         if self._opened is not None:
             with suppress(sqlite3.Error):
                 self._opened.close()
             self._opened = None
-        # One process at a time, and only what is still damaged: another one may have begun it anew.
         with suppress(OSError), files.held(self._path.with_suffix(".lock"), seconds=_WAIT):
-            if _is_damaged(self._path):
-                for end in ("", "-wal", "-shm"):
-                    Path(f"{self._path}{end}").unlink(missing_ok=True)
+            try:
+                with closing(sqlite3.connect(self._path, timeout=_WAIT)) as connection:
+                    damaged = connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)
+            except sqlite3.Error as error:
+                damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
+            for end in ("", "-wal", "-shm") if damaged else ():
+                Path(f"{self._path}{end}").unlink(missing_ok=True)
 
 
 def _trim(connection: sqlite3.Connection) -> None:
@@ -207,39 +180,8 @@ def _mark(path: Path) -> tuple[int, ...] | None:
     return state.st_dev, state.st_ino, os.getpid()  # no connection may be used on in a forked process
 
 
-def _is_damaged(path: Path) -> bool:
-    if not path.is_file():
-        return False
-    try:
-        with closing(sqlite3.connect(path, timeout=_WAIT)) as connection:
-            return bool(connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",))
-    except sqlite3.Error as error:
-        return getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
-
-
-@dataclass
-class CountingCache:
-    """A cache that counts what it is asked, so that a caller knows whether a model had to be asked."""
-
-    inner: Cache
-    found: int = 0
-    missed: int = 0
-
-    def find(self, endpoint: Endpoint, request: Request, *, wait: bool = True) -> Reply | None:
-        reply = self.inner.find(endpoint, request, wait=wait)
-        self.found += reply is not None
-        self.missed += reply is None
-        return reply
-
-    def keep(self, endpoint: Endpoint, request: Request, reply: Reply, *, wait: bool = True) -> None:
-        self.inner.keep(endpoint, request, reply, wait=wait)
-
-
-Cache: TypeAlias = ReplyCache | CountingCache
-
-
 def lasting_cache() -> ReplyCache:
-    """Return the cache of this user, left open for whoever is next in this thread.
+    """Return the cache of this user, left open for the next call in this thread.
 
     Opening and closing the file takes longer than all that is asked of it while a prompt waits.
     """

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from judgekit.config import ModeName, TierName
     from judgekit.config.settings import JudgeConfig
-    from judgekit.judging.cache import Cache
+    from judgekit.judging.cache import ReplyCache
     from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.jury import JuryRule
     from judgekit.judging.panel import Independence
@@ -236,7 +236,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     deadline: float
     max_cost_usd: float | None = None
     nobody: str = "no model is configured"
-    cache: Cache | None = None
+    cache: ReplyCache | None = None
     finality: FinalityRules | None = None
     calibration_warning: str | None = None
     options: JudgeOptions = USUAL

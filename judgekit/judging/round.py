@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 from pydantic import BaseModel
 
 from judgekit.errors import AmbiguousReply, CallUsage, FailureKind, GatewayError, InvalidReply, of_failure
-from judgekit.judging import cache as reply_cache
 from judgekit.judging import logprobs
 from judgekit.judging.extract import read
 from judgekit.judging.fence import Fence
@@ -30,7 +29,7 @@ from judgekit.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from judgekit.judging.cache import Cache
+    from judgekit.judging.cache import ReplyCache
     from judgekit.providers.base import CallKey, Endpoint, Gateway, Reply
 
 
@@ -62,7 +61,7 @@ class Session:
     started: float = field(default_factory=time.monotonic)
     fence: Fence = field(default_factory=Fence)
     remembered: dict[tuple[str, tuple[Message, ...]], Reply] = field(default_factory=dict)
-    cache: Cache | None = None
+    cache: ReplyCache | None = None
 
     def call_timeout(self, tier_timeout: float) -> float:
         """Return the seconds that a call of a tier may take now; raises `GatewayError` if none."""
@@ -104,13 +103,13 @@ class Session:
 
     async def found(self, endpoint: Endpoint, request: Request) -> Reply | None:
         """Return the reply to the same request in an earlier session, None where none is kept."""
-        if (cache := self.cache) is None:
+        if self.cache is None:
             return None
-        return await reply_cache.aside(lambda wait: cache.find(endpoint, request, wait=wait))
+        return await running.aside(functools.partial(self.cache.find, endpoint, request))
 
     async def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
-        if (cache := self.cache) is not None:
-            await reply_cache.aside(lambda wait: cache.keep(endpoint, request, reply, wait=wait))
+        if self.cache is not None:
+            await running.aside(functools.partial(self.cache.keep, endpoint, request, reply))
 
 
 def ms_since(started: float) -> int:

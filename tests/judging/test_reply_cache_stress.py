@@ -110,7 +110,7 @@ def test_a_file_with_bytes_gone_wrong_is_begun_anew_or_right(tmp_path: Path, see
     cache = ReplyCache(file)
     for number in range(QUESTIONS):
         cache.keep(scripted_endpoint("m"), question(number), answer(number))
-    with closing(cache._open(1.0)) as connection:
+    with closing(cache._open()) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     draw, content = random.Random(seed), bytearray(file.read_bytes())
     for place in draw.sample(range(0, len(content), 4096), 3):
@@ -128,12 +128,12 @@ def test_a_renewal_spares_what_another_process_began_anew(tmp_path: Path) -> Non
     file = tmp_path / "replies.sqlite"
     file.write_bytes(b"no database at all, but long enough to be looked at")
     late = ReplyCache(file)
-    with pytest.raises(sqlite3.DatabaseError) as caught:
-        late._open(1.0)
+    with pytest.raises(sqlite3.DatabaseError):
+        late._open()
     early = ReplyCache(file)
     assert early.find(scripted_endpoint("m"), question(1)) is None
     early.keep(scripted_endpoint("m"), question(1), answer(1))
-    late._renew(caught.value)
+    late._remove()
     assert late.find(scripted_endpoint("m"), question(1)) is not None
 
 

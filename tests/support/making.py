@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from judgekit.config import ModeName, Outcome, TierName
     from judgekit.errors import CostSource
-    from judgekit.judging.cache import Cache
+    from judgekit.judging.cache import ReplyCache
     from judgekit.judging.jury import JuryRule
     from judgekit.judging.logprobs import ScoreSource
     from judgekit.judging.panel import Independence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
         max_cost_usd: float | None
         nobody: str
-        cache: Cache | None
+        cache: ReplyCache | None
         finality: FinalityRules | None
         calibration_warning: str | None
         options: JudgeOptions
