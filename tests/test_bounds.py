@@ -186,7 +186,6 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "hooks.git_hook.kind": lambda text: of("hooks.git_hook.kind")(text.encode("utf-8", "replace")),
     "judging.compare.pair_messages": asked_of_models,
     "judging.secret_search.find": lambda text: of("judging.secret_search.find")(HEADER + text),
-    "judging.logprobs.aligned": lambda text: of("judging.logprobs.aligned")(text, [*text]),
     "ledger.importing.bring": lambda text: of("ledger.importing._read")(
         text.encode("utf-8", "replace"), text=True
     ),

@@ -12,7 +12,7 @@ import json
 import re
 from contextlib import suppress
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -32,7 +32,7 @@ from judgekit.judging.fit import (
 from judgekit.judging.scan import CUT, MAX_ENTRIES, QUOTES, Array, Object, scan, value_at
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["extract", "read"]
 
@@ -191,12 +191,6 @@ _Places = dict[str, list[tuple[BaseModel, str]]]
 """Which fields of an answer, and of the models in it, a key (plain) names."""
 
 
-class _Mention(NamedTuple):
-    key: str
-    value: object
-    begins: bool = False  # an object, or a clause of prose: if its value breaks off, it says nothing yet
-
-
 def _differing(raw: str, objects: Sequence[Object], answer: BaseModel, *, nested: bool) -> str | None:
     """Return a key of `answer` that `raw` gives again with another value, None where there is none.
 
@@ -210,81 +204,74 @@ def _differing(raw: str, objects: Sequence[Object], answer: BaseModel, *, nested
         for name in _decisive(type(holder)):
             for key in {plain(key) for key in names_of(name, type(holder))}:
                 wanted.setdefault(key, []).append((holder, name))
-    found = objects[0]
-    end = _exact_end(raw, found.start)
-    around, until = (
-        [],
-        len(raw),
-    )  # what stands around those of the objects that are exact JSON, from the last on
+    around, until = list[str](), len(raw)  # what stands around the objects in exact JSON, from the last on
     for each in objects:
         exact = _exact_end(raw, each.start)
         if exact is not None and exact <= until:
             around.append(raw[exact:until])
             until = each.start
     around.append(raw[:until])
+    found, end = objects[0], _exact_end(raw, objects[0].start)
     texts = [raw]
     if end is not None:
         # From the first object on that is written as a string, without its backslashes.
         begun = [text[match.start() :] for text in around if (match := _STRING.search(text))]
         texts = [raw[: found.start], raw[end:], *(_ESCAPED.sub("", text) for text in begun)]
-    for mention in (mention for text in texts for mention in _mentions(text, wanted)):
-        places = wanted[mention.key]
-        if _is_other(mention, places) or _is_amount(mention.value, places):
-            return mention.key
-    for mention in _inside(found) if nested and end is not None else ():
-        if mention.key in wanted and _is_other(mention, wanted[mention.key]):
-            return mention.key
+    for key, value, begins in (mention for text in texts for mention in _mentions(text, wanted)):
+        if _is_other(value, wanted[key], begins=begins) or _is_amount(value, wanted[key]):
+            return key
+    for key, value in _inside(found) if nested and end is not None else ():
+        if key in wanted and _is_other(value, wanted[key], begins=False):
+            return key
     return _otherwise_in_prose(around, wanted)
 
 
-def _mentions(text: str, wanted: Container[str]) -> list[_Mention]:
-    """Return the keys in a text that are among the `wanted`, with what stands behind their colons."""
+def _mentions(text: str, wanted: _Places) -> Iterator[tuple[str, object, bool]]:
+    """Yield each wanted key in a text, the value behind its colon, and whether an object begins there.
+
+    So may a clause of prose. If the value of such a beginning breaks off, it says nothing yet.
+    """
     places = []
     for match in _MENTION.finditer(text):
-        key = plain(match["quoted"] or match["bare"])
-        if key in wanted:
+        if (key := plain(match["quoted"] or match["bare"])) in wanted:
             places.append((key, match))
         if len(places) > MAX_MENTIONS:
-            return [_Mention(key, CUT)]
+            yield key, CUT, False
+            return
     most = max(_LEAST_READ, _MAX_READ // (len(places) or 1))
-    return [
-        _Mention(
-            key,
-            value_at(text[match.end() : match.end() + most]),
-            bool(match["bare"] or _FIRST.search(text, max(0, match.start() - 80), match.start())),
-        )
-        for key, match in places
-    ]
+    for key, match in places:
+        begins = match["bare"] or _FIRST.search(text, max(0, match.start() - 80), match.start())
+        yield key, value_at(text[match.end() : match.end() + most]), bool(begins)
 
 
-def _inside(value: Object | Array) -> Iterator[_Mention]:
-    """Yield every key at any depth."""
+def _inside(value: Object | Array) -> Iterator[tuple[str, object]]:
+    """Yield every key at any depth, and its value."""
     for key, item in value.items() if isinstance(value, Object) else (("", item) for item in value):
-        yield _Mention(plain(key), item)
+        yield plain(key), item
         if isinstance(item, (Object, Array)):
             yield from _inside(item)
 
 
-def _is_other(mention: _Mention, places: list[tuple[BaseModel, str]]) -> bool:
-    """Whether a mention gives a value that the answer might have there, and does not have."""
-    values = [_value(mention.value, *place) for place in places]
+def _is_other(given: object, places: list[tuple[BaseModel, str]], *, begins: bool) -> bool:
+    """Whether a value is one that the answer might have there, and does not have."""
+    values = [_value(given, *place) for place in places]
     known = [value for value in values if value is not None and value is not _UNKNOWN]
     if any(value == getattr(*place) for value, place in zip(values, places, strict=True) if value in known):
         return False
-    return bool(known) or (_UNKNOWN in values and not mention.begins)
+    return bool(known) or (_UNKNOWN in values and not begins)
 
 
 def _is_amount(value: object, places: list[tuple[BaseModel, str]]) -> bool:
-    """Whether a mention gives an amount where a number is wanted, in a form or size that no answer has."""
+    """Whether a value is an amount where a number is wanted, in a form or size that no answer has."""
+    parts = value if isinstance(value, Array) else [value]
+    words = [str(part).strip() for part in parts if isinstance(part, (int, float, str))]
+    split = [part for word in words for part in re.split(r"[/,;]\s?", word)]
+    if not split or not all(map(_AMOUNT.fullmatch, split)):
+        return False
     for holder, name in places:
         kind = strip(type(holder).model_fields[name].annotation)
-        if not (is_number(kind) or (is_model(kind) and not isinstance(value, (int, float)))):
-            continue
-        if isinstance(value, bool) or _value(value, holder, name) is not None:
-            continue
-        parts = value if isinstance(value, Array) else [value]
-        words = [str(part).strip() for part in parts if isinstance(part, (int, float, str))]
-        if words and all(_AMOUNT.fullmatch(part) for word in words for part in re.split(r"[/,;]\s?", word)):
+        number = is_number(kind) or (is_model(kind) and not isinstance(value, (int, float)))
+        if number and _value(value, holder, name) is None:
             return True
     return False
 

@@ -60,16 +60,15 @@ class Earlier:
 
 
 def document_context(fence: Fence, parts: Sequence[Part], task: Task, given: Given | None = None) -> str:
-    """Return the fenced document, with what it is for before it; a rubric's `given` has the headings.
+    """Return the fenced document, with its task before it; a rubric's `given` has the headings.
 
-    Sources come before the text that is checked against them: what a question is about stands next to it.
+    Sources come before the text that is checked against them: the text stands next to the question about it.
     """
     given = given or Given()
     blocks = []
-    if task.description:
-        blocks += [f"{given.description}:", fence.around(task.description, role="description")]
-    if task.acceptance:
-        blocks += [f"{given.acceptance}:", fence.around(task.acceptance, role="acceptance")]
+    for role in ("description", "acceptance"):
+        if text := getattr(task, role):
+            blocks += [f"{getattr(given, role)}:", fence.around(text, role=role)]
     texts, sources = (parts[:1], parts[1:]) if given.sources else (parts, ())
     if sources:
         blocks += [f"{given.sources}:", *_fenced(fence, sources, role="source")]
@@ -123,10 +122,8 @@ def rating_system(rubric: ScoreRubric, fence: Fence) -> str:
     given, rated = rubric.given, list[str]()
     for example in rubric.prompt.examples:
         blocks = ["<example>"]
-        if example.description:
-            blocks.append(f"{given.description}: {example.description}")
-        if example.acceptance:
-            blocks.append(f"{given.acceptance}: {example.acceptance}")
+        for role in ("description", "acceptance"):
+            blocks += [f"{getattr(given, role)}: {text}"] if (text := getattr(example, role)) else []
         blocks += [f"{given.sources or 'Another file'}: {text}" for text in example.files.values()]
         blocks.append(f"{given.text}: {example.text}" if given.text else example.text)
         scores = ", ".join(f"{name} {example.scores[name]}" for name in rubric.dimensions)
@@ -208,27 +205,29 @@ def rubric_text(rubric: Rubric, mode: ModeName) -> str:
 
     What code would decide from a model's answer, the rubric's thresholds, is said in words.
     """
-    instructions, about = rubric.prompt.instructions, list[str]()
+    instructions = rubric.prompt.instructions
+    first = instructions.deep
     if isinstance(rubric, CompareRubric):
-        about = [
-            instructions.deep,
-            "\n".join(
-                ["Questions, the most important first:", *map("- {}".format, rubric.criteria.values())]
-            ),
+        questions = [
+            "Questions, the most important first:",
+            *(f"- {text}" for text in rubric.criteria.values()),
+        ]
+        rules = [
             "Read the two texts in both orders. Where the order changes your mind, neither is better: a tie.",
             "Answer with what decided it, and then with the name of the better text, or with: tie",
         ]
     elif isinstance(rubric, SelectRubric):
+        # The agent reads once and nobody confirms: the deep instruction would hide memories.
+        first = instructions.quick if mode == "lenient" else first
         questions = [f"- {name}: {getattr(text, mode)}" for name, text in rubric.criteria.items()]
         every = "every question" if getattr(rubric.modes, mode).keep == "all" else "at least one question"
-        about = [
-            # The agent reads once and nobody confirms: the deep instruction would hide memories.
-            instructions.quick if mode == "lenient" else instructions.deep,
-            "\n".join(["Questions, asked of each memory:", *questions]),
+        rules = [
             f"Keep a memory when the answer to {every if len(questions) > 1 else 'the question'} is yes.",
             "Answer with the ids of the memories to keep, one a line, the most useful first, or with: none",
         ]
+        questions = ["Questions, asked of each memory:", *questions]
     else:
+        questions = ["Dimensions:", *(dimension_text(rubric, name) for name in rubric.dimensions)]
         points = [f"{value}: {label}" for value, label in sorted(rubric.scale.labels.items())]
         accept, reject = getattr(rubric.modes, mode).accept, getattr(rubric.modes, mode).reject
         mean = "" if accept.mean is None else f" and their mean is at least {accept.mean:g}"
@@ -236,14 +235,13 @@ def rubric_text(rubric: Rubric, mode: ModeName) -> str:
             f"every score is at least {accept.each:g}{mean}",
             f"any score is below {reject.any_below:g}",
         )
-        answer = "what decided each score, the scores, the findings with exact quotes"
-        about = [
-            instructions.deep,
-            "\n".join(["Dimensions:", *(dimension_text(rubric, name) for name in rubric.dimensions)]),
+        answer = "what decided each score, the scores, the findings with exact quotes, and the verdict"
+        rules = [
             "\n".join(["Scale, the same for every dimension:", *points]),
             f"Accept when {good}. Reject when {bad}. Otherwise the verdict is improve.",
-            f"Answer with {answer}, and the verdict.",
+            f"Answer with {answer}.",
         ]
+    about = [first, "\n".join(questions), *rules]
     return "\n\n".join([rubric.prompt.system, *about, _AGENT_FENCE])
 
 

@@ -1,8 +1,7 @@
-"""What models are asked to answer: reply models, and their JSON Schemas, made from a rubric.
+"""The form of models' answers: reply models, and their JSON Schemas, made from a rubric.
 
-The models are for `judgekit.judging.extract.extract`: they bear missing findings, surplus keys and long
-texts, but a score that is missing or off the scale, or a list of labels that nobody offered, makes the
-reply invalid.
+The models are for `judgekit.judging.extract.extract`: they accept missing findings, surplus keys and long
+texts, but a score that is missing or off the scale, or a list of unknown labels, makes the reply invalid.
 """
 
 from __future__ import annotations
@@ -27,14 +26,12 @@ if TYPE_CHECKING:
 
     from judgekit.rubric.schema import ScoreRubric, SelectRubric
 
+# Characters (and findings) beyond which a reply is cut, not refused: they decide nothing.
 MAX_FINDINGS: Final = 50
 MAX_REASONING: Final = 8_000
 MAX_TEXT: Final = 2_000
 MAX_WORD: Final = 80
-"""Characters (and findings) beyond which a reply is cut, not refused: they decide nothing."""
-
-KEEP: Final = "keep"
-"""The one key of a reply to a rubric with a single criterion."""
+KEEP: Final = "keep"  # the one key of a reply to a rubric with a single criterion
 
 
 def _flatten(value: object) -> str:
@@ -50,15 +47,14 @@ def _text(limit: int) -> BeforeValidator:
     return BeforeValidator(lambda value: _flatten(value)[:limit])
 
 
-def _word(value: object) -> str | None:
-    return str(value).strip()[:MAX_WORD] if isinstance(value, str) or type(value) is int else None
-
-
 Text = Annotated[str, _text(MAX_TEXT)]
+_Word = BeforeValidator(
+    lambda value: str(value).strip()[:MAX_WORD] if isinstance(value, str) or type(value) is int else None
+)
 
 
 class FindingReply(BaseModel):
-    """One thing that a model found wanting; everything but the issue may be left out."""
+    """One problem that a model found; everything but the issue may be left out."""
 
     dimension: Text = ""
     location: Text = ""
@@ -90,10 +86,6 @@ def _listed(value: object) -> object:
     return [item for item in items if isinstance(item, dict)]
 
 
-def _useful(findings: list[FindingReply]) -> list[FindingReply]:
-    return [finding for finding in findings if finding.issue][:MAX_FINDINGS]
-
-
 class ScoreReply(BaseModel):
     """A document's assessment; `scores` is added by `score_reply_model`.
 
@@ -103,14 +95,11 @@ class ScoreReply(BaseModel):
     model_config = ConfigDict(serialize_by_alias=True)
 
     reasoning: Annotated[str, _text(MAX_REASONING)] = ""
-    verdict: SkipJsonSchema[Annotated[str | None, BeforeValidator(_word)]] = None
+    verdict: SkipJsonSchema[Annotated[str | None, _Word]] = None
 
 
 def score_reply_model(rubric: ScoreRubric) -> type[ScoreReply]:
-    """Return the model of a reply: `reasoning`, `scores`, `findings`.
-
-    `scores` has one integer on the rubric's scale for each of its dimensions.
-    """
+    """Return the model of a reply: `reasoning`, `findings`, and `scores`, an integer for each dimension."""
     return _score_reply_model(tuple(rubric.dimensions), rubric.scale.min, rubric.scale.max)
 
 
@@ -125,7 +114,8 @@ def _score_reply_model(dimensions: tuple[str, ...], least: int, most: int) -> ty
     scores = create_model("Scores", __config__=config, **fields)
     named = Annotated[Text, Field(json_schema_extra={"enum": list(dimensions)})]
     finding = create_model("Finding", __base__=FindingReply, dimension=(named, ""))
-    findings = Annotated[list[finding], BeforeValidator(_listed), AfterValidator(_useful)]
+    useful = AfterValidator(lambda findings: [each for each in findings if each.issue][:MAX_FINDINGS])
+    findings = Annotated[list[finding], BeforeValidator(_listed), useful]
     model = create_model("ScoreReply", __base__=ScoreReply, scores=(scores, ...), findings=(findings, []))
     return cast("type[ScoreReply]", model)
 
@@ -135,10 +125,9 @@ def _label(text: str) -> str:
 
 
 class SelectReply(BaseModel):
-    """Which labels a model keeps, a list a criterion; the lists are added by `select_reply_model`.
+    """Which labels a model keeps, a list for each criterion; the lists are added by `select_reply_model`.
 
-    Labels compare without regard to case, and to the blanks and brackets around them (a prompt may show
-    them in brackets); they stand in the reply as they were offered.
+    Labels compare without regard to case and to the blanks and brackets around them; they become as offered.
     """
 
     model_config = ConfigDict(serialize_by_alias=True)
@@ -148,7 +137,7 @@ class SelectReply(BaseModel):
 
     @property
     def unknown(self) -> int:
-        """How many labels were given that nobody offered; they are left out."""
+        """How many labels were given that were not offered; they are left out."""
         return self._unknown
 
     @model_validator(mode="after")
@@ -165,16 +154,17 @@ class SelectReply(BaseModel):
 
 
 def select_reply_model(rubric: SelectRubric, labels: Sequence[str]) -> type[SelectReply]:
-    """Return the model of a reply about `labels`: `keep` for one criterion, else a list a criterion.
+    """Return the model of a reply about `labels`: `keep` for one criterion, else a list for each criterion.
 
     An empty list keeps none. A list of which no label was offered is invalid: it does not mean none.
     """
     offered = {_label(label): label for label in labels}
     if not labels or len(offered) < len(labels):
         raise ValueError("there must be labels, and they must differ in more than case")
-    given = Annotated[
-        list[Annotated[str, Field(json_schema_extra={"enum": list(labels)})]], BeforeValidator(_alone)
-    ]
+    label = Annotated[str, Field(json_schema_extra={"enum": list(labels)})]
+    # A label may come without its list.
+    alone = BeforeValidator(lambda value: [value] if isinstance(value, str) and value.strip() else value)
+    given = Annotated[list[label], alone]
     keys = [KEEP] if len(rubric.criteria) == 1 else list(rubric.criteria)
     fields: dict[str, Any] = {f"list_{at}": (given, Field(alias=key)) for at, key in enumerate(keys)}
     model = create_model("SelectReply", __base__=SelectReply, **fields)
@@ -182,17 +172,12 @@ def select_reply_model(rubric: SelectRubric, labels: Sequence[str]) -> type[Sele
     return model
 
 
-def _alone(value: object) -> object:
-    """Return a label that was given without its list as a list."""
-    return [value] if isinstance(value, str) and value.strip() else value
-
-
-@functools.lru_cache(maxsize=16)  # as long as making the model; nobody changes what is returned
+@functools.lru_cache(maxsize=16)  # as long as making the model
 def json_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON Schema of a reply in the part of the language that strict providers bear.
+    """Return the JSON Schema of a reply in the part of the language that strict providers accept.
 
     Definitions are written out, every property is required and no other allowed, whole numbers on a scale
-    are an enum, and nothing is said about defaults, titles and lengths. Properties keep their order.
+    are an enum, and defaults, titles and lengths are left out. Properties keep their order.
     """
     whole = model.model_json_schema(by_alias=True)
     return _strict(whole, whole.get("$defs", {}))
