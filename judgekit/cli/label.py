@@ -273,9 +273,9 @@ def escalate(
         # Someone waits for it: each may take as long as all do where it happens by itself.
         seconds = github.SECONDS * len(verdicts)
         opened = github.ensure(verdicts, settings, Path.cwd(), seconds=seconds)
-        for done, line in enumerate(opened, 1):
+        for done, (_, line) in enumerate(opened, 1):
             keeps(f"{done} {rest}", ";")
-            say(str(line))
+            say(line)
     except github.GhError as error:
         warn(f"no issue was opened for {len(verdicts) - done}: {error}")
         return Exit.HUMAN_NEEDED

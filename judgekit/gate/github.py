@@ -231,17 +231,6 @@ def of_address(address: str, environ: Mapping[str, str]) -> str | None:
     return f"{host}/{found['owner']}/{found['name']}" if host in known else None
 
 
-class Done(NamedTuple):
-    """What became of one issue."""
-
-    verdict: Verdict
-    what: str
-    url: str
-
-    def __str__(self) -> str:
-        return f"issue {self.what}: {self.url} ({one_line(issues.task_name(self.verdict.task_id), 200)})"
-
-
 def by_itself(
     verdicts: Sequence[Verdict], folder: Path, settings: EscalateConfig | None = None, address: str = ""
 ) -> list[str]:
@@ -264,10 +253,9 @@ def by_itself(
             before = [record for record in records if isinstance(record, VerdictLine)]
         wanted = [verdict for verdict in verdicts if concerns(verdict, before, rejects=settings.rejects)]
         count = len(wanted)
-        for done in ensure(wanted[:MOST], settings, folder, address):
+        for what, line in ensure(wanted[:MOST], settings, folder, address):
             count -= 1
-            if done.what != "stands":
-                lines.append(str(done))
+            lines += [line] if what != "stands" else []
     except GhError as error:
         return [*lines, f"no issue was opened for {count}: {error}; {_LATER}"]
     except JudgekitError as error:
@@ -319,10 +307,9 @@ def ensure(
     settings: EscalateConfig,
     folder: Path,
     address: str = "",
-    *,
     seconds: float = SECONDS,
-) -> Iterator[Done]:
-    """Make sure that each verdict has its issue, and yield what was done for it.
+) -> Iterator[tuple[str, str]]:
+    """Make sure that each verdict has its issue; yield what was done for it, as a word and a line.
 
     Issues go to the repository at `address`, else to that of the project in `folder`. `stands`: there is an
     issue about this very content. An issue that a person closed is opened again only when the content, or the
@@ -340,9 +327,10 @@ def ensure(
         wanted = issues.of(verdict, text=settings.text)
         standing = gh.find(wanted.token)
         if standing is None:
-            yield Done(verdict, "opened", gh.create(wanted, settings.labels))
+            what, url = "opened", gh.create(wanted, settings.labels)
         elif standing.state == wanted.state:
-            yield Done(verdict, "stands", standing.url)
+            what, url = "stands", standing.url
         else:
             gh.update(standing, wanted)
-            yield Done(verdict, "updated" if standing.is_open else "opened again", standing.url)
+            what, url = "updated" if standing.is_open else "opened again", standing.url
+        yield what, f"issue {what}: {url} ({one_line(issues.task_name(verdict.task_id), 200)})"

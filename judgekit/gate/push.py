@@ -19,21 +19,12 @@ from judgekit.config import settings as configuration
 from judgekit.errors import ConfigError, InputError
 from judgekit.gate import Begin, Held, Report, Row, commits, policy, tasks
 from judgekit.judging import documents, panel, service
-from judgekit.judging.documents import Author, Document
+from judgekit.judging.documents import Author, Document, File
 from judgekit.judging.service import JudgeRequest
-from judgekit.judging.verdict import Subject
-from judgekit.ledger import (
-    Ledger,
-    LedgerError,
-    LineFilter,
-    ModeChange,
-    OverrideLine,
-    PushRecord,
-    verdict_line,
-)
+from judgekit.ledger import Ledger, LedgerError, LineFilter, ModeChange, OverrideLine, PushRecord
 from judgekit.ledger.export import hand_on
 from judgekit.ledger.kpi import standing, window
-from judgekit.ledger.records import newest_override, word_of
+from judgekit.ledger.records import newest_override, verdict_line, word_of
 from judgekit.providers import running
 from judgekit.providers.gateway import open_gateway
 from judgekit.rubric import loader
@@ -58,23 +49,28 @@ AT_ONCE = 32
 _LFS = b"version https://git-lfs.github.com/spec/"
 
 
-def read(change: ChangedFile, data: bytes | None) -> Document | str:
-    """Return a changed file as it is pushed, or why it cannot be judged; `data` is None for a missing one."""
+def read(change: ChangedFile, data: bytes | None) -> tuple[Document, str]:
+    """Return a changed file as it is pushed, and why it cannot be judged; `data` is None for a missing blob.
+
+    The hash of a file that cannot be judged is empty.
+    """
+    commit, path = change.commit, encodable(change.path)
+    reason, file = "", File(path, "", "", 0)
     if data is None:
-        return f"larger than {MAX_BYTES // 1_000_000} MB, or not in this clone"
-    if data.startswith(_LFS):
-        return "stored with Git LFS: the push contains only a pointer"
-    try:
-        file = documents.decode(change.path, data)
-    except InputError as error:
-        return str(error).removeprefix(f"{encodable(change.path)}: ")
+        reason = f"larger than {MAX_BYTES // 1_000_000} MB, or not in this clone"
+    elif data.startswith(_LFS):
+        reason = "stored with Git LFS: the push contains only a pointer"
+    else:
+        try:
+            file = documents.decode(change.path, data)
+        except InputError as error:
+            reason = str(error).removeprefix(f"{path}: ")
     # The families of all models that had a hand in what the push makes of the file.
-    hands = (change.commit, *change.earlier)
-    families = dict.fromkeys(
-        family for commit in hands for family in panel.signed(commit.people, commit.trailers)
-    )
-    author = Author(name=encodable(change.commit.author), family=", ".join(families) or None)
-    return Document((file,), documents.task_id_of(file), author=author, commit=change.commit.oid)
+    hands = () if reason else (commit, *change.earlier)
+    families = dict.fromkeys(family for each in hands for family in panel.signed(each.people, each.trailers))
+    author = Author(name=encodable(commit.author), family=", ".join(families) or None)
+    task_id = f"{path}@{change.blob[:16]}" if reason else documents.task_id_of(file)
+    return Document((file,), task_id, author=author, commit=commit.oid), reason
 
 
 class Run(NamedTuple):
@@ -189,7 +185,7 @@ def _judged(
     run.on_start(Begin(count=len(pushed.changes), budget=budget, holds=holds and mode == "blocking"))
     ordered = sorted(pushed.changes, key=lambda change: change.path)
     blobs = repository.blobs((change.blob for change in ordered), MAX_BYTES)
-    files = [(change, read(change, data)) for change, (_, data) in zip(ordered, blobs, strict=True)]
+    files = [(change, *read(change, data)) for change, (_, data) in zip(ordered, blobs, strict=True)]
     running.run(keeper.judge(files, time.monotonic() + budget))
     notes += hand_on(settings, ledger)
     rows = [keeper.rows[change.path, change.blob] for change in ordered]
@@ -213,30 +209,30 @@ class _Gatekeeper:
     notes: list[str]
     rows: dict[tuple[str, str], Row] = field(default_factory=dict)
 
-    async def judge(self, files: Sequence[tuple[ChangedFile, Document | str]], until: float) -> None:
+    async def judge(self, files: Sequence[tuple[ChangedFile, Document, str]], until: float) -> None:
         """Judge all files, `until` a time at the latest. Raises `ConfigError` before a model is asked."""
-        any_override = self.settings.gate.override_without_terminal
+        any_override, mode = self.settings.gate.override_without_terminal, self.settings.gate.judge_mode
         overrides = list(self.ledger.records(LineFilter(kinds=[OverrideLine])))
         left: list[tuple[ChangedFile, Document]] = []
-        for change, document in files:
-            if isinstance(document, str):
-                self._settle(change, self._unjudged(change, None, document))
-                continue
-            hashes = [file.sha256 for file in document.files]
-            override = newest_override(overrides, document.task_id, hashes, without_terminal=any_override)
-            if override:
-                self._settle(change, self._unjudged(change, document, "", override))
+        for change, document, reason in files:
+            task, hashes = document.task_id, [file.sha256 for file in document.files]
+            override = newest_override(overrides, task, hashes, without_terminal=any_override)
+            if reason or override:
+                decided = None if reason else override
+                self._settle(change, tasks.without_models(self.loaded, mode, document, decided, reason))
             else:
                 left.append((change, document))
         if not left:
             return
         async with aclosing(open_gateway(environment.environ())) as gateway:
-            request = JudgeRequest(str(self.loaded.path), self.settings.gate.judge_mode)
-            judge, models = service.document_judge(gateway, self.folder, request)
+            judge, models = service.document_judge(
+                gateway, self.folder, JudgeRequest(str(self.loaded.path), mode)
+            )
             if not judge.can_judge:  # no measurement, so nothing for the ledger
                 self.notes.append(f"not judged: {models}")
                 for change, document in left:
-                    self._settle(change, self._unjudged(change, document, self.notes[-1]))
+                    verdict = tasks.without_models(self.loaded, mode, document, None, self.notes[-1])
+                    self._settle(change, verdict)
                 return
             free = asyncio.Semaphore(service.max_concurrency(judge, AT_ONCE))
             async with asyncio.TaskGroup() as group:
@@ -277,23 +273,3 @@ class _Gatekeeper:
             verdict=verdict.record(),
         )
         self.run.on_verdict(row)
-
-    def _unjudged(
-        self,
-        change: ChangedFile,
-        document: Document | None,
-        reason: str,
-        override: OverrideLine | None = None,
-    ) -> Verdict:
-        """Return what a person decided about a file; of one that could not be read the hash is empty."""
-        path = encodable(change.path)
-        return tasks.without_models(
-            self.loaded,
-            self.settings.gate.judge_mode,
-            document.task_id if document else f"{path}@{change.blob[:16]}",
-            [Subject(path=path, sha256=document.sha256 if document else "")],
-            document.author if document else Author(name=change.commit.author),
-            change.commit.oid,
-            override,
-            reason,
-        )

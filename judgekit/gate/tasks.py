@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.config import ModeName
-    from judgekit.judging.documents import Author, Document, File
+    from judgekit.judging.documents import Document, File
     from judgekit.judging.service import JudgeRequest
     from judgekit.ledger import OverrideLine
     from judgekit.rubric.loader import LoadedRubric
@@ -68,9 +68,7 @@ def judge(
     override = ledger.override_for(task, hashes, without_terminal=settings.gate.override_without_terminal)
     if override is not None:
         loaded = service.rubric(settings, project, judge_request)
-        subjects = [Subject(path=file.path, sha256=file.sha256) for file in document.files]
-        mode = judge_request.mode or settings.judge.mode
-        verdict = without_models(loaded, mode, task, subjects, document.author, document.commit, override)
+        verdict = without_models(loaded, judge_request.mode or settings.judge.mode, document, override)
         return verdict, [f"{task}: {override.decision}ed by {override.who}: {override.why}"]
     (verdict,) = service.judge_documents([document], project, judge_request)
     if verdict.rounds:
@@ -82,32 +80,25 @@ def judge(
 
 
 def without_models(
-    loaded: LoadedRubric,
-    mode: ModeName,
-    task_id: str,
-    subjects: list[Subject],
-    author: Author | None,
-    commit: str | None,
-    override: OverrideLine | None,
-    reason: str = "",
+    loaded: LoadedRubric, mode: ModeName, document: Document, override: OverrideLine | None, reason: str = ""
 ) -> Verdict:
-    """Return what a person decided about a task, else `undetermined` for the `reason` given."""
+    """Return what a person decided about a document, else `undetermined` for the `reason` given."""
     decided = override and Override(
         decision=override.decision, why=override.why, who=override.who, at=override.timestamp
     )
     return Verdict(
         id=uuid.uuid4().hex,
-        task_id=task_id,
-        subjects=subjects,
+        task_id=document.task_id,
+        subjects=[Subject(path=file.path, sha256=file.sha256) for file in document.files],
         rubric=rubric_ref(loaded),
         mode=mode,
         prompt_sha256=loaded.rubric.prompt.sha256,
         verdict=decided.decision if decided else "undetermined",
         consensus="none",
         degraded=None if decided else reason,
-        author=author,
+        author=document.author,
         human_override=decided,
-        commit=commit,
+        commit=document.commit,
         timestamp=datetime.now(UTC),
         duration_ms=0,
     )

@@ -7,6 +7,7 @@ at once, within the limits of the judging and of the provider.
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 import time
 from dataclasses import dataclass, field

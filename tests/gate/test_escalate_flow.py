@@ -37,7 +37,7 @@ def content(mark: str, path: str = "docs/a.md", word: str = "escalate") -> Verdi
 
 
 def ensure(project: Path, *verdicts: Verdict, settings: EscalateConfig = AS_SET) -> list[str]:
-    return [done.what for done in github.ensure(verdicts, settings, project)]
+    return [what for what, _ in github.ensure(verdicts, settings, project)]
 
 
 def by_user(text: str) -> None:
@@ -158,7 +158,7 @@ def test_the_first_of_two_counts_when_the_second_fails(project: Path, gh: FakeGh
     by_user('escalate: {issues: "on"}\n')
     ensure_one = github.ensure([content("a")], AS_SET, project)
     gh.tell()
-    assert next(ensure_one).what == "opened"
+    assert next(ensure_one)[0] == "opened"
     gh.tell(create=[["boom", 1]])
     lines = github.by_itself([content("b"), content("b", "docs/b.md")], project)
     assert lines[0].startswith("issue updated: https://github.com/acme/docs/issues/1 (docs/a.md)")
