@@ -7,7 +7,6 @@ import re
 import shlex
 import shutil
 from math import ceil
-from textwrap import indent
 from typing import TYPE_CHECKING, get_args
 
 import pytest
@@ -23,9 +22,6 @@ from tests import docs
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-
-HELP = {"judgekit": "Usage: judgekit\n", "judgekit search": "Usage: judgekit search QUERY\n"}
 
 
 @pytest.mark.parametrize("check", docs.CHECKS, ids=lambda check: check.__name__)
@@ -72,28 +68,143 @@ def test_the_example_of_an_explanation_is_what_is_printed(
     assert shown.strip() == printed.strip()
 
 
-def test_the_guide_names_every_event_that_install_sets_up() -> None:
+def test_the_guide_names_every_event_that_install_sets_up_and_leads_to_every_page() -> None:
     page = (docs.ROOT / "docs/install.md").read_text(encoding="utf-8")
     hooks = json.loads((docs.ROOT / "hooks/hooks.json").read_text(encoding="utf-8"))["hooks"]
     assert [event for event in hooks if f"`{event}`" not in page] == []
     number = {2: "two", 3: "three", 4: "four"}[len(hooks)]
     assert f"It adds {number} entries" in " ".join(page.split())
-
-
-def test_the_guide_leads_to_every_page() -> None:
     folder = docs.ROOT / "docs"
     page = (folder / "index.md").read_text(encoding="utf-8")
     pages = {path.relative_to(folder).as_posix() for path in folder.rglob("*.md")} - {"index.md"}
     assert [each for each in sorted(pages) if f"]({each})" not in page] == []
 
 
+HELP = {"judgekit": "Usage: judgekit\n", "judgekit search": "Usage: judgekit search QUERY\n"}
+HOME, REGISTRY = "/" + "home/anna", "https://" + "pypi" + ".org/simple"
+FILES = {
+    "docs/index.md": "# The guide\n\n[home](../README.md) [below](#the-end) [cli](cli.md)\n\n## The end\n",
+    "docs/flow.svg": "<svg/>\n",
+    "docs/api.md": "`judge_all` and `search()`\n",
+    "docs/cli.md": "# The command line\n",
+    "docs/one.md": "[two](two.md)\n",
+    "docs/two.md": "# Two\n",
+    "Makefile": "demo: ready\n\tjudgekit demo\n",
+    "tests/test_a.py": "def test_it() -> None: ...\n",
+    "src/code.py": f"""
+see {HOME}/notes and '/{"Users/anna"}' and
+cd /{"work/main"}
+{REGISTRY}
+https://registry.{"npmjs"}.org
+~/notes and $HOME/notes and ./work/notes and https://example.invalid/work/notes
+the /{"home"} page and pypi; made up: /{"home"}/x and /{"home"}/you/notes
+""",
+    "docs/threat-model.md": """| promise | held by | test |
+| a | b | `tests/test_a.py::test_it` |
+| a | b | `tests/test_a.py::test_other` |
+| a | b | `tests/test_b.py::test_it` |
+| a | b | `tests/test_a.py` |
+| a | b | none |
+""",
+    "README.md": """[g](docs/index.md) ![f](docs/flow.svg) [e](docs/index.md#the-end) [t](docs/threat-model.md)
+[a](docs/gone1.md) ![a](flow.svg) <img width="9" src="docs/gone2.png"> [a [b]](docs/gone3.md 'title')
+[r] [b](docs/index.md#nowhere) [c](#nowhere) [d](/docs/index.md) `[a](gone.md)` <!-- [a](gone.md) -->
+[w](https://example.invalid/gone) [m](mailto:a@example.invalid)
+
+[r]: docs/gone4.md
+
+# Here
+
+```python
+judgekit.judge(judgekit.judging("a"), judgekit.search("b"))
+```
+
+- item
+
+  ```json
+  {'a': 1}
+  ```
+
+```jsonl
+{"a": 1}
+{
+```
+
+```yaml
+a: 1
+a: 2
+```
+
+```yaml
+a: [1
+```
+
+```toml
+a =
+```
+
+```text
+{ judgekit serch
+```
+
+```sh
+$ judgekit serch it
+judgekit search it
+judgekit --help
+make demo
+make tea
+make
+pip install judgekit
+python -m pip install --user 'judgekit[local]'
+uv tool install judgekit
+pipx install judgekit==0.1.0
+pip install .
+pip install '.[local]'
+pip install "judgekit @ git+https://example.invalid/judgekit"
+```
+""",
+}
+# Of each check what its lines say, in their order.
+FOUND: dict[Callable[[Path], Iterator[str]], list[str]] = {
+    docs.broken_links: [
+        *("there is no docs/gone1.md", "there is no flow.svg", "there is no docs/gone2.png"),
+        *("there is no docs/gone3.md", "there is no docs/gone4.md"),
+        "names a heading that is not there; there are: the-end, the-guide",
+        *("names a heading that is not there; there are: here", "the link /docs/index.md is absolute"),
+        *(f"docs/{name}.md: nothing leads here" for name in ("api", "one", "two")),
+    ],
+    docs.undocumented_names: [
+        "docs/api.md: judge is public and not",
+        "README.md:11: there is no judgekit.judging",
+    ],
+    docs.unparsable_blocks: [
+        f"README.md:{place}"
+        for place in ("17: not json", "21: not jsonl", "26: not yaml", "31: not yaml", "35: not toml")
+    ],
+    docs.unknown_commands: [
+        *("README.md:43: there is no `judgekit serch`", "README.md:47: there is no `make tea`"),
+        *(f"README.md:{line}: installs another's package" for line in (49, 50, 51, 52)),
+    ],
+    docs.missing_tests: [
+        f"docs/threat-model.md:{place}"
+        for place in ("3: there is no", "4: there is no", "5: a promise without", "6: a promise without")
+    ],
+    docs.traces: [
+        f"src/code.py:{line}: {what}"
+        for what, lines in (("a path of somebody's machine", (2, 3)), ("the address of a package", (4, 5)))
+        for line in lines
+    ],
+}
+
+
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """A project with a page, a picture and a Makefile, all in order."""
-    write(tmp_path, "README.md", "[guide](docs/index.md) ![flow](docs/flow.svg)\n")
-    write(tmp_path, "docs/index.md", "# The guide\n\n[home](../README.md) [below](#the-end)\n\n## The end\n")
-    write(tmp_path, "docs/flow.svg", "<svg/>\n")
-    write(tmp_path, "Makefile", "demo: ready\n\tjudgekit demo\n")
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with all that is wrong in it."""
+    monkeypatch.setattr(docs, "commands", lambda: HELP)
+    monkeypatch.setattr(docs, "PUBLIC", ["judge", "search"])
+    for name, text in FILES.items():
+        write(tmp_path, name, text)
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\xff " + HOME.encode())
     return tmp_path
 
 
@@ -102,38 +213,11 @@ def write(root: Path, name: str, text: str) -> None:
     (root / name).write_text(text, encoding="utf-8")
 
 
-def test_sound_project_has_no_problem(project: Path) -> None:
-    docs.write_help(project, HELP)
-    write(project, "docs/index.md", "# The guide\n\n[commands](cli.md) [home](../README.md)\n")
-    assert list(docs.broken_links(project)) == []
-    assert list(docs.unreachable_pages(project)) == []
-    assert list(docs.stale_help(project, HELP)) == []
-    assert list(docs.traces(project)) == []
-
-
-LINKS = {
-    "[a](docs/gone.md)": "there is no docs/gone.md",
-    "![a](flow.svg)": "there is no flow.svg",
-    '<img width="9" src="docs/gone.png">': "there is no docs/gone.png",
-    "[a]\n\n[a]: docs/gone.md\n": "there is no docs/gone.md",
-    "[a [b]](docs/gone.md 'title')": "there is no docs/gone.md",
-    '[a [b]](docs/gone.md "title")': "there is no docs/gone.md",
-    "[a](docs/index.md#nowhere)": "names a heading that is not there; there are: the-end, the-guide",
-    "[a](#nowhere)": "names a heading that is not there",
-    "[a](/docs/index.md)": "is absolute",
-    "[a](docs/index.md#the-end)": None,
-    "[a](https://example.invalid/gone) [b](mailto:a@example.invalid)": None,
-    "`[a](gone.md)`\n\n```md\n[a](gone.md)\n```\n": None,
-    "<!-- [a](gone.md) -->": None,
-}
-
-
-def test_broken_links(project: Path) -> None:
-    for text, problem in LINKS.items():
-        write(project, "README.md", text)
-        found = list(docs.broken_links(project))
-        assert len(found) == (problem is not None), text
-        assert problem is None or problem in found[0]
+def test_each_check_finds_what_is_wrong_and_nothing_else(project: Path) -> None:
+    for check, wanted in FOUND.items():
+        found = list(check(project))
+        assert len(found) == len(wanted), found
+        assert [line for line, part in zip(found, wanted, strict=True) if part not in line] == []
 
 
 def test_headings_that_repeat_are_numbered() -> None:
@@ -141,133 +225,42 @@ def test_headings_that_repeat_are_numbered() -> None:
     assert docs.anchors(text) == {"go-now", "go-now-1", "go-now-2"}
 
 
-def test_unreachable_pages(project: Path) -> None:
-    write(project, "docs/decisions/one.md", "# One\n\n[two](two.md)\n")
-    write(project, "docs/decisions/two.md", "# Two\n")
-    assert [line.partition(":")[0] for line in docs.unreachable_pages(project)] == [
-        "docs/decisions/one.md",
-        "docs/decisions/two.md",
-    ]
-    write(project, "docs/index.md", "[one](decisions/one.md#one)\n")
-    assert list(docs.unreachable_pages(project)) == []
-
-
-def test_help_is_written_and_renewed(project: Path) -> None:
+def test_help_is_written_renewed_and_missed(project: Path) -> None:
     write(
         project, "docs/cli.md", "# Commands\n\n<!-- help: judgekit search -->\n<!-- /help -->\n\nIn words.\n"
     )
-    assert [line.rpartition(": ")[0].split(" with")[0] for line in docs.stale_help(project, HELP)] == [
-        "docs/cli.md: judgekit is missing; add it",
-        "docs/cli.md: the help of judgekit search is old; renew it",
+    assert [line.rpartition(";")[0] for line in docs.stale_help(project)] == [
+        f"docs/cli.md: the help of {command} is old or missing" for command in HELP
     ]
-    docs.write_help(project, HELP)
+    docs.write_help(project)
+    assert list(docs.stale_help(project)) == []
     text = docs.text_of(project, docs.CLI_PAGE)
     assert text.startswith(
         "# Commands\n\n<!-- help: judgekit search -->\n```text\nUsage: judgekit search QUERY\n```\n"
     )
     assert "In words." in text
-    docs.write_help(project, HELP)
+    docs.write_help(project)
     assert docs.text_of(project, docs.CLI_PAGE) == text
+    write(project, "docs/cli.md", text.replace("help: judgekit search", "help: judgekit gone"))
+    assert "docs/cli.md: judgekit gone is no command (any more); remove its part" in docs.stale_help(project)
 
 
-def test_help_that_is_missing_or_of_a_command_that_is_gone(project: Path) -> None:
-    assert len(list(docs.stale_help(project, HELP))) == 1
-    docs.write_help(project, HELP | {"judgekit gone": "Usage\n"})
-    assert list(docs.stale_help(project, HELP)) == [
-        "docs/cli.md: judgekit gone is no command (any more); remove its part"
-    ]
+def test_the_help_of_every_command_is_known() -> None:
     helps = docs.commands()
     assert {"judgekit", "judgekit search", "judgekit rubric list"} <= helps.keys()
     assert all("Usage" in text for text in helps.values())
-
-
-def test_public_names_are_documented_and_no_others(project: Path) -> None:
-    assert "missing" in next(docs.undocumented_names(project, ["judge"]))
-    write(project, "docs/api.md", "`judge_all` and `search()`\n")
-    assert list(docs.undocumented_names(project, ["search"])) == []
-    assert list(docs.undocumented_names(project, ["judge"])) == [
-        "docs/api.md: judge is public and not documented"
-    ]
-    write(project, "docs/api.md", "```python\njudgekit.judge(judgekit.judging('a'))\n```\n")
-    assert list(docs.unknown_names(project, ["judge"])) == ["docs/api.md:2: there is no judgekit.judging"]
-
-
-def test_unparsable_blocks(project: Path) -> None:
-    for language, sound, broken in (
-        ("json", '{"a": 1}', "{'a': 1}"),
-        ("jsonl", '{"a": 1}\n[2]', '{"a": 1}\n{'),
-        ("yaml", "a: [1, 2]\n", "a: 1\na: 2\n"),
-        ("yaml", "a: 1\n", "a: [1\n"),
-        ("toml", "a = 1\n", "a = \n"),
-    ):
-        for text, places in ((sound, []), (broken, [["README.md", "6"]])):
-            block = indent(f"```{language}\n{text}\n```", "  ")
-            write(project, "README.md", f"# A\n\n- item\n\n{block}\n")
-            assert [line.split(":")[:2] for line in docs.unparsable_blocks(project)] == places
-    write(project, "README.md", "```text\n{\n```\n")
-    assert list(docs.unparsable_blocks(project)) == []
-
-
-def test_unknown_commands(project: Path) -> None:
-    lines = "$ judgekit serch it\njudgekit search it\njudgekit --help\nmake demo\nmake tea\nmake\n"
-    write(project, "README.md", f"```sh\n{lines}```\n```text\njudgekit serch\n```\n")
-    assert list(docs.unknown_commands(project, HELP)) == [
-        "README.md:2: there is no `judgekit serch`",
-        "README.md:6: there is no `make tea`",
-    ]
-
-
-def test_installs_a_stranger(project: Path) -> None:
-    by_name = (
-        *("pip install judgekit", "python -m pip install --user 'judgekit[local]'"),
-        *("uv tool install judgekit", "pipx install judgekit==0.1.0"),
-    )
-    address = 'pip install "judgekit @ git+https://example.invalid/judgekit"'
-    sound = ("pip install .", "pip install '.[local]'", address, "judgekit install git")
-    for line in (*by_name, *sound):
-        write(project, "README.md", f"```sh\n{line}\n```\n")
-        found = [found.split(":")[1] for found in docs.installs_a_stranger(project)]
-        assert found == ["2"] * (line in by_name)
-
-
-def test_traces(project: Path) -> None:
-    traces = (
-        *("see /" + "home/anna/notes", "see '/" + "Users/anna'", "cd /" + "work/main"),
-        *("https://" + "pypi" + ".org/simple", "https://registry." + "npmjs" + ".org", "/" + "home/xy"),
-    )
-    none = (
-        *("~/notes and $HOME/notes and ./work/notes", "https://example.invalid/work/notes"),
-        *("the " + "/home page and pypi", "made up: /home/x and /home/you/notes"),
-    )
-    for text in (*traces, *none):
-        write(project, "src/code.py", f"\n# {text}\n")
-        places = [found.split(":")[:2] for found in docs.traces(project)]
-        assert places == ([["src/code.py", "2"]] if text in traces else [])
-    write(project, "src/code.py", "")
-    (project / "picture.png").write_bytes(b"\x89PNG\xff /" + b"home/anna")
-    assert list(docs.traces(project)) == []
 
 
 def test_problems_are_printed_one_a_line(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(docs, "ROOT", project)
-    monkeypatch.setattr(docs, "CHECKS", (docs.broken_links,))
+    monkeypatch.setattr(docs, "CHECKS", (docs.missing_tests,))
+    write(project, "docs/threat-model.md", "")
     assert docs.main([]) == 0
-    write(project, "README.md", "[a](b.md) [c](d.md)")
+    write(project, "docs/threat-model.md", "| a | b | c |\n" * 2)
     assert docs.main([]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 2
-
-
-def test_promises_need_tests(project: Path) -> None:
-    named = ["tests/test_a.py::test_it", "tests/test_a.py::test_other", "tests/test_b.py::test_it"]
-    rows = [*(f"`{each}`" for each in named), "`tests/test_a.py`", "none"]
-    table = "".join(f"| a | b | {row} |\n" for row in ("test", *rows))
-    write(project, "docs/threat-model.md", f"{table.replace('| a |', '| promise |', 1)}")
-    write(project, "tests/test_a.py", "def test_it() -> None: ...\n")
-    assert [found.partition(": ")[0] for found in docs.missing_tests(project)] == [
-        f"docs/threat-model.md:{number}" for number in (3, 4, 5, 6)
-    ]
 
 
 def test_no_hint_names_a_package_of_an_index() -> None:
