@@ -51,22 +51,15 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any], str, tuple[Any, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("call", "others", "name", "values"), WRONG)
-def test_what_is_wrong_is_said_by_an_error_of_ours(
-    call: Callable[..., Any],
-    others: dict[str, Any],
-    name: str,
-    values: tuple[Any, ...],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_wrong_is_said_by_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a.md").write_text("One text.")
-    for value in values:
-        with pytest.raises((UsageError, InputError)) as raised:
-            call(**others, **{name: value})
-        assert str(raised.value).strip(), value
-        assert "\n" not in str(raised.value)
+    for call, others, name, values in WRONG:
+        for value in values:
+            with pytest.raises((UsageError, InputError)) as raised:
+                call(**others, **{name: value})
+            assert str(raised.value).strip(), (name, value)
+            assert "\n" not in str(raised.value), (name, value)
 
 
 def test_a_rubric_that_is_misspelt_is_guessed() -> None:

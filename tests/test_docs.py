@@ -106,10 +106,10 @@ the /{"home"} page and pypi; made up: /{"home"}/x and /{"home"}/you/notes
 | a | b | `tests/test_a.py` |
 | a | b | none |
 """,
-    "README.md": """[g](docs/index.md) ![f](docs/flow.svg) [e](docs/index.md#the-end) [t](docs/threat-model.md)
+    "README.md": """[g](docs/index.md) ![f](docs/flow.svg) [e](docs/index.md#the-end)
 [a](docs/gone1.md) ![a](flow.svg) <img width="9" src="docs/gone2.png"> [a [b]](docs/gone3.md 'title')
 [r] [b](docs/index.md#nowhere) [c](#nowhere) [d](/docs/index.md) `[a](gone.md)` <!-- [a](gone.md) -->
-[w](https://example.invalid/gone) [m](mailto:a@example.invalid)
+[t](docs/threat-model.md) [w](https://example.invalid/gone) [m](mailto:a@example.invalid)
 
 [r]: docs/gone4.md
 

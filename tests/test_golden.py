@@ -35,6 +35,8 @@ KEPT = {
     for mode, said in CONTESTED.items()
 }
 RECORDING = os.environ.get("JUDGEKIT_TEST_GOLDEN") == "record"
+JUDGE = ("judge", "good.md", "--no-engine", "--format", "json")
+CALIBRATE = ("--rubric", "kls", "--mode", "strict")
 DATES = {"GIT_AUTHOR_DATE": "2026-01-01T00:00:00Z", "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z"}
 
 
@@ -53,8 +55,9 @@ def same(kind: str, name: str, found: str) -> None:
         assert found == file.read(), f"{path} was recorded otherwise; see tests/test_golden.py"
 
 
-def machine(name: str, run: Run, *, out: bool = True) -> None:
-    told = {"code": run.code, "calls": run.calls, "cached": run.cached, "out": _lines(run.out) if out else []}
+def machine(name: str, run: Run) -> None:
+    # Lines: JSON that varies only in its order of keys is another text.
+    told = {"code": run.code, "calls": run.calls, "cached": run.cached, "out": run.out.split("\n")}
     same("machine", f"{name}.json", json.dumps(told, indent=1, ensure_ascii=False, sort_keys=True) + "\n")
 
 
@@ -62,40 +65,38 @@ def prose(name: str, *runs: Run) -> None:
     same("prose", f"{name}.txt", "\n".join(f"{run.code}\n{run.out}--\n{run.err}" for run in runs))
 
 
-def _lines(text: str) -> list[Any]:
-    """Return the lines of a text; JSON that varies only in its order of keys is another text."""
-    return text.split("\n")
-
-
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("rubric", SCORING)
 def test_documents(world: World, rubric: str, mode: str) -> None:
     world.panel("json-schema", **CONTESTED[mode])
-    files = ("good.md", "damaged.md")
     task = ("--description", "A guide.", "--acceptance", "It can be followed.", "--task-id", "guide")
-    done = world.run(
-        "judge", *files, *task, "--rubric", rubric, "--mode", mode, "--no-engine", "--format", "json"
-    )
+    done = world.run(*JUDGE, "damaged.md", *task, "--rubric", rubric, "--mode", mode)
     machine(f"judge-{rubric}-{mode}", done)
 
 
-@pytest.mark.parametrize("form", FORMS)
+WAYS = [("form", form, form.replace("_", "-"), ("--mode", "strict")) for form in FORMS]
+
+
+@pytest.mark.parametrize(("name", "form", "provider", "mode"), [*WAYS, ("pointwise", "", "pointwise", ())])
 @pytest.mark.parametrize("task", ["score", "select", "compare"])
-def test_output_forms(world: World, form: str, task: str) -> None:
-    world.panel(form.replace("_", "-"), quick="accept", deep="improve", tiebreaker="accept")
-    words = ["judge", "good.md", "--mode", "strict", "--no-engine", "--format", "json"]
-    if task == "select":
-        world.panel(form.replace("_", "-"), **KEPT["strict"])
-        words = ["search", "the JWT refresh", "--judge", "--mode", "strict", "--no-engine", "--json"]
-    elif task == "compare":
-        world.panel(form.replace("_", "-"), quick="first", deep="second", tiebreaker="first")
-        words = ["compare", "good.md", "damaged.md", "--prompt", "Write a guide.", "--format", "json"]
-    machine(f"form-{task}-{form}", world.run(*words))
+def test_output_forms_and_small_models(
+    world: World, name: str, form: str, provider: str, mode: tuple[str, ...], task: str
+) -> None:
+    if task == "score":
+        world.panel(provider, quick="accept", deep="improve", tiebreaker="accept")
+        words = (*JUDGE, *mode)
+    elif task == "select":
+        world.panel(provider, **KEPT["strict" if form else "lenient"])
+        words = ("search", "the JWT refresh", "--judge", *mode, "--no-engine", "--json")
+    else:
+        world.panel(provider, quick="first", deep="second", tiebreaker="first")
+        words = ("compare", "good.md", "damaged.md", "--prompt", "Write a guide.", "--format", "json")
+    machine("-".join(filter(None, (name, task, form))), world.run(*words))
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("rubric", SELECTING)
-def test_memories(world: World, rubric: str, mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memories(world: World, rubric: str, mode: str) -> None:
     settings = f"retrieval: {{rubric: {rubric}, tiers: [quick, deep, tiebreaker]}}\n"
     (world.home / "config.yaml").write_text(settings)
     world.panel("json-schema", **KEPT[mode])
@@ -103,41 +104,18 @@ def test_memories(world: World, rubric: str, mode: str, monkeypatch: pytest.Monk
     machine(f"search-{rubric}-{mode}", world.run(*words, "--no-engine", "--json"))
 
 
-@pytest.mark.parametrize("task", ["score", "select", "compare"])
-def test_small_models(world: World, task: str) -> None:
-    world.panel("pointwise", quick="accept", deep="improve", tiebreaker="accept")
-    words = ["judge", "good.md", "--no-engine", "--format", "json"]
-    if task == "select":
-        world.panel("pointwise", **KEPT["lenient"])
-        words = ["search", "the JWT refresh", "--judge", "--no-engine", "--json"]
-    elif task == "compare":
-        world.panel("pointwise", quick="first", deep="second", tiebreaker="first")
-        words = ["compare", "good.md", "damaged.md", "--prompt", "Write a guide.", "--format", "json"]
-    machine(f"pointwise-{task}", world.run(*words))
-
-
 def test_several_texts(world: World) -> None:
     (world.folder / "third.md").write_text("# Third\n\nA short one.\n")
     world.panel("json-schema", quick="accept", deep="accept", tiebreaker="accept")
-    words = (
-        "compare",
-        "good.md",
-        "damaged.md",
-        "third.md",
-        "--prompt",
-        "Write a guide.",
-        "--rubric",
-        "answer-quality",
-    )
-    machine("compare-three", world.run(*words, "--format", "json"))
+    words = ("--prompt", "Write a guide.", "--rubric", "answer-quality", "--format", "json")
+    machine("compare-three", world.run("compare", "good.md", "damaged.md", "third.md", *words))
 
 
 @pytest.mark.parametrize("setting", ["samples: 3", "criteria: each", "redact: false"])
 def test_ways_of_asking(world: World, setting: str) -> None:
     (world.home / "config.yaml").write_text(f"judge: {{{setting}}}\n")
     world.panel("json-schema", quick="accept", deep="reject", tiebreaker="improve")
-    done = world.run("judge", "good.md", "--no-engine", "--format", "json")
-    machine(f"asking-{setting.partition(':')[0]}", done)
+    machine(f"asking-{setting.partition(':')[0]}", world.run(*JUDGE))
 
 
 @pytest.mark.parametrize("form", ["jsonl", "sarif", "junit"])
@@ -152,17 +130,7 @@ def test_a_calibration(world: World) -> None:
         {"id": f"case-{place}", "text": f"Text {place} says how.", "label": "accept"} for place in range(80)
     ]
     (world.folder / "labels.jsonl").write_text("".join(f"{json.dumps(case)}\n" for case in cases))
-    words = (
-        "calibrate",
-        "labels.jsonl",
-        "--rubric",
-        "kls",
-        "--mode",
-        "strict",
-        "--out",
-        "learned.json",
-        "--json",
-    )
+    words = ("calibrate", "labels.jsonl", *CALIBRATE, "--out", "learned.json", "--json")
     done = world.run(*words)
     done.calls, done.cached = [], []
     machine("calibrate", done)
@@ -185,19 +153,11 @@ def test_the_gate(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_hook(world: World) -> None:
     found = []
-    for prompt in (
-        "Why does the JWT refresh fail for the web client?",
-        "Drain the email queue",
-        "hello there you",
-    ):
+    asked = ("Why does the JWT refresh fail for the web client?", "Drain the email queue", "hello there you")
+    for prompt in asked:
         given = json.dumps({"prompt": prompt, "cwd": str(world.folder), "session_id": "s"})
-        done = subprocess.run(
-            [sys.executable, "-m", "judgekit", "hook"],
-            input=given,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        words = [sys.executable, "-m", "judgekit", "hook"]
+        done = subprocess.run(words, input=given, capture_output=True, text=True, check=False)
         found.append({"code": done.returncode, "out": world.same(done.stdout), "err": done.stderr})
     same("machine", "hook.json", json.dumps(found, indent=1, ensure_ascii=False) + "\n")
 
@@ -228,45 +188,43 @@ def _shape(schema: Any) -> Any:  # noqa: ANN401 - any JSON
     return walk(schema)
 
 
-ERRORS = (
-    ("judge", "none.md"),
-    ("judge", "good.md", "--rubric", "kl"),
-    ("judge", "good.md", "--mode", "loose"),
-    ("compare", "good.md", "--prompt", "Which?"),
-    ("search", "x", "--root", "nowhere"),
-    ("gate", "--base", "HEAD~1"),
-    ("calibrate", "none.jsonl", "--rubric", "kls", "--mode", "strict"),
-    ("eval", "judge", "none.jsonl"),
-    ("eval", "retrieval", "nowhere"),
-    ("rubric", "check", "none.yaml"),
-    ("rubric", "show", "none"),
-    ("override", "none.md", "--verdict", "accept", "--reason", "x"),
-    ("label", "none", "accept"),
-    ("promote",),
-    ("triage",),
-    ("ledger", "import", "none.jsonl"),
-    ("engine", "status"),
-    ("index", "status"),
-    ("provider", "check", "none"),
-    ("schema", "none"),
-)
+ERRORS = """judge none.md
+judge good.md --rubric kl
+judge good.md --mode loose
+compare good.md --prompt Which?
+search x --root nowhere
+gate --base HEAD~1
+calibrate none.jsonl --rubric kls --mode strict
+eval judge none.jsonl
+eval retrieval nowhere
+rubric check none.yaml
+rubric show none
+override none.md --verdict accept --reason x
+label none accept
+promote
+triage
+ledger import none.jsonl
+engine status
+index status
+provider check none
+schema none"""
 
 
 def test_errors(world: World) -> None:
-    prose("errors", *(world.run(*words) for words in ERRORS))
+    prose("errors", *(world.run(*line.split()) for line in ERRORS.split("\n")))
 
 
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("judge", ("judge", "good.md", "damaged.md", "--no-engine")),
-        ("compare", ("compare", "good.md", "damaged.md", "--prompt", "Which?")),
-        ("search", ("search", "JWT refresh")),
-        ("rubrics", ("rubric", "list")),
-        ("rubric", ("rubric", "show", "kls")),
+        ("judge", "judge good.md damaged.md --no-engine"),
+        ("compare", "compare good.md damaged.md --prompt Which?"),
+        ("search", "search|JWT refresh"),
+        ("rubrics", "rubric list"),
+        ("rubric", "rubric show kls"),
     ],
 )
-def test_what_people_read(world: World, name: str, words: tuple[str, ...]) -> None:
+def test_what_people_read(world: World, name: str, words: str) -> None:
     said = dict.fromkeys(("quick", "deep", "tiebreaker"), "first" if name == "compare" else "improve")
     world.panel("json-schema", **said)
-    prose(name, world.run(*words))
+    prose(name, world.run(*words.split("|" if "|" in words else " ")))

@@ -6,8 +6,6 @@ import ast
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pytest
-
 from judgekit.text import lines_of
 
 if TYPE_CHECKING:
@@ -75,11 +73,12 @@ def calls() -> Iterator[tuple[str, ast.Call, str]]:
                 yield module, node, name
 
 
-def mode_of(call: ast.Call, place: int) -> str:
-    """Return the mode in which a call opens a file, as far as it says so."""
-    words = {keyword.arg: keyword.value for keyword in call.keywords}
-    given = words.get("mode") or (call.args[place] if len(call.args) > place else None)
-    return str(given.value) if isinstance(given, ast.Constant) else "r"
+def methods() -> list[tuple[str, ast.Call, str]]:
+    return [each for each in calls() if isinstance(each[1].func, ast.Attribute)]
+
+
+def keys(call: ast.Call) -> set[str | None]:
+    return {keyword.arg for keyword in call.keywords}
 
 
 def opens_text(call: ast.Call, name: str) -> bool:
@@ -87,17 +86,14 @@ def opens_text(call: ast.Call, name: str) -> bool:
     if name not in ("open", "fdopen", "TextIOWrapper"):
         return False
     on = call.func.value if isinstance(call.func, ast.Attribute) else None
-    if isinstance(on, ast.Name) and on.id in ("os", "archive", "connection", "self"):
-        return name == "fdopen" and "b" not in mode_of(call, 1) and not newline(call)
-    place = 1 if on is None or name == "TextIOWrapper" else 0
-    return "b" not in ("" if name == "TextIOWrapper" else mode_of(call, place)) and not newline(call)
-
-
-def newline(call: ast.Call) -> bool:
-    return any(
-        keyword.arg == "newline" and getattr(keyword.value, "value", None) in ("", "\n")
-        for keyword in call.keywords
-    )
+    of_system = isinstance(on, ast.Name) and on.id in ("os", "archive", "connection", "self")
+    words = {keyword.arg: getattr(keyword.value, "value", None) for keyword in call.keywords}
+    place = 0 if on is not None and not of_system else 1
+    mode = words.get("mode") or getattr(call.args[place], "value", "r") if len(call.args) > place else "r"
+    if name == "TextIOWrapper":
+        mode = ""
+    opens = not of_system or name == "fdopen"
+    return opens and "b" not in str(words.get("mode", mode)) and words.get("newline") not in ("", "\n")
 
 
 def test_nothing_splits_lines_as_python_does() -> None:
@@ -108,9 +104,8 @@ def test_nothing_splits_lines_as_python_does() -> None:
 def test_what_is_cut_at_any_blank_is_words() -> None:
     found = {
         module
-        for module, call, name in calls()
-        if name in ("split", "rsplit") and isinstance(call.func, ast.Attribute)
-        if not call.args and not any(keyword.arg == "sep" for keyword in call.keywords)
+        for module, call, name in methods()
+        if name in ("split", "rsplit") and not (call.args or "sep" in keys(call))
     }
     assert found == set(WORDS), "say why, or give the separator that the protocol has"
 
@@ -121,11 +116,7 @@ def test_no_file_of_lines_is_opened_with_ends_that_python_chooses() -> None:
 
 
 def test_a_text_that_is_read_whole_is_none_of_lines() -> None:
-    found = {
-        module
-        for module, call, name in calls()
-        if name == "read_text" and isinstance(call.func, ast.Attribute)
-    }
+    found = {module for module, _, name in methods() if name == "read_text"}
     assert found == set(WHOLE), "say why, or read bytes and decode them"
 
 
@@ -133,24 +124,16 @@ def test_no_program_is_heard_with_ends_that_python_chooses() -> None:
     words = {"text", "universal_newlines", "encoding"}
     started = {"run", "Popen", "check_output", "check_call", "call", "getoutput"}
     found = [
-        f"{module}:{call.lineno}"
-        for module, call, name in calls()
-        if name in started and words & {keyword.arg for keyword in call.keywords}
+        f"{module}:{call.lineno}" for module, call, name in calls() if name in started and words & keys(call)
     ]
     assert not found, "take bytes and decode them"
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-@pytest.mark.parametrize("last", ["", "\n"])
-def test_a_line_ends_at_a_line_feed(end: str, last: str) -> None:
-    assert lines_of(f"a{end}{end}b{last}") == ["a", "", "b"]
-
-
-def test_nothing_has_no_lines() -> None:
+def test_a_line_ends_at_a_line_feed_and_nowhere_else() -> None:
+    for end in ("\n", "\r\n"):
+        for last in ("", "\n"):
+            assert lines_of(f"a{end}{end}b{last}") == ["a", "", "b"]
     assert lines_of("") == []
-
-
-def test_a_line_ends_nowhere_else() -> None:
     text = "".join(f"a{char}b" for char in NO_ENDS)
     assert lines_of(text) == [text]
     assert len(text.splitlines()) == len(NO_ENDS) + 1

@@ -30,23 +30,23 @@ def accepted(found):
     print(sum(each == "accept" for each in found), "of", len(list(found)))
 """
 WAYS = {
-    "threads of asyncio": """
+    "threads of asyncio: 20 of 20, 20 of 20": """
 async def many():
     return await asyncio.gather(*(asyncio.to_thread(one, each) for each in range(20)))
 accepted(asyncio.run(many()))
 accepted(asyncio.run(many()))
 """,
-    "pools of threads": """
+    "pools of threads: 4 of 4, 16 of 16, 32 of 32": """
 for threads in (2, 8, 16):
     with ThreadPoolExecutor(threads) as pool:
         accepted(list(pool.map(one, [f"{threads}-{each}" for each in range(2 * threads)])))
 """,
-    "loops in turn, one of them running": """
+    "loops in turn, one of them running: 4 of 4": """
 async def within():
     return one("within")
 accepted([asyncio.run(within()) for _ in range(3)] + [one("alone")])
 """,
-    "comparisons": """
+    "comparisons: 8 of 8": """
 def which(name):
     found = judgekit.compare(f"{name} is well.", f"{name} is better.", prompt="Which?", rubric="kls")
     if found.degraded:
@@ -56,7 +56,7 @@ with ThreadPoolExecutor(8) as pool:
     found = list(pool.map(which, range(8)))
 accepted(["accept" if each in "AB" or each == "tie" else each for each in found])
 """,
-    "forked after use": """
+    "forked after use: 5 of 5": """
 one("parent")
 def child(name):
     code = 0 if [one(name), one(name + "-again")] == ["accept"] * 2 else 1
@@ -69,7 +69,7 @@ for each in range(3):
 own = one("parent-meanwhile")
 accepted(["accept" if os.waitpid(each, 0)[1] == 0 else "lost" for each in children] + [own, one("after")])
 """,
-    "forked while others begin": """
+    "forked while others begin: 8 of 8": """
 import signal, time
 judgekit.judge_texts
 with ThreadPoolExecutor(4) as pool:
@@ -84,18 +84,18 @@ with ThreadPoolExecutor(4) as pool:
     own = [each.result() for each in asked]
 accepted(["accept" if os.waitpid(each, 0)[1] == 0 else "lost" for each in children] + own)
 """,
-    "forked by multiprocessing": """
+    "forked by multiprocessing: 6 of 6": """
 one("parent")
 with multiprocessing.get_context("fork").Pool(2) as pool:
     accepted(pool.map(one, range(6)))
 """,
-}
-SPAWNED = """
+    "spawned: 4 of 4": """
 if __name__ == "__main__":
     one("parent")
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         accepted(pool.map(one, range(4)))
-"""
+""",
+}
 MANY = """
 import gc
 def opened():
@@ -107,17 +107,6 @@ accepted([one(each) for each in range(100)])
 after = opened()
 print("no more" if after[0] <= before[0] + 2 and after[1] <= before[1] else (before, after))
 """
-
-
-EXPECTED = {
-    "threads of asyncio": ["20 of 20"] * 2,
-    "pools of threads": ["4 of 4", "16 of 16", "32 of 32"],
-    "loops in turn, one of them running": ["4 of 4"],
-    "comparisons": ["8 of 8"],
-    "forked after use": ["5 of 5"],
-    "forked while others begin": ["8 of 8"],
-    "forked by multiprocessing": ["6 of 6"],
-}
 
 
 def run(script: str, tmp_path: Path) -> tuple[list[str], str]:
@@ -151,11 +140,7 @@ def answer(server: Loopback) -> Answer:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.skipif(sys.platform == "win32", reason="forks, and spawned workers import the program")
 def test_no_verdict_is_lost_and_nothing_is_said(way: str, tmp_path: Path) -> None:
-    assert run(WAYS[way], tmp_path) == (EXPECTED[way], "")
-
-
-def test_spawned_workers_judge_too(tmp_path: Path) -> None:
-    assert run(SPAWNED, tmp_path) == (["4 of 4"], "")
+    assert run(WAYS[way], tmp_path) == (way.partition(": ")[2].split(", "), "")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts what /proc shows")

@@ -100,21 +100,12 @@ def test_data_in_the_wheel_is_what_git_has(built: Built) -> None:
     assert [name for name, data in shipped.items() if data != (ROOT / name).read_bytes()] == []
 
 
-def test_code_in_the_wheel_is_what_git_has(built: Built) -> None:
+def test_what_else_is_in_the_wheel_and_the_sdist(built: Built) -> None:
     code = {name for name in built.in_wheel() if name.startswith("judgekit/") and "/_bundled/" not in name}
     assert code == listed("judgekit")
     assert "judgekit/py.typed" in code
-
-
-def test_only_judgekit_enters_site_packages(built: Built) -> None:
-    top = {name.split("/")[0] for name in built.in_wheel()}
-    assert {re.sub(r"-.*\.dist-info", "-*.dist-info", name) for name in top} == {
-        "judgekit",
-        "judgekit-*.dist-info",
-    }
-
-
-def test_what_else_is_in_the_wheel_and_the_sdist(built: Built) -> None:
+    top = {re.sub(r"-.*\.dist-info", "-*.dist-info", name.split("/")[0]) for name in built.in_wheel()}
+    assert top == {"judgekit", "judgekit-*.dist-info"}
     # A module in a data folder would shadow the package in a checkout.
     shipped = [name for name in built.in_wheel() if "/_bundled/" in name]
     assert [name for name in (*listed(*DATA), *shipped) if name.endswith((".py", ".pyc", ".pth"))] == []
@@ -134,26 +125,13 @@ class Installed(NamedTuple):
     venv: Path
     work: Path
 
-    def python(self, *args: str) -> str:
-        return self._run(self.venv / "bin" / "python", *args)
-
     def judgekit(self, *args: str, stdin: str = "") -> str:
-        return self._run(self.venv / "bin" / "judgekit", *args, stdin=stdin)
-
-    def _run(self, *command: str | Path, stdin: str = "") -> str:
-        return run(*command, cwd=self.work, env=self._environment(), stdin=stdin)
-
-    def _environment(self) -> dict[str, str]:
-        return {
-            "HOME": str(self.work),
-            "PATH": f"{self.venv / 'bin'}:/usr/bin:/bin",
-            "LANG": "C.UTF-8",
-            "NO_COLOR": "1",
-            "COLUMNS": "100",
-            "HTTPS_PROXY": "http://127.0.0.1:9",  # the discard port: whoever tries to leave gets nowhere
-            "HTTP_PROXY": "http://127.0.0.1:9",
-            "NO_PROXY": "127.0.0.1,localhost",
-        }
+        nowhere = "http://127.0.0.1:9"  # the discard port: whoever tries to leave gets nowhere
+        env = {"HOME": str(self.work), "PATH": f"{self.venv / 'bin'}:/usr/bin:/bin", "LANG": "C.UTF-8"}
+        env |= {"NO_COLOR": "1", "COLUMNS": "100", "NO_PROXY": "127.0.0.1,localhost"}
+        env |= {"HTTPS_PROXY": nowhere, "HTTP_PROXY": nowhere}
+        program = "python" if args[0] == "-c" else "judgekit"
+        return run(self.venv / "bin" / program, *args, cwd=self.work, env=env, stdin=stdin)
 
 
 def needed(requirement: Requirement, seen: set[str]) -> Iterator[importlib.metadata.Distribution]:
@@ -219,7 +197,7 @@ def test_environment_is_the_installed_one(installed: Installed) -> None:
     code = (
         "import judgekit as j, importlib.util as u; print(j.__file__, *map(u.find_spec, ('pytest', 'mypy')))"
     )
-    where, *developers = installed.python("-c", code).split()
+    where, *developers = installed.judgekit("-c", code).split()
     assert Path(where).is_relative_to(installed.venv)
     assert developers == ["None", "None"]
 
@@ -232,7 +210,7 @@ def test_every_module_imports_without_developer_dependencies(installed: Installe
         "        importlib.import_module(each.name)\n"
         "        print(each.name)\n"
     )
-    assert "judgekit.cli.app" in installed.python("-c", code).split()
+    assert "judgekit.cli.app" in installed.judgekit("-c", code).split()
 
 
 def test_pictures_name_the_extra_that_is_missing(installed: Installed) -> None:
@@ -240,7 +218,7 @@ def test_pictures_name_the_extra_that_is_missing(installed: Installed) -> None:
         "from judgekit.evaluation import charts\n"
         "try:\n    charts.load()\nexcept charts.UsageError as error:\n    print(error)\n"
     )
-    said = installed.python("-c", code)
+    said = installed.judgekit("-c", code)
     assert said.startswith("pictures need matplotlib (No module named 'matplotlib')")
     assert "[report]" in said
     assert "judgekit[report]" not in said

@@ -37,10 +37,7 @@ def test_sources_stand_before_the_text_under_headings_of_their_own() -> None:
         *('<judged-0 path="two" role="source">', "Or", "</judged-0>", ""),
         *("The answer:", "", '<judged-0 path="answer">', "It is blue.", "</judged-0>"),
     ]
-
-
-def test_without_sources_all_files_are_the_text() -> None:
-    shown = prompt.document_context(Fence("0"), PARTS, Task())
+    shown = prompt.document_context(Fence("0"), PARTS, Task())  # without sources all files are the text
     assert [line for line in shown.splitlines() if "path=" in line] == [
         f'<judged-0 path="{name}">' for name in ("answer", "one", "two")
     ]
@@ -54,15 +51,14 @@ def test_the_task_stands_under_the_headings_of_the_rubric() -> None:
     assert 'What it must have:\n\n<judged-0 role="acceptance">\nShort.\n' in shown
 
 
+DESCRIPTION = "needs a description of the text's purpose; give it with --description"
+
+
 @pytest.mark.parametrize(
     ("reference", "subject", "lacking"),
     [
         ("kls", text_document("a"), None),
-        (
-            "answer-quality",
-            text_document("a"),
-            "needs a description of the text's purpose; give it with --description",
-        ),
+        ("answer-quality", text_document("a"), DESCRIPTION),
         ("answer-quality", text_document("a", description=" "), "answer-quality@1.0.0 needs a description"),
         ("answer-quality", text_document("a", description="Why?"), None),
         ("groundedness", text_document("a"), "needs sources; give their paths after the text"),
@@ -79,13 +75,8 @@ def test_what_a_rubric_cannot_do_without(reference: str, subject: Document, lack
 
 def test_nobody_is_asked_about_what_cannot_be_judged() -> None:
     gateway = ScriptedGateway({})
-    judge = document_judge(
-        gateway,
-        {"quick": scripted_endpoint("one")},
-        loaded=loader.score_rubric("groundedness"),
-        mode="strict",
-        deadline=5,
-    )
+    groundedness = loader.score_rubric("groundedness")
+    judge = document_judge(gateway, {"quick": scripted_endpoint("one")}, loaded=groundedness, deadline=5)
     verdict = asyncio.run(judge.judge(text_document("It is blue.")))
     assert (verdict.verdict, verdict.rounds, gateway.requests) == ("undetermined", [], [])
     assert "groundedness@1.0.0 needs sources" in (verdict.degraded or "")
@@ -99,18 +90,10 @@ def test_rated_examples_stand_in_the_system_prompt_before_the_nonce() -> None:
     assert system.count("\nRated: supported ") == len(rubric.prompt.examples) > 2
     assert "<example>\nThe sources: Karla lent Otto the boat" in system
     assert system.index("</example>") < system.index("judged-0")
-
-
-def test_a_rubric_without_examples_shows_none() -> None:
+    system = prompt.rating_system(score_rubric("agent-task"), Fence("0"))  # an example with its task
+    assert "<example>\nThe task: List the months that have 30 days.\nThe acceptance criteria: All" in system
     rubric, fence = score_rubric("kls"), Fence("0")
     assert prompt.rating_system(rubric, fence) == f"{rubric.prompt.system} {fence.guard}"
-
-
-def test_an_example_is_shown_with_its_task() -> None:
-    system = prompt.rating_system(score_rubric("agent-task"), Fence("0"))
-    assert (
-        "<example>\nThe task: List the months that have 30 days.\nThe acceptance criteria: All four" in system
-    )
 
 
 @pytest.mark.parametrize(
