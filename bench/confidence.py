@@ -23,7 +23,7 @@ from math import exp
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judgekit.evaluation import collection, stats
+from judgekit.evaluation import cases, retrieval, stats
 from judgekit.evaluation.retrieval import MAX_INJECTED, POOL, SHOWN, CollectionIndex
 from judgekit.evaluation.stats import Measure, intervals, mean
 from judgekit.retrieval import compiled
@@ -31,7 +31,7 @@ from judgekit.retrieval import compiled
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from judgekit.evaluation.collection import Collection, CollectionDocument
+    from judgekit.evaluation.cases import Collection, CollectionDocument
     from judgekit.evaluation.stats import BootstrapInterval
     from judgekit.retrieval.compiled import Profile
 
@@ -81,7 +81,7 @@ def main() -> int:
     parser.add_argument("--write", type=Path, help="a Markdown file for the table")
     options = parser.parse_args()
     profile = compiled.Profiles(compiled.bundled()).by_kind[compiled.KINDS[0]]
-    found = collection.read(options.data)
+    found = cases.read_collection(options.data)
     asked = ask_all(found, profile)
     model = train(asked) if options.fit else shipped(profile)
     others = left_out(asked)
@@ -109,12 +109,12 @@ def ask_all(found: Collection, profile: Profile) -> list[Asked]:
     """Return what every query finds in its own scope, in all others and in small stores."""
     documents: dict[str, list[CollectionDocument]] = defaultdict(list)
     for document in found.documents:
-        documents[collection.scope(document.id)].append(document)
+        documents[retrieval.scope(document.id)].append(document)
     stores = {name: CollectionIndex(of, profile) for name, of in documents.items()}
     chance = random.Random(5)  # noqa: S311 - the same stores every time, not a secret
     asked = []
     for query in found.queries:
-        scope, relevant = collection.scope(query.id), answers(found, query.id)
+        scope, relevant = retrieval.scope(query.id), answers(found, query.id)
         for name, own in stores.items():
             kind = OWN if name == scope else ELSEWHERE
             asked.append(ask(own, query.text, relevant, Asked(scope, kind, len(documents[name]), [])))

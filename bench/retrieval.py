@@ -28,7 +28,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judgekit.evaluation import collection, retrieval, stats
+from judgekit.evaluation import cases, retrieval, stats
 from judgekit.evaluation.retrieval import CollectionIndex
 from judgekit.retrieval import terms
 from judgekit.retrieval.compiled import KINDS, Profiles, bundled
@@ -36,7 +36,7 @@ from judgekit.retrieval.compiled import KINDS, Profiles, bundled
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from judgekit.evaluation.collection import Collection, CollectionDocument
+    from judgekit.evaluation.cases import Collection, CollectionDocument
     from judgekit.retrieval.compiled import Profile
 
     Search = Callable[[str], list[str]]
@@ -61,10 +61,10 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", type=Path, help="a Markdown file for the tables")
     options = parser.parse_args()
-    folders = sorted(each.parent for each in (options.data / "retrieval").glob(f"*/{collection.CORPUS}"))
+    folders = sorted(each.parent for each in (options.data / "retrieval").glob(f"*/{cases.CORPUS}"))
     if not folders:
-        raise SystemExit(f"{options.data}: expected retrieval/<collection>/{collection.CORPUS}")
-    collections = [collection.read(folder) for folder in folders]
+        raise SystemExit(f"{options.data}: expected retrieval/<collection>/{cases.CORPUS}")
+    collections = [cases.read_collection(folder) for folder in folders]
     runs = {each.name: measure(each) for each in collections}
     results = {
         "figures": {name: figures(run) for name, run in runs.items()},
@@ -87,11 +87,11 @@ def run(data: Collection, make: Callable[[list[CollectionDocument]], Search]) ->
     scoped = all("/" in collection_query.id for collection_query in (*data.documents, *data.queries))
     documents: dict[str, list[CollectionDocument]] = {}
     for document in data.documents:
-        documents.setdefault(collection.scope(document.id) if scoped else "", []).append(document)
+        documents.setdefault(retrieval.scope(document.id) if scoped else "", []).append(document)
     searches = {scope: make(of) for scope, of in documents.items()}
     ndcg, recall, seconds = {}, {}, 0.0
     for query in data.queries:
-        search = searches.get(collection.scope(query.id) if scoped else "", nothing)
+        search = searches.get(retrieval.scope(query.id) if scoped else "", nothing)
         begun = time.process_time()
         found = search(query.text)
         seconds += time.process_time() - begun

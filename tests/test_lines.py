@@ -22,7 +22,7 @@ WORDS = {
     "cli/search.py": "a title and a passage on one line",
     "engine/client.py": "two words of our own in a file of our own",
     "engine/judges.py": "the kernel's numbers",
-    "evaluation/collection.py": "refuses a name that another program would cut at a blank",
+    "evaluation/retrieval.py": "refuses a name that another program would cut at a blank",
     "judging/fence.py": "an attribute on one line",
     "providers/failures.py": "a provider's message on one line",
     "providers/command.py": "a program's message on one line",

@@ -22,7 +22,6 @@ from judgekit.config.yamlfile import load_yaml, problem
 from judgekit.engine import app
 from judgekit.engine.team import LinesBody, TeamBody
 from judgekit.evaluation import cases as labelled
-from judgekit.evaluation import collection
 from judgekit.ledger import records
 from judgekit.providers import replay
 from judgekit.providers.registry import ProfileFile
@@ -100,7 +99,7 @@ EXAMPLES: dict[str, tuple[Any, list[Any]]] = {
     "select cases": (cases.SelectCase, case_lines("select")),
     "compare cases": (cases.CompareCase, case_lines("compare")),
     "labelled cases": (labelled.Case, [LABELLED]),
-    "queries": (collection.CollectionQuery, [{"id": "a", "text": "b"}]),
+    "queries": (labelled.CollectionQuery, [{"id": "a", "text": "b"}]),
     "recordings": (replay.RecordedLine, [RECORDING]),
     "ledger": (records.Line, [line_of_ledger(each) for each in (VERDICT, LABEL, SKIP, OVERRIDE)]),
     "shared judge": (TeamBody, [{"document": document(), "wish": {"rubric": "kls", "deadline": 3}}]),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 CHEAP, STRONG, STRATEGY, FOLDS = ("ChatGPT", "PaLM2", "LLaMA2"), "GPT-4", "Metrics_Reference", 5
 PANEL: dict[TierName, tuple[str, ...]] = {"quick": CHEAP, "deep": (STRONG,)}
 TIERS: tuple[TierName, ...] = tuple(PANEL)
-PROMISE = Promise(0.05, 0.9, "deep")
+PROMISE = Promise(rate=0.05, confidence=0.9, reference="deep")
 TIE = 0.5  # credit for a tie: one of the two is right, and nobody says which
 NEAR = 0.01
 RUBRIC = comparing_rubric("answer-preference@1.0.0")

@@ -165,7 +165,7 @@ def majority(said: Sequence[Outcome | None]) -> Outcome | None:
 
 def finality(samples: Sequence[Sample]) -> FinalityRules:
     """Return the gates that samples allow."""
-    return choose_rules(samples, TIERS, Promise(EXCESS, reference=STRONG)).finality
+    return choose_rules(samples, TIERS, Promise(rate=EXCESS, confidence=0.95, reference=STRONG)).finality
 
 
 def measured(

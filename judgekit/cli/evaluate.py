@@ -22,10 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from judgekit.config import TierName
-    from judgekit.evaluation.report import JudgeReport, JudgingReport
     from judgekit.evaluation.retrieval import RetrievalReport
-    from judgekit.evaluation.stats import BootstrapInterval, Resampling
-    from judgekit.judging.calibration import CalibratedRule, Calibration, Measured
+    from judgekit.evaluation.stats import BootstrapInterval, JudgeReport, JudgingReport, Resampling
+    from judgekit.judging.calibration import CalibratedRule, Calibration, Measured, Promise
 
     ProfileKind = str
 else:
@@ -61,8 +60,7 @@ def judge(
     Exit code 2 when a model did not answer: the figures cover a part of the cases, or none.
     """
     from judgekit.evaluation import cases as labelled
-    from judgekit.evaluation import charts, runner
-    from judgekit.evaluation import report as evaluation
+    from judgekit.evaluation import charts, runner, stats
     from judgekit.rubric import loader
 
     if html is not None:  # refuse it before any model is asked
@@ -80,9 +78,9 @@ def judge(
         cases = runner.again(cases) if again else cases
         cases = runner.ask(cases, file.parent, loaded, mode, project, progress(len(cases), "cases")).cases
         missing = runner.unanswered(cases)
-    report = evaluation.report(cases, file.name, loaded, mode, wanted)
+    report = stats.report(cases, file.name, loaded, mode, wanted)
     if html is not None:
-        write_drawing(html, evaluation.html(report))
+        write_drawing(html, charts.judging_page(report))
     if as_json:
         emit(report.model_dump_json(by_alias=True))
     else:
@@ -194,25 +192,23 @@ def retrieval(
     as_json: AsJson = False,
 ) -> int:
     """Measure ranking, confidence and injection on a labelled collection."""
-    from judgekit.evaluation import collection
+    from judgekit.evaluation import cases
     from judgekit.evaluation import retrieval as evaluation
     from judgekit.retrieval.compiled import Profiles
     from judgekit.retrieval.profiles import compile_profiles
 
-    found = collection.read(folder)
-    if scope_prefix:
-        collection.check_scopes(folder, found)
+    found = cases.read_collection(folder, scoped=scope_prefix)
     if run is not None:
-        collection.check(run, (each.id for each in (*found.queries, *found.documents)))
+        evaluation.check_run(run, (each.id for each in (*found.queries, *found.documents)))
     used = Profiles(compile_profiles(Path(environment.project_root()))).by_kind[profile]
     shown = progress(len(found.queries), "queries")
     seen = evaluation.search(found, used, scoped=scope_prefix, progress=shown)
     if run is not None:
-        collection.write(run, ((each.query, each.ranking) for each in seen))
+        evaluation.write_run(run, ((each.query, each.ranking) for each in seen))
     report = evaluation.report(found, used, seen, scoped=scope_prefix)
     if report.strays:
         warn(
-            f"{folder / collection.QRELS}: {report.strays} judgements name unknown queries or documents; "
+            f"{folder / cases.QRELS}: {report.strays} judgements name unknown queries or documents; "
             "such a document counts as not found"
         )
     if as_json:
@@ -304,14 +300,17 @@ def calibrate(
         if not 0 < value < 1:
             raise UsageError(f"{name}: expected a number between 0 and 1, got {value:g}")
     reference: TierName | None = None if excess is None else "deep"
-    return _learn(files[0], rubric, mode, (rate, confidence, reference), out, as_json=as_json)
+    from judgekit.judging.calibration import Promise
+
+    promise = Promise(rate=rate, confidence=confidence, reference=reference)
+    return _learn(files[0], rubric, mode, promise, out, as_json=as_json)
 
 
 def _learn(
     labels: Path,
     rubric: str,
     mode: ModeName,
-    promise: tuple[float, float, TierName | None],
+    promise: Promise,
     out: Path | None,
     *,
     as_json: bool,
@@ -335,7 +334,7 @@ def _learn(
         opinions.models,
         loaded,
         mode,
-        calibration.Promise(*promise),
+        promise,
         made=datetime.now(UTC),
         labels_sha256=cases.sha256(labels),
         asking=opinions.asking,

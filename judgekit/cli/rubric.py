@@ -183,10 +183,10 @@ def diff(
         raise UsageError(f"neither {old.rubric.ref} nor {new.rubric.ref} has labelled cases to try")
     modes = (mode,) if mode else runner.MODES
     both = [runner.trial(loaded, cases, _project(), modes=modes) for loaded in (old, new)]
-    for flip in runner.flips(*both):
-        worth = {True: "better", False: "worse", None: "still not right"}[flip.better]
-        words = f"{flip.before} -> {flip.after} (labelled {flip.expected}: {worth})"
-        say(f"{flip.mode:<8} {flip.case:<28} {words}")
+    for earlier, now in runner.flips(*both):
+        worth = "better" if now.agrees else "worse" if earlier == now.expected else "still not right"
+        words = f"{earlier} -> {now.said} (labelled {now.expected}: {worth})"
+        say(f"{now.mode:<8} {now.case:<28} {words}")
     for each in modes:
         shares = [runner.agreement(one for one in tried if one.mode == each).share for tried in both]
         words = " -> ".join("none decided" if share is None else f"{share:.0%}" for share in shares)

@@ -17,38 +17,47 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit.config import TIERS
+from judgekit.config import TIERS, TierName
 from judgekit.errors import InputError
-from judgekit.evaluation.samples import asked, ranked, samples, score_sources, walk, walk_ranked
-from judgekit.judging import fingerprint
+from judgekit.evaluation.samples import (
+    FAILED,
+    Reader,
+    Sample,
+    TierOpinion,
+    asked,
+    points,
+    samples,
+    score_sources,
+)
+from judgekit.judging import calibration, ranking
 from judgekit.judging.binomial import needed
 from judgekit.judging.calibration import (
-    SCHEMA,
     CalibratedRule,
     Calibration,
     ErrorCounts,
-    Promised,
+    Measured,
     RefusedRule,
-    Subjects,
     bound,
 )
-from judgekit.judging.escalation import EscalationRules, FinalityRules
-from judgekit.judging.fingerprint import TOGETHER
-from judgekit.judging.verdict import RubricRef
+from judgekit.judging.escalation import EscalationRules, Final, FinalityRules
+from judgekit.judging.ranking import RankingRules, RankingStep
+from judgekit.judging.verdict import TIE, RubricRef
+from judgekit.rubric.schema import ScoreRubric
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from judgekit.config import ModeName, Outcome, TierName
+    from judgekit.config import ModeName, Outcome
     from judgekit.evaluation.cases import Case
-    from judgekit.evaluation.samples import Sample
     from judgekit.judging.calibration import Promise
+    from judgekit.judging.ranking import Said
     from judgekit.rubric.loader import LoadedRubric
+    from judgekit.rubric.schema import Rubric
 
 
 STEPS = 6  # gates of a chain at most: each step should let in many more opinions than the one before
@@ -71,10 +80,6 @@ class Chain(NamedTuple):
         """Return the margin that counts; a member of the class has one."""
         return sample.margin(self.stands or self.tier) or 0.0
 
-    def is_wrong(self, sample: Sample) -> bool:
-        """Whether the label differs from what the class would make final."""
-        return sample.label != "accept" if self.stands else sample.is_wrong(self.tier)
-
 
 class ChosenRules(NamedTuple):
     """The rules with the gates that hold, the evidence for each of these, and the classes without one."""
@@ -87,34 +92,36 @@ class ChosenRules(NamedTuple):
 def choose_rules(samples: Sequence[Sample], tiers: Sequence[TierName], promise: Promise) -> ChosenRules:
     """Return the widest gates that keep the promise; `tiers` are those of the panel, in order."""
     chains = _chains(samples, tiers, promise.reference)
-    able = _able(chains, promise)
+    able, doubt = _able(chains, promise), 1 - promise.confidence
     gates: list[CalibratedRule] = []
     refused: list[RefusedRule] = []
     steps: dict[Chain, int] = {}
     for chain, members in chains.items():
         if chain not in able:
             # Its own share, if it were one class more that is tested.
-            level = (1 - promise.confidence) / (len(able) + 1)
             least = min(map(chain.margin, members))
-            refused.append(_refusal(chain, least, _tally(chain, members, promise), level, promise))
+            counts = _counts(chain, members, promise)
+            refused.append(_refusal(chain, least, counts, doubt / (len(able) + 1), promise))
             continue
         # As many results as the chains before this one had gates, and none, were possible.
-        before = tiers[tiers.index(chain.tier) - 1] if chain.after is not None else None
+        place = tiers.index(chain.tier)
+        before = tiers[place - 1] if chain.after is not None else None
         results = [
             count for step, count in steps.items() if (step.tier, step.outcome) == (before, chain.after)
         ]
-        level = (1 - promise.confidence) / len(able) / (1 + sum(results))
-        reaching = [sample for sample in members if not _is_final_before(sample, chain, tiers, gates)]
+        level = doubt / len(able) / (1 + sum(results))
+        finality = FinalityRules(rules=tuple(gate.rule for gate in gates))
+        reaching = [sample for sample in members if not _is_final(sample, tiers[:place], finality)]
         held: list[CalibratedRule] = []
         steps[chain] = 0
         for least in _margins(chain, reaching, level, promise):
             steps[chain] += 1
-            tally = _tally(chain, [each for each in reaching if chain.margin(each) >= least], promise)
-            limit = bound(tally, level, promise)
+            counts = _counts(chain, [each for each in reaching if chain.margin(each) >= least], promise)
+            limit = bound(counts, level, promise)
             if limit > promise.rate:
-                refused.append(_refusal(chain, least, tally, level, promise))
+                refused.append(_refusal(chain, least, counts, level, promise))
                 break
-            evidence = {**chain._asdict(), **tally._asdict(), "bound": round(limit, 6)}
+            evidence = {**chain._asdict(), **counts._asdict(), "bound": round(limit, 6)}
             held.append(CalibratedRule(least_margin=least, **evidence))
         gates += held[-1:]
     rules = tuple(gate.rule for gate in gates)
@@ -140,9 +147,7 @@ def _chains(
                 continue
             after = sample.united(tiers[place - 1]) if place else None
             ends = sample.wrong is None and {outcome, after} != {"accept", "reject"}
-            if place and ends and reference is None:
-                continue
-            if reference is None or sample.is_measured_by(reference):
+            if sample.is_measured_by(reference) if reference else not (place and ends):
                 found.setdefault(Chain(tier, outcome, after), []).append(sample)
     first, second = tiers[:2]
     for sample in samples:
@@ -156,24 +161,21 @@ def _able(chains: Mapping[Chain, Sequence[Sample]], promise: Promise) -> set[Cha
     """Return the chains that have labels enough to pass without any error, the confidence shared by these."""
     ordered = sorted(chains, key=lambda each: -len(chains[each]))
     for count in range(len(ordered), 0, -1):
-        least = needed(promise.rate, _one_sided((1 - promise.confidence) / count, promise))
+        least = _labels(promise, (1 - promise.confidence) / count)
         if least is not None and len(chains[ordered[count - 1]]) >= least:
             return set(ordered[:count])
     return set()
 
 
-def _one_sided(level: float, promise: Promise) -> float:
-    """Return the level at which errors alone are bounded: with a reference half is spent on the gains."""
-    return level if promise.reference is None else level / 2
+def _labels(promise: Promise, level: float, share: float = 0.0) -> int | None:
+    """Return how many labels, `share` of them errors, keep a promise: with a reference half is for gains."""
+    return needed(promise.rate, level / 2 if promise.reference else level, share)
 
 
-def _is_final_before(
-    sample: Sample, chain: Chain, tiers: Sequence[TierName], gates: Sequence[CalibratedRule]
-) -> bool:
-    """Whether a gate that holds already ends the judging of a sample before it reaches the chain's tier."""
-    finality = FinalityRules(rules=tuple(gate.rule for gate in gates))
+def _is_final(sample: Sample, tiers: Sequence[TierName], finality: FinalityRules) -> bool:
+    """Whether a gate ends the judging of a sample in one of these tiers."""
     seen: dict[TierName, Outcome | None] = {}
-    for tier in tiers[: tiers.index(chain.tier)]:
+    for tier in tiers:
         seen[tier] = sample.united(tier)
         if finality.final(tier, seen, sample.margins):
             return True
@@ -183,7 +185,7 @@ def _is_final_before(
 def _margins(chain: Chain, members: Sequence[Sample], level: float, promise: Promise) -> list[float]:
     """Return the margins to try, largest first, from the opinions alone; the last lets all through."""
     margins = sorted(map(chain.margin, members), reverse=True)
-    least = needed(promise.rate, _one_sided(level, promise), promise.rate * FREE_SHARE)
+    least = _labels(promise, level, promise.rate * FREE_SHARE)
     if least is None or len(margins) <= least:
         return margins[-1:]
     found: list[float] = []
@@ -198,10 +200,10 @@ def _margins(chain: Chain, members: Sequence[Sample], level: float, promise: Pro
     return [*found, margins[-1]] if not found or found[-1] > margins[-1] else found
 
 
-def _tally(chain: Chain, members: Sequence[Sample], promise: Promise) -> ErrorCounts:
+def _counts(chain: Chain, members: Sequence[Sample], promise: Promise) -> ErrorCounts:
     losses, gains, last = 0, 0, promise.reference
     for member in members:
-        wrong = chain.is_wrong(member)
+        wrong = member.label != "accept" if chain.stands else member.is_wrong(chain.tier)
         # A reference that failed counts as right: nothing is gained without it.
         answered = last is not None and member.outcome(last) is not None and last not in member.ties
         beaten = last is not None and answered and member.is_wrong(last)
@@ -212,21 +214,145 @@ def _tally(chain: Chain, members: Sequence[Sample], promise: Promise) -> ErrorCo
 
 
 def _refusal(
-    chain: Chain, least_margin: float, tally: ErrorCounts, level: float, promise: Promise
+    chain: Chain, least_margin: float, counts: ErrorCounts, level: float, promise: Promise
 ) -> RefusedRule:
     """Return a class that may not be final, with its widest gate that failed.
 
     `more` labels of this class would do if its share of errors stays; None where no number would.
     """
-    wanted = needed(promise.rate, _one_sided(level, promise), max(0.0, tally.rate))
+    wanted = _labels(promise, level, max(0.0, counts.rate))
     return RefusedRule(
         **chain._asdict(),
-        **tally._asdict(),
+        **counts._asdict(),
         least_margin=least_margin,
-        bound=round(bound(tally, level, promise), 6),
+        bound=round(bound(counts, level, promise), 6),
         why="too many errors" if wanted is None else "too few labels",
-        more=None if wanted is None else max(1, wanted - tally.labels),
+        more=None if wanted is None else max(1, wanted - counts.labels),
     )
+
+
+# --- What rules come to on the labelled cases
+
+
+class Walked(NamedTuple):
+    """How one judging would end: its calls, whether it is right (None: undecided), whether by a gate."""
+
+    calls: Mapping[TierName, int]
+    right: bool | None
+    by_gate: bool
+
+
+def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> Measured:
+    calls: Counter[TierName] = Counter(dict.fromkeys(tiers, 0))
+    for walked in walks:
+        calls.update(walked.calls)
+    return Measured(
+        decided=sum(walked.right is not None for walked in walks),
+        errors=sum(walked.right is False for walked in walks),
+        by_gate=sum(walked.by_gate for walked in walks),
+        calls=dict(calls),
+    )
+
+
+def walk(sample: Sample, rules: EscalationRules) -> Walked:
+    """Return what judging a document, a candidate or a pair would come to."""
+    final, tiers = ended(sample, rules)
+    calls, gates = dict.fromkeys(tiers, 1), rules.finality
+    if final.tier is None:
+        return Walked(calls, None, by_gate=False)
+    outcomes = {tier: sample.united(tier) for tier in tiers}
+    by_gate = gates and final.tier != gates.last and gates.final(final.tier, outcomes, sample.margins)
+    return Walked(calls, final.verdict == sample.label, bool(by_gate))
+
+
+def ended(sample: Sample, rules: EscalationRules) -> tuple[Final, list[TierName]]:
+    """Return how one judging ends, and which tiers are asked on the way."""
+    rules = replace(rules, truncated=sample.cut)
+    seen: dict[TierName, Outcome | None] = {}
+    divided: dict[TierName, bool] = {}
+    while not isinstance(step := rules.next(seen, sample.margins, divided), Final):
+        opinion = sample.voices.get(step, FAILED)
+        seen[step] = opinion.outcome
+        if opinion.divided is not None:
+            divided[step] = opinion.divided
+    winner = None
+    if sample.stands and rules.finality and step.tier and step.verdict == "improve":
+        winner = rules.finality.stands(step.tier, seen, sample.margins)
+    return Final("accept", "single", winner) if winner else step, list(seen)
+
+
+class Turn(NamedTuple):
+    """A tier's turn with several subjects: its calls, and the winner or tie, if nobody is asked after it."""
+
+    calls: int
+    step: RankingStep
+    word: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RankedCase:
+    """A case with what each tier gave to each of its subjects; `apart` are tiers that were read otherwise.
+
+    A lead of the best is an opinion with a margin.
+    """
+
+    case: Case
+    rubric: ScoreRubric
+    mode: ModeName
+    said: Mapping[TierName, Said]
+    best: str
+    apart: frozenset[TierName] = frozenset()
+
+    def turns(self, finality: FinalityRules | None) -> Iterator[Turn]:
+        panel = {tier: {voter.model for voter in said} for tier, said in self.said.items()}
+        margins, letters = ranking.usual_margins(self.rubric), tuple(self.case.letters)
+        rules, steps = RankingRules(letters, panel, margins, self.mode, finality), list[RankingStep]()
+        while tier := rules.following(steps):
+            alive, said = steps[-1].near if steps else letters, self.said[tier]
+            cut, barred = self.case.judges[tier].cut, tier in self.apart
+            steps.append(step := rules.step(steps, tier, said, cut=cut, barred=barred))
+            word = None if step.found is None or step.cut else rules.winner(step) or TIE
+            yield Turn(ranking.asked(said, alive), step, word)
+
+    def walk(self, finality: FinalityRules | None) -> Walked:
+        """Return what judging would come to; calls are counted by subject."""
+        turns = list(self.turns(finality))
+        calls = {turn.step.tier: turn.calls for turn in turns}
+        word = turns[-1].word
+        return Walked(calls, None if word is None else word == self.best, turns[-1].step.trusted)
+
+    def sample(self) -> Sample:
+        """Return the case as gates are learned from it: each tier's step, none before it having ended it."""
+        turns = [(turn.step.tier, turn.step, turn.word) for turn in self.turns(FinalityRules())]
+        best = None if self.best == TIE else self.best
+        voices = {
+            tier: TierOpinion(
+                step.outcome, None if step.is_end or step.cut or tier in self.apart else step.lead or None
+            )
+            for tier, step, _ in turns
+        }
+        ties = frozenset(tier for tier, _, word in turns if word == TIE)
+        wrong = frozenset(tier for tier, step, _ in turns if step.best != best)
+        return Sample(self.case.id, "accept", voices, ties=ties, wrong=wrong)
+
+
+def ranked(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[RankedCase]:
+    """Return cases about which of several subjects is best; none where the cases are about something else.
+
+    Raises `InputError` for what does not fit.
+    """
+    if not any(case.subjects for case in cases):
+        return []
+    if not isinstance(rubric, ScoreRubric):
+        raise InputError(f"subjects are scored; name a rubric of the task 'score', got {rubric.ref}")
+    found, reader = [], Reader(rubric, mode)
+    for case, apart in zip(cases, score_sources(cases)[1], strict=True):
+        if len(case.subjects) < 2:  # noqa: PLR2004 - one text is not compared
+            wanted = "at least two texts" if case.subjects else "in all cases, or in none"
+            raise InputError(f"{case.where}: subjects: expected {wanted}")
+        said = {tier: points(case, case.judges[tier]) for tier in TIERS if tier in case.judges}
+        found.append(RankedCase(case, rubric, mode, said, reader.labels(case)[""], apart))
+    return found
 
 
 def learn(
@@ -248,45 +374,42 @@ def learn(
     """
     tiers = tuple(tier for tier in TIERS if tier in models)
     if len(tiers) < 2 or (promise.reference is not None and promise.reference not in tiers):  # noqa: PLR2004 - as said
-        raise InputError(
-            f"judges: expected opinions of quick and deep, got {', '.join(tiers) or 'none'}; a "
-            "calibration needs a next tier"
-        )
-    rubric, subjects = loaded.rubric, None
-    if items := ranked(cases, rubric, mode):
-        choice = choose_rules([item.sample() for item in items], tiers, promise)
-        measured = walk_ranked(items, choice.finality), walk_ranked(items, None)
-        counts, total = [len(case.subjects) for case in cases], len(items)
-        subjects = Subjects(least=min(counts), most=max(counts), all=sum(counts))
+        wanted = f"judges: expected opinions of quick and deep, got {', '.join(tiers) or 'none'}"
+        raise InputError(f"{wanted}; a calibration needs a next tier")
+    rubric, subjects, counts = loaded.rubric, None, [len(case.subjects) for case in cases]
+    if several := ranked(cases, rubric, mode):
+        choice = choose_rules([each.sample() for each in several], tiers, promise)
+        with_gates, without = ([each.walk(gates) for each in several] for gates in (choice.finality, None))
+        subjects = calibration.Subjects(least=min(counts), most=max(counts), all=sum(counts))
     else:
         found = samples(cases, rubric, mode)
-        total = len(found)
         choice = choose_rules(found, tiers, promise)
-        voices = {tier: frozenset(name.split(TOGETHER)) for tier, name in models.items()}
+        voices = {tier: frozenset(name.split(calibration.TOGETHER)) for tier, name in models.items()}
         rules = EscalationRules(getattr(rubric.modes, mode).confirm, tiers, models=voices)
-        measured = walk(found, replace(rules, finality=choice.finality)), walk(found, rules)
+        own = replace(rules, finality=choice.finality)
+        with_gates, without = ([walk(each, how) for each in found] for how in (own, rules))
     read, apart = score_sources(cases)
     known = Calibration(
-        schema=SCHEMA,
+        schema=calibration.SCHEMA,
         id="",
         made=made,
         rubric=RubricRef(id=rubric.rubric, version=rubric.version, sha256=loaded.sha256),
         mode=mode,
         prompt_sha256=rubric.prompt.sha256,
-        wording_sha256=fingerprint.wording(rubric, mode),
+        wording_sha256=calibration.wording(rubric, mode),
         models=dict(models),
         asked=asked(cases),
         read=read,
         asking={tier: dict(hashes) for tier, hashes in asking.items()},
         subjects=subjects,
-        promise=Promised(rate=promise.rate, confidence=promise.confidence, reference=promise.reference),
+        promise=promise,
         gates=choice.gates,
         not_promised=choice.refused,
-        read_otherwise=dict(Counter(tier for tiers in apart for tier in tiers)),
-        cases=total,
+        read_otherwise={tier: count for tier in TIERS if (count := sum(tier in each for each in apart))},
+        cases=len(without),
         labels_sha256=labels_sha256,
-        with_gates=measured[0],
-        without=measured[1],
+        with_gates=measured(with_gates, tiers),
+        without=measured(without, tiers),
     )
     return known.model_copy(update={"id": f"{rubric.rubric}-{mode}-{_digest(known)[:12]}"})
 

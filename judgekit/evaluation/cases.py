@@ -1,4 +1,6 @@
-"""Labelled cases with the answers of judges, if these are recorded: a JSONL file, one case a line.
+"""Labelled data: files of cases for judges, and collections that say what is relevant to which query.
+
+A file of cases holds one a line (JSON Lines):
 
     {"id": "a", "text": "…", "label": "accept", "judges": {"quick": {"model": "…", "reply": "…"}}}
     {"id": "b", "path": "docs/b.md", "label": {"strict": "improve", "lenient": "accept"}}
@@ -7,34 +9,38 @@
     {"id": "f", "prompt": "…", "subjects": ["…", "…", "…"], "label": "B"}
     {"id": "e", "label": "2", "judges": {"gpt": {"choice": "1"}}, "variant": "swapped", "pair": "d0"}
 
-`label` is the right outcome, the ids to keep, which of two or more is best, or any word, or that by mode.
-Under `judges` stands, for each judge, one of `reply` (raw; read as the judge would), `scores`, `keep`
-(candidates in `unjudged` aside) or `probabilities` (by candidate; of two texts the shares of replies that
-prefer "A" and "B"), `orders` (of two texts, the answer in each order),
-`points` (of several subjects, what each was given, by letter: a mean of dimensions each time it was asked),
-`choice` (any word), `jury` (the answers of several models) or `failure`. `pair` names the case of which this
-one is a variant. The cases beside a rubric are such cases, too.
+`label` is the right outcome, the ids to keep, the best of two or more texts, or any word, or that by mode.
+Each of `judges` has one of `reply` (raw, read as the judge would), `scores`, `keep` (candidates in `unjudged`
+aside), `probabilities` (by candidate; of two texts the shares of replies that prefer "A" and "B"), `orders`
+(of two texts, the answer in each order), `points` (of several subjects, by letter: a mean of dimensions for
+each time it was asked), `choice` (any word), `jury` (the answers of several models) or `failure`. `pair`
+names the case of which this one is a variant. The cases beside a rubric are such cases, too.
+
+A collection has the layout of BEIR (Thakur and others, 2021) in one folder: `corpus.jsonl` (`id`, `title`,
+`text`), `queries.jsonl` (`id`, `text`) and `qrels.tsv` (`query-id`, `corpus-id`, `score`, tabs, with that
+header). Other keys of a line are left alone.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+import re
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias, TypeVar
 
-from pydantic import Field, PrivateAttr, StringConstraints, ValidationError, model_validator
+from pydantic import BaseModel, Field, PrivateAttr, StringConstraints, ValidationError, model_validator
 
 from judgekit.config.yamlfile import Strict, problem_in
 from judgekit.errors import InputError
-from judgekit.judging import fingerprint
+from judgekit.judging.calibration import TOGETHER, recorded
 from judgekit.judging.documents import LETTERS
 from judgekit.judging.logprobs import ScoreSource
-from judgekit.providers import registry
+from judgekit.providers.registry import UNKNOWN_FAMILY
 from judgekit.rubric.schema import Better, CaseCandidate
 from judgekit.text import lines_of, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from judgekit.config import ModeName
@@ -48,7 +54,7 @@ Label: TypeAlias = Word | list[Word]
 _LABELS = {"candidates": "a list of ids of its candidates", "subjects": "A, B, … or tie", "b": "A, B or tie"}
 _ANSWERS = ("reply", "scores", "keep", "probabilities", "orders", "points", "choice", "jury", "failure")
 _ANSWERED = ("invalid_reply", "refusal", "truncated")  # failures of a model that did answer
-_SHOWN = 60  # characters of a wrong label
+_SHOWN = 60  # characters of a wrong value
 
 
 class Recorded(Strict):
@@ -92,26 +98,22 @@ class Recorded(Strict):
 
     @property
     def jurors(self) -> list[Recorded]:
-        """The answers of the models: those of a jury, else this one."""
         return self.jury or [self]
 
     @property
     def name(self) -> str:
         """The model, or those of a jury as one name."""
-        return fingerprint.TOGETHER.join(juror.model for juror in self.jurors) if self.jury else self.model
+        return TOGETHER.join(juror.model for juror in self.jurors) if self.jury else self.model
 
     @property
     def endpoint(self) -> Endpoint:
-        """The model as one that could be asked."""
-        return fingerprint.recorded(self.model, self.family or registry.UNKNOWN_FAMILY)
+        return recorded(self.model, self.family or UNKNOWN_FAMILY)
 
     @property
     def unanswered(self) -> str | None:
         """The failure because of which no model answered; None where one did, readable or not."""
-        if self.jury is not None:
-            failures = [juror.unanswered for juror in self.jury]
-            return failures[0] if all(failures) else None
-        return None if self.failure in _ANSWERED else self.failure
+        failures = [None if juror.failure in _ANSWERED else juror.failure for juror in self.jurors]
+        return failures[0] if all(failures) else None
 
 
 class ByMode(Strict):
@@ -154,7 +156,6 @@ class Case(Strict):
 
     @property
     def letters(self) -> str:
-        """The names of its subjects."""
         return LETTERS[: len(self.subjects)]
 
     def right(self, mode: ModeName) -> Label:
@@ -181,6 +182,7 @@ class Case(Strict):
 
     def check_variant(self, others: Mapping[str, Case]) -> None:
         """Raise `InputError` where the case that this one is a variant of is missing."""
+        wrong = ""
         if self.variant == "original":
             wrong = "variant: expected swapped, rerun or injected, together with pair" if self.pair else ""
         elif not self.pair:
@@ -189,28 +191,18 @@ class Case(Strict):
             wrong = f"pair: {self.pair!r} is no case of this file; expected the id of one"
         elif others[self.pair].variant != "original":
             wrong = f"pair: {self.pair!r} is a variant itself; name its original"
-        else:
-            wrong = ""
         if wrong:
             raise InputError(f"{self._place}: {wrong}")
 
 
 def read(path: Path) -> list[Case]:
     """Return the cases of a file; raises `InputError` naming file, line and key."""
-    try:
-        lines = lines_of(path.read_bytes().decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
-    except OSError as error:
-        problem = f"{path}: cannot be read ({error.strerror}); name a JSONL file of labelled cases"
-        raise InputError(problem) from None
     found: dict[str, Case] = {}
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            case = Case.read(line, f"{path}:{number}")
-            if case.id in found:
-                raise InputError(f"{path}:{number}: id: {case.id!r} is there twice; expected each id once")
-            found[case.id] = case
+    for place, line in lines(path, "name a JSONL file of labelled cases"):
+        case = Case.read(line, place)
+        if case.id in found:
+            raise InputError(f"{place}: id: {case.id!r} is there twice; expected each id once")
+        found[case.id] = case
     if not found:
         raise InputError(f"{path}: empty; expected one labelled case a line")
     for case in found.values():
@@ -218,6 +210,116 @@ def read(path: Path) -> list[Case]:
     return list(found.values())
 
 
+def lines(path: Path, wanted: str) -> Iterator[tuple[str, str]]:
+    """Yield the place (`path:number`) and the text of each line that is not blank; raises `InputError`."""
+    try:
+        content = path.read_bytes()
+        for number, line in enumerate(lines_of(content.decode("utf-8-sig")), 1):
+            if line.strip():
+                yield f"{path}:{number}", line
+    except UnicodeDecodeError as error:
+        number = content[: error.start].count(b"\n") + 1
+        raise InputError(f"{path}:{number}: not UTF-8; save the file as UTF-8") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); {wanted}") from None
+
+
 def sha256(path: Path) -> str:
-    """Return the hash of the file as it stands."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+# --- Collections
+
+CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels.tsv"
+HEADER = ("query-id", "corpus-id", "score")
+_WANTED = f"expected a folder with {CORPUS}, {QUERIES} and {QRELS}"
+_WHOLE = re.compile(r"\s*[+-]?\d+\s*\Z", re.ASCII)
+_DIGITS = 9  # people grade from 0 to some hundreds; sums of gains must stay numbers
+
+
+class CollectionQuery(BaseModel, frozen=True):
+    """What somebody looked for."""
+
+    id: Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\t\n\r]+$")]
+    text: str
+
+
+class CollectionDocument(CollectionQuery):
+    """What can be found."""
+
+    title: str = ""
+
+
+Item = TypeVar("Item", bound=CollectionQuery)
+
+
+class Collection(NamedTuple):
+    """`grades` holds, by query, the judged documents; a grade of 1 or more is relevant.
+
+    Of the judgements, `strays` name a query or a document that is not there.
+    """
+
+    name: str
+    documents: list[CollectionDocument]
+    queries: list[CollectionQuery]
+    grades: dict[str, dict[str, int]]
+    strays: int
+
+
+def read_collection(folder: Path, *, scoped: bool = False) -> Collection:
+    """Return the collection in a folder; where it is `scoped` every id must name a scope.
+
+    Raises `InputError` naming file, line and key.
+    """
+    documents = _items(folder / CORPUS, CollectionDocument)
+    queries = _items(folder / QUERIES, CollectionQuery)
+    grades = _grades(folder / QRELS)
+    known, asked = {document.id for document in documents}, {query.id for query in queries}
+    strays = sum(query not in asked or each not in known for query, of in grades.items() for each in of)
+    items = [*((CORPUS, each.id) for each in documents), *((QUERIES, each.id) for each in queries)]
+    for name, wrong in items if scoped else ():
+        if not wrong.partition("/")[2]:
+            raise InputError(
+                f"{folder / name}: id: expected SCOPE/NAME, got {wrong!r}; leave out --scope-prefix to search"
+                " all documents for every query"
+            )
+    return Collection(folder.resolve().name, documents, queries, grades, strays)
+
+
+def _items(path: Path, kind: type[Item]) -> list[Item]:
+    found: dict[str, Item] = {}
+    for place, line in lines(path, _WANTED):
+        try:
+            item = kind.model_validate_json(line)
+        except ValidationError as error:
+            raise InputError(f"{place}: {problem_in(line, error)}") from None
+        if item.id in found:
+            raise InputError(f"{place}: id: {item.id!r} is there twice; expected each id once")
+        found[item.id] = item
+    if not found:
+        raise InputError(f"{path}: empty; expected one JSON object a line")
+    return list(found.values())
+
+
+def _grades(path: Path) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    rows, expected = lines(path, _WANTED), f"{' '.join(HEADER)}, separated by tabs"
+    place, first = next(rows, (f"{path}:1", ""))
+    if tuple(first.split("\t")) != HEADER:
+        raise InputError(f"{place}: expected the header {expected}")
+    for place, line in rows:
+        fields = line.split("\t")
+        if len(fields) != len(HEADER):
+            raise InputError(f"{place}: expected {expected}, got {len(fields)} fields")
+        query, document, score = fields
+        if len(score) > _DIGITS or not _WHOLE.match(score):
+            got = one_line(repr(score), _SHOWN)
+            raise InputError(
+                f"{place}: score: expected a whole number of at most {_DIGITS} characters, got {got}"
+            )
+        if document in found.setdefault(query, {}):
+            raise InputError(f"{place}: {query} {document}: is there twice; expected each pair once")
+        found[query][document] = int(score)
+    if not found:
+        raise InputError(f"{path}: no judgements; expected a line {' '.join(HEADER)} for each")
+    return found

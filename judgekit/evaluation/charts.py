@@ -1,4 +1,4 @@
-"""Charts: draws with matplotlib, which is imported late and quietly, and writes SVG and HTML pages."""
+"""Charts and pages: draws with matplotlib, which is imported late and quietly, and writes SVG and HTML."""
 
 from __future__ import annotations
 
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from judgekit.evaluation.stats import Bin, BootstrapInterval
+    from judgekit.evaluation.stats import Bin, BootstrapInterval, JudgeReport, JudgingReport
     from judgekit.ledger.kpi import Evidence, Kpi
+
+    Figures = Mapping[str, Callable[[JudgeReport], BootstrapInterval | None]]
 
 Paint: TypeAlias = "Callable[[Figure], None]"
 """What puts a chart on an empty figure and gives the figure its size."""
@@ -412,3 +414,113 @@ def _kpi_panel(axes: Axes, limit: kpi.Limit, kpis: Sequence[Kpi], last: int) -> 
     around: dict[str, Any] = {"color": BLUE, "alpha": 0.25, "linewidth": 0, "clip_on": False}
     axes.fill_between(range(len(values)), lows, highs, **around)
     axes.plot(values, "o-", color=BLUE, markersize=5, linewidth=2, clip_on=False)
+
+
+# --- The page about judges
+
+MOST_WORDS = 30  # nobody reads a picture of a thousand cells
+_AGREEMENT: Figures = {
+    "Accuracy": lambda judge: judge.accuracy,
+    "Cohen's kappa": lambda judge: judge.kappa,
+    "Weighted kappa": lambda judge: judge.weighted_kappa,
+}
+_RELIABILITY: Figures = {
+    "Unreadable": lambda judge: judge.unreadable,
+    "Order flips": lambda judge: judge.order_flips.rate,
+    "Rerun flips": lambda judge: judge.rerun_flips.rate,
+    "Injection lift": lambda judge: judge.injection.lift if judge.injection else None,
+}
+
+
+def judging_page(report: JudgingReport) -> str:
+    """Return the page; raises `UsageError` where what draws its charts is not installed."""
+    page = Page(f"Judges on {name(report.file)}")
+    rubric = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
+    boot, judges = report.bootstrap, report.judges
+    page.add(
+        "p",
+        f"{report.items} labelled items{rubric}. In brackets, and as lines, are {boot.level:.0%} intervals:"
+        f" {boot.resamples} draws of the items, seed {boot.seed}. Unreadable answers count neither as right"
+        " nor as wrong.",
+    )
+    _table(page, judges)
+    names = [judge.judge for judge in judges]
+    agreement, reliability = (
+        {title: [figure(judge) for judge in judges] for title, figure in figures.items()}
+        for figures in (_AGREEMENT, _RELIABILITY)
+    )
+    points = {
+        judge.judge: (judge.cost.usd, judge.accuracy)
+        for judge in judges
+        if judge.cost.usd is not None and judge.accuracy is not None
+    }
+    page.chart("Agreement with the labels: the further right, the better", intervals_chart(names, agreement))
+    chart = scatter_chart(points, "US dollars an item", "accuracy")
+    page.chart("Cost against agreement, where the price is known", chart)
+    chart = intervals_chart(names, reliability, near=True)
+    page.chart("Reliability: the further left, the better", chart)
+    curves = {judge.judge: judge.probabilities.bins for judge in judges if judge.probabilities}
+    title = "Probabilities (across) and the share that was to be kept (up): best on the dashed line"
+    page.chart(title, reliability_chart(curves))
+    for judge in judges:
+        _page_judge(page, judge)
+    return page.text()
+
+
+def _table(page: Page, judges: Sequence[JudgeReport]) -> None:
+    figures = {
+        title: figure for title, figure in {**_AGREEMENT, **_RELIABILITY}.items() if any(map(figure, judges))
+    }
+    rows = [
+        [
+            name(judge.judge),
+            *(_cell(figure(judge)) for figure in figures.values()),
+            f"{judge.cost.calls:.2f}",
+            "-" if judge.cost.usd is None else f"{judge.cost.usd:.6f}",
+        ]
+        for judge in judges
+    ]
+    page.table(["judge", *figures, "calls an item", "US dollars an item"], rows)
+    page.add(
+        "p",
+        "The weighted kappa weighs by the square of the distance. Order flips are answers that change with"
+        " the order, rerun flips those that change when asked again; the lift is how much more often"
+        " injected text gets the answer that it is after.",
+    )
+
+
+def _page_judge(page: Page, judge: JudgeReport) -> None:
+    """Add how well each word was said, and what the variants of the items changed."""
+    shown = name(judge.judge)
+    page.add("h2", f"{shown}{f' ({name(judge.model)})' if judge.model else ''}")
+    rows = [
+        [name(one.word), str(one.labelled), str(one.said), _cell(one.precision), _cell(one.recall)]
+        for one in judge.classes
+    ]
+    page.table(["word", "labelled so", "said", "precision", "recall"], rows)
+    for how, flips in (("in another order", judge.order_flips), ("asked again", judge.rerun_flips)):
+        if flips.pairs:
+            page.add("p", f"Of {flips.pairs} items {how}, {_span(flips.rate)} were answered otherwise.")
+    if lift := judge.injection:
+        page.add(
+            "p",
+            f"Of {lift.pairs} items with injected text, {_span(lift.before)} were called"
+            f" {name(lift.wanted)} without it and {_span(lift.after)} with it:"
+            f" a lift of {_span(lift.lift)}.",
+        )
+    if len(judge.classes) > MOST_WORDS:
+        page.add(
+            "p", f"{len(judge.classes)} different words are too many for a picture of what was said of what."
+        )
+    elif judge.classes:
+        counts = {(confusion.label, confusion.said): confusion.count for confusion in judge.confusion}
+        chart = confusion_chart([one.word for one in judge.classes], counts, "label", "answer")
+        page.chart(f"{shown}: labels (down) and answers (across), darker for more of a label", chart)
+
+
+def _span(figure: BootstrapInterval | None) -> str:
+    return "-" if figure is None else f"{figure.value:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
+
+
+def _cell(figure: BootstrapInterval | None) -> str:
+    return _span(figure).replace(" ", "\n", 1)

@@ -1,4 +1,7 @@
-"""Measures retrieval on a labelled collection: runs every query and computes the measures of trec_eval."""
+"""Measures retrieval on a labelled collection: runs every query and computes the measures of trec_eval.
+
+Rankings are written in TREC's run format, which trec_eval and ir-measures read.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,10 @@ from copy import copy
 from math import log2
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit.errors import UsageError
+from judgekit.environment import __version__
+from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import stats
-from judgekit.evaluation.collection import scope
-from judgekit.evaluation.stats import (
-    Bin,
-    BootstrapInterval,
-    LabelGroup,
-    Measure,
-    ReportPart,
-    Resampling,
-    intervals,
-    mean,
-)
+from judgekit.evaluation.stats import BootstrapInterval, Measure, ReportPart, Resampling, intervals, mean
 from judgekit.retrieval import bm25, index_file, terms, update
 from judgekit.retrieval.compiled import Profiles
 from judgekit.retrieval.index_file import Index
@@ -27,17 +21,14 @@ from judgekit.retrieval.sources import Entry
 from judgekit.text import encodable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
-    from judgekit.evaluation.collection import CollectionDocument
+    from judgekit.evaluation.cases import Collection, CollectionDocument
     from judgekit.retrieval.compiled import Profile
     from judgekit.retrieval.confidence import Candidate
 
     Grades = Mapping[str, Mapping[str, int]]
-    from collections.abc import Callable
-
-    from judgekit.evaluation.collection import Collection
-
 
 _FILE = """INSERT INTO file (number, path, folder, pending, live, id, title, category, tags, updated)
     VALUES (?, ?, 0, 0, 1, ?, ?, ?, '', 0)"""
@@ -55,7 +46,16 @@ class CollectionIndex:
         self._profile = profile
         self._everything = copy(profile)
         self._everything.noise_floor = 0.0
-        self._index = _index(documents, profile)
+        profiles, category = Profiles({"languages": {}, "profiles": {}}), next(iter(profile.categories))
+        profiles.by_kind[profile.kind] = profile
+        self._index = Index(index_file.connect(":memory:"), "", profiles)
+        update.create(self._index.connection, "", profiles, profile.kind)
+        with update.transaction(self._index) as writer:
+            for number, document in enumerate(documents, 1):
+                entry = Entry(document.id, document.title, category, body=document.text[: profile.max_bytes])
+                title = encodable(entry.title).replace("\0", " ")
+                writer.execute(_FILE, (number, entry.id, entry.id, title, category))
+                writer.add_text(number, update.texts(entry, profile.language))
 
     def ranking(self, text: str, depth: int) -> list[str]:
         """Return the ids of the `depth` best documents, those below the noise floor too.
@@ -74,27 +74,11 @@ class CollectionIndex:
         return self._find(text, self._profile, pool)
 
     def close(self) -> None:
-        """Let go of the memory."""
         self._index.close()
 
     def _find(self, text: str, profile: Profile, pool: int) -> list[Candidate]:
         self._index.profile = profile
         return bm25.match(self._index, terms.parse(text, profile.language), pool, quick=pool < bm25.POOL)
-
-
-def _index(documents: Iterable[CollectionDocument], profile: Profile) -> Index:
-    profiles = Profiles({"languages": {}, "profiles": {}})
-    profiles.by_kind[profile.kind] = profile
-    made = Index(index_file.connect(":memory:"), "", profiles)
-    update.create(made.connection, "", profiles, profile.kind)
-    category = next(iter(profile.categories))
-    with update.transaction(made) as writer:
-        for number, document in enumerate(documents, 1):
-            entry = Entry(document.id, document.title, category, body=document.text[: profile.max_bytes])
-            title = encodable(entry.title).replace("\0", " ")
-            writer.execute(_FILE, (number, entry.id, entry.id, title, category))
-            writer.add_text(number, update.texts(entry, profile.language))
-    return made
 
 
 # --- The report
@@ -106,8 +90,8 @@ class ConfidenceReport(ReportPart):
     hits: int
     brier: float | None
     ece: float | None
-    bins: list[Bin]
-    labels: list[LabelGroup]
+    bins: list[stats.Bin]
+    labels: list[stats.LabelGroup]
 
 
 class Injection(ReportPart):
@@ -237,12 +221,9 @@ class InjectedMemories(NamedTuple):
 def told(candidates: Sequence[Candidate]) -> InjectedMemories:
     """Return what the hook makes of a prompt's candidates under the default configuration."""
     pool = candidates[:POOL]
-    injected = [candidate for candidate in pool if candidate.confidence_label == INJECTED_LABEL][
-        :MAX_INJECTED
-    ]
+    injected = [each for each in pool if each.confidence_label == INJECTED_LABEL][:MAX_INJECTED]
     return InjectedMemories(
-        injected,
-        [candidate for candidate in pool if candidate.worth_mentioning and candidate not in injected],
+        injected, [each for each in pool if each.worth_mentioning and each not in injected]
     )
 
 
@@ -324,9 +305,12 @@ def search(
     done. Raises `UsageError` where SQLite cannot search.
     """
     with ExitStack() as stack:
+        scopes: dict[str, list[CollectionDocument]] = {}
+        for document in collection.documents:
+            scopes.setdefault(scope(document.id) if scoped else _EVERYTHING, []).append(document)
         stores = {
             name: stack.enter_context(closing(CollectionIndex(documents, profile)))
-            for name, documents in _by_scope(collection.documents, scoped=scoped).items()
+            for name, documents in scopes.items()
         }
         names, seen = sorted(stores), []
         for done, query in enumerate(collection.queries, 1):
@@ -348,7 +332,7 @@ def report(
     return RetrievalReport(
         collection=collection.name,
         documents=len(collection.documents),
-        scopes=len(_by_scope(collection.documents, scoped=True)) if scoped else None,
+        scopes=len({scope(document.id) for document in collection.documents}) if scoped else None,
         queries=len(seen),
         judged=sum(each.query in grades for each in seen),
         strays=collection.strays,
@@ -367,10 +351,36 @@ def following(name: str, names: Sequence[str]) -> str | None:
     return next((each for each in others if each > name), others[0] if others else None)
 
 
-def _by_scope(
-    documents: Iterable[CollectionDocument], *, scoped: bool
-) -> dict[str, list[CollectionDocument]]:
-    found: dict[str, list[CollectionDocument]] = {}
-    for document in documents:
-        found.setdefault(scope(document.id) if scoped else _EVERYTHING, []).append(document)
-    return found
+def scope(name: str) -> str:
+    """Return the part of an id before its first `/`."""
+    return name.partition("/")[0]
+
+
+# --- TREC's run format
+
+TAG = f"judgekit-{__version__}"
+
+
+def check_run(path: Path, names: Iterable[str]) -> None:
+    """Raise `UsageError` when `path` cannot be written, `InputError` when an id does not fit the format."""
+    wrong = next((name for name in names if name.split() != [name]), None)
+    if wrong is not None:
+        raise InputError(f"id {wrong!r}: a TREC run cannot hold ids with spaces; rename it")
+    write_run(path, (), mode="a")
+
+
+def write_run(path: Path, rankings: Iterable[tuple[str, Sequence[str]]], mode: str = "w") -> None:
+    """Write each query's ranking, a line `query Q0 document rank score tag` for each document.
+
+    The score counts down to 1. Programs that read runs order by score and break ties in ways of their
+    own, some after rounding to 32 bits; whole numbers keep the order that was measured. A query that found
+    nothing has no line, which `trec_eval -c` counts as 0. Raises `UsageError`.
+    """
+    try:
+        with path.open(mode, encoding="utf-8", newline="\n") as file:
+            for query, ranking in rankings:
+                for rank, document in enumerate(ranking, 1):
+                    file.write(f"{query} Q0 {document} {rank} {len(ranking) - rank + 1} {TAG}\n")
+    except OSError as error:
+        problem = f"{path}: cannot be written ({error.strerror}); name another file for --run"
+        raise UsageError(problem) from None

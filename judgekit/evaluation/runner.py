@@ -10,7 +10,7 @@ import asyncio
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from itertools import combinations, islice
+from itertools import combinations
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -18,11 +18,11 @@ from judgekit import environment
 from judgekit.config import settings as configuration
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation.cases import Case, Recorded
-from judgekit.judging import fence, fingerprint, service
+from judgekit.judging import calibration, fence, service
 from judgekit.judging.compare import PairJudge
-from judgekit.judging.documents import ComparisonInput, Document, Task, file_of, is_cut
+from judgekit.judging.documents import ComparisonInput, Document, Task, file_of
 from judgekit.judging.escalation import FinalityRules
-from judgekit.judging.jury import ORDERS, Vote, of_calls
+from judgekit.judging.jury import ORDERS
 from judgekit.judging.logprobs import score_source
 from judgekit.judging.orchestrator import JudgingState
 from judgekit.judging.panel import resolve_panel
@@ -30,7 +30,7 @@ from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.round import gather_limited
 from judgekit.judging.score import DocumentJudge
-from judgekit.judging.select import CandidateJudge, Query
+from judgekit.judging.select import CandidateJudge, Candidates, Query
 from judgekit.judging.service import JudgeRequest
 from judgekit.judging.verdict import Comparison, Selection
 from judgekit.ledger import rates
@@ -39,17 +39,14 @@ from judgekit.providers.gateway import open_gateway
 from judgekit.rubric.schema import CompareRubric, ScoreRubric
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from judgekit.config import ModeName, TierName
     from judgekit.evaluation.cases import Variant
-    from judgekit.judging.jury import Opinion, PairWord
-    from judgekit.judging.orchestrator import Judge, JudgeOptions
-    from judgekit.judging.round import Answer
-    from judgekit.judging.verdict import CompareRound, Round, Verdict
+    from judgekit.judging.orchestrator import Judge, JudgeOptions, ModelTurn
+    from judgekit.judging.verdict import Verdict
     from judgekit.ledger.rates import Interval
-    from judgekit.providers.base import Endpoint
     from judgekit.rubric.loader import LoadedRubric
     from judgekit.rubric.schema import Case as RubricCase
 
@@ -62,79 +59,43 @@ UNREAD = ("undetermined", "escalate")
 """Words that say that nothing was decided: they agree with no label, and do not disagree either."""
 
 
-# --- A case as the judge takes it
-
-
-def _document(case: Case, folder: Path | None) -> Document:
+def prepared(judge: AnyJudge, case: Case, folder: Path | None = None) -> tuple[AnyJudge, Any]:
+    """Return the judge for what a case is about, and the case as that judge takes it."""
+    if isinstance(judge.rubric, CompareRubric):
+        if not (case.a and case.b):
+            raise InputError(f"{case.where}: expected the texts a and b, or what judges said")
+        pair = (file_of("A", case.a), file_of("B", case.b))
+        return judge.as_judge(PairJudge), ComparisonInput(case.prompt, pair)
+    if not isinstance(judge.rubric, ScoreRubric):
+        names = shown_ids(case)
+        candidates = [
+            PromptCandidate(names[each.id], each.title, each.category, tuple(each.tags), each.text)
+            for each in case.candidates
+        ]
+        return judge.as_judge(CandidateJudge), Candidates(Query(case.query), tuple(candidates))
+    if case.subjects:
+        files = tuple(file_of(*each) for each in zip(case.letters, case.subjects, strict=True))
+        return judge.as_judge(RankingJudge), ComparisonInput(case.prompt, files)
     text = case.text
-    if text is None and (case.path is None or folder is None):
-        raise InputError(f"{case.where}: expected text, a path, or what judges said")
-    if text is None and case.path is not None and folder is not None:
+    if text is None:
+        if case.path is None or folder is None:
+            raise InputError(f"{case.where}: expected text, a path, or what judges said")
         try:
             text = (folder / case.path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{case.where}: {case.path} cannot be read ({error})") from None
-    files = {case.path or "text": text or "", **case.files}
-    return Document(
-        tuple(file_of(*each) for each in files.items()),
-        case.path or case.id,
-        Task(case.description, case.acceptance),
-    )
+    texts = {case.path or "text": text, **case.files}
+    files = tuple(file_of(*each) for each in texts.items())
+    return judge, Document(files, case.path or case.id, Task(case.description, case.acceptance))
 
 
-def _candidates(case: Case, names: Mapping[str, str]) -> list[PromptCandidate]:
-    return [
-        PromptCandidate(names[each.id], each.title, each.category, tuple(each.tags), each.text)
-        for each in case.candidates
-    ]
+async def _in_order(calls: Sequence[Callable[[], Awaitable[Any]]], at_once: int) -> AsyncGenerator[Any, None]:
+    """Yield what the calls return in their order, with so many of them at a time."""
+    free = asyncio.Semaphore(at_once)
 
-
-def _pair(case: Case) -> ComparisonInput:
-    if not (case.a and case.b):
-        raise InputError(f"{case.where}: expected the texts a and b, or what judges said")
-    return ComparisonInput(case.prompt, (file_of("A", case.a), file_of("B", case.b)))
-
-
-async def _result(judge: AnyJudge, case: Case, folder: Path | None = None) -> Result:
-    """Return what a judge says about a case."""
-    if isinstance(judge.rubric, ScoreRubric):
-        document_judge = judge if isinstance(judge, DocumentJudge) else judge.as_judge(DocumentJudge)
-        return await document_judge.judge(_document(case, folder))
-    if isinstance(judge.rubric, CompareRubric):
-        return await judge.as_judge(PairJudge).judge(_pair(case))
-    ids = [candidate.id for candidate in case.candidates]
-    swapped = case.variant == "swapped"
-    names = reordered(case.query, ids) if swapped else dict(zip(ids, ids, strict=True))
-    found = await judge.as_judge(CandidateJudge).select(Query(case.query), _candidates(case, names))
-    back = {name: each for each, name in names.items()}
-    return found.model_copy(update={"rounds": [_renamed(each, back) for each in found.rounds]})
-
-
-def _renamed(one: Round, names: Mapping[str, str]) -> Round:
-    """Return a round about candidates with other names for them."""
-    if one.opinion is None:
-        return one
-    opinion: dict[str, Any] = {
-        key: [names[each] for each in one.opinion[key]] for key in ("keep", "unjudged")
-    }
-    if (known := one.opinion.get("probabilities")) is not None:
-        opinion["probabilities"] = {names[each]: value for each, value in known.items()}
-    return one.model_copy(update={"opinion": opinion})
-
-
-async def _in_order(
-    calls: Sequence[Callable[[], Any]], at_once: int, done: Callable[[int], None] = lambda _: None
-) -> AsyncGenerator[Any, None]:
-    """Yield what the calls return in their order, with so many of them at a time; `done` counts them."""
-    free, count = asyncio.Semaphore(at_once), 0
-
-    async def one(call: Callable[[], Any]) -> Any:  # noqa: ANN401 - whatever a call returns
-        nonlocal count
+    async def one(call: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401 - whatever a call returns
         async with free:
-            found = await call()
-        count += 1
-        done(count)
-        return found
+            return await call()
 
     tasks = [asyncio.create_task(one(call)) for call in calls]
     try:
@@ -154,7 +115,7 @@ class Opinions(NamedTuple):
 
     cases: list[Case]
     models: Mapping[TierName, str]
-    asking: fingerprint.Asking
+    asking: calibration.Asking
 
 
 def ask(
@@ -170,13 +131,11 @@ def ask(
     Every quick opinion goes up, and the tiebreaker is asked where quick and deep contradict each other or
     one of them failed. Raises `ConfigError`, `InputError` or, when no model is set up, `UsageError`.
     """
-    settings = configuration.load(project)
+    settings, request = configuration.load(project), JudgeRequest(mode=mode)
 
     async def run() -> Opinions:
         async with aclosing(open_gateway(environment.environ())) as gateway:
-            judge = service.judge_of(
-                DocumentJudge, gateway, settings, loaded, project, JudgeRequest(mode=mode)
-            )
+            judge = service.judge_of(DocumentJudge, gateway, settings, loaded, project, request)
             if not judge.panel:
                 raise UsageError(f"no model to ask: {judge.nobody}")
             endpoints = [endpoint for jury in judge.panel.values() for endpoint in jury]
@@ -184,12 +143,12 @@ def ask(
             # Every opinion goes up, and models are measured on texts whoever wrote them.
             judge = replace(judge, finality=FinalityRules(), calibration_warning=None, written_by=None)
             calls = [partial(opinions, judge, case, folder) for case in cases]
-            answers = [each async for each in _in_order(calls, min(AT_ONCE, *limits), progress)]
-            found = [
-                case.model_copy(update={"judges": judges})
-                for case, judges in zip(cases, answers, strict=True)
-            ]
-            panel = fingerprint.panel(judge.panel, loaded.rubric, judge.options)
+            found: list[Case] = []
+            async with aclosing(_in_order(calls, min(AT_ONCE, *limits))) as answers:
+                async for judges in answers:
+                    found.append(cases[len(found)].model_copy(update={"judges": judges}))
+                    progress(len(found))
+            panel = calibration.fingerprint(judge.panel, loaded.rubric, judge.options)
             return Opinions(found, panel.models, panel.asking)
 
     return running.run(run())
@@ -209,122 +168,73 @@ def unanswered(cases: Sequence[Case]) -> str | None:
     return f"{told} {count} ({why}); {rest}; test the models with judgekit provider check"
 
 
-async def opinions(judge: AnyJudge, case: Case, folder: Path) -> dict[str, Recorded]:
+async def opinions(judge: AnyJudge, case: Case, folder: Path) -> dict[TierName, Recorded]:
     """Return the answer of each tier to a case."""
     if case.variant == "rerun":  # what was said before would be said again
         judge = replace(judge, cache=None)
-    if isinstance(judge.rubric, ScoreRubric) and case.subjects:
-        return await _ranked(judge.as_judge(RankingJudge), case)
-    result = await _result(judge, case, folder)
+    judge, subject = prepared(judge, case, folder)
+    subject, secrets = judge.redacted(subject)
+    state = JudgingState(subject, judge.session(), judge.options.refusal(secrets), secrets)
     cut: set[TierName] = set()
-    if isinstance(judge.rubric, ScoreRubric):
-        if not result.rounds:
-            why = result.degraded or "no reason is known"
-            raise InputError(f"{case.where}: no model was asked ({why})")
-        document, tiers = _document(case, folder), judge.rubric.tiers
+    if isinstance(judge, RankingJudge):  # which of the subjects go up depends on what is learned
         for tier, jury in judge.panel.items():
-            if any(is_cut(document.seen_by(getattr(tiers, tier), endpoint)) for endpoint in jury):
-                cut.add(tier)
-    elif isinstance(judge.rubric, CompareRubric):
-        pair_judge = judge.as_judge(PairJudge)
-        state = JudgingState(pair_judge.redacted(_pair(case))[0], judge.session())
-        cut = {tier for tier in judge.panel if pair_judge.cut(tier, state)}
-    return recorded(judge, result.rounds, cut)
-
-
-async def _ranked(judge: RankingJudge, case: Case) -> dict[str, Recorded]:
-    """Ask every model of every tier about every subject: which go up depends on what is learned."""
-    files = tuple(file_of(*each) for each in zip(case.letters, case.subjects, strict=True))
-    sent, _ = judge.redacted(ComparisonInput(case.prompt, files))
-    state = JudgingState(sent, judge.session())
-    found: dict[str, Recorded] = {}
-    for tier, jury in judge.panel.items():
-        task = replace(judge.task(tier, state), letters=tuple(sent.letters))
-        calls = [partial(task.ask, endpoint, state.session) for endpoint in jury]
-        answers = [
-            _scored_subjects(judge, turn.endpoint, dict(zip(task.letters, turn.calls, strict=True)))
-            for turn in await gather_limited(calls, state.session)
-        ]
-        found[tier] = _joined(answers, judge.options, cut=task.is_cut)
-    return found
-
-
-# --- From rounds to recorded answers
-
-
-def recorded(
-    judge: AnyJudge, rounds: Sequence[Round] | Sequence[CompareRound], cut: Collection[TierName] = ()
-) -> dict[str, Recorded]:
-    """Return each tier's answer; `cut` are those that did not see the whole subject."""
-    found: dict[str, Recorded] = {}
-    asked = len(judge.rubric.questions) if judge.options.each else 1
-    for tier, jury in judge.panel.items():
-        own = iter([each for each in rounds if each.tier == tier])
-        answers = []
-        for endpoint in jury:
-            if not isinstance(judge.rubric, CompareRubric):
-                answers += [_answer(judge, endpoint, each) for each in islice(own, 1)]
-            elif calls := list(islice(own, judge.options.samples_of(endpoint) * asked * len(ORDERS))):
-                answers.append(_preferred(judge, endpoint, calls, asked))
-        if answers:
-            found[tier] = _joined(answers, judge.options, cut=tier in cut)
-    return found
-
-
-def _answer(judge: AnyJudge, endpoint: Endpoint, one: Round | CompareRound) -> dict[str, Any]:
-    """Return one model's answer about a document or candidates."""
-    usage = _usage(judge, endpoint, [one])
-    if one.opinion is None:
-        return {"failure": one.failure.kind if one.failure else "not_recorded"} | usage
-    key = next(key for key in ("scores", "probabilities", "keep") if key in one.opinion)
-    read = score_source(endpoint, one.opinion.get("scores"), one.opinion.get("expected", ()))
-    return {key: one.opinion[key], "unjudged": one.opinion.get("unjudged", []), "read": read} | usage
-
-
-def _preferred(judge: AnyJudge, endpoint: Endpoint, calls: Sequence[Any], criteria: int) -> dict[str, Any]:
-    """Return one model's answer about two texts: in each order, or of more calls what they come to."""
-    usage = _usage(judge, endpoint, calls) | {"calls": len(calls), "read": score_source(endpoint, None)}
-    words: list[PairWord | None] = [call.opinion["better"] if call.opinion else None for call in calls]
-    if any(words) and len(calls) == len(ORDERS):
-        orders = ["".join(call.order) for call in calls]
-        return {"orders": dict(zip(orders, words, strict=True))} | usage
-    vote = of_calls([Vote(word) if word else None for word in words], criteria) if any(words) else None
-    if vote is None:
-        otherwise = "invalid_reply" if any(words) else "not_recorded"
-        return {"failure": next((call.failure.kind for call in calls if call.failure), otherwise)} | usage
-    return {"probabilities": {"A": max(vote.lean, 0.0), "B": max(-vote.lean, 0.0)}} | usage
-
-
-def _scored_subjects(
-    judge: RankingJudge, endpoint: Endpoint, calls: Mapping[str, Answer[Opinion]]
-) -> dict[str, Any]:
-    """Return what one model gave to several subjects, by letter."""
-    known = {letter: answer.value for letter, answer in calls.items() if answer.value}
-    usage = _usage(judge, endpoint, list(calls.values()))
-    usage["calls"] *= len(calls)
-    if not known:
-        failed = next((answer.failure.kind for answer in calls.values() if answer.failure), "not_recorded")
-        return {"failure": failed} | usage
-    points = {letter: [fmean(opinion.scores.values())] for letter, opinion in known.items()}
-    read = {score_source(endpoint, opinion.scores, opinion.expected) for opinion in known.values()}
-    return {"points": points, "read": read.pop() if len(read) == 1 else "partly"} | usage
-
-
-def _usage(
-    judge: AnyJudge, endpoint: Endpoint, rounds: Sequence[Round | CompareRound | Answer[Opinion]]
-) -> dict[str, Any]:
-    """Return which model it was, what it used, and how many calls one round of it takes."""
-    questions = len(judge.rubric.questions)
-    # What was kept cost nothing this time, which says nothing about the next.
-    paid = [each.usage.cost_usd for each in rounds if each.usage.cost_source not in ("cache", "mixed")]
-    costs = [cost for cost in paid if cost is not None]
+            task = replace(judge.task(tier, state), letters=tuple(subject.letters))
+            calls = [partial(task.ask, endpoint, state.session) for endpoint in jury]
+            state.turns[tier] = await gather_limited(calls, state.session)
+            cut |= {tier} if task.is_cut else set()
+    else:
+        await judge.run(state)
+        cut |= set(state.cut)
+    if isinstance(judge, DocumentJudge) and not state.turns:
+        raise InputError(f"{case.where}: no model was asked (not judged: {state.refused})")
     return {
+        tier: _joined([_answer(judge, case, turn) for turn in turns], judge.options, cut=tier in cut)
+        for tier, turns in state.turns.items()
+    }
+
+
+def _answer(judge: AnyJudge, case: Case, turn: ModelTurn[Any]) -> dict[str, Any]:
+    """Return one model's answer in the form of a record, with what it used."""
+    endpoint, value, questions = turn.endpoint, turn.answer.value, len(judge.rubric.questions)
+    calls = questions if endpoint.pointwise else judge.options.calls(questions)
+    answers, failure, read = [turn.answer], "not_recorded", score_source(endpoint, None)
+    found: dict[str, Any] = {}
+    if isinstance(judge, RankingJudge):
+        answers, calls = list(turn.calls), calls * len(turn.calls)
+        sources = {score_source(endpoint, one.scores, one.expected) for one in (value or {}).values()}
+        read = sources.pop() if len(sources) == 1 else "partly"
+        found = {"points": {letter: [fmean(one.scores.values())] for letter, one in (value or {}).items()}}
+    elif isinstance(judge, PairJudge):
+        answers, calls = list(turn.calls), len(turn.calls)
+        words = [vote.value.word if vote.value else None for vote in answers]
+        failure = "invalid_reply" if any(words) else failure
+        if len(words) == len(ORDERS) and any(words):
+            value, found = words, {"orders": dict(zip(ORDERS, words, strict=True))}
+        elif value:
+            found = {"probabilities": {"A": max(value.lean, 0.0), "B": max(-value.lean, 0.0)}}
+    elif isinstance(judge, CandidateJudge) and value:
+        back = {name: each for each, name in shown_ids(case).items()}
+        marks = {back[name]: mark for name, mark in value.items() if mark}
+        known = {each: mark.probability for each, mark in marks.items() if mark.probability is not None}
+        keep = {"keep": [each for each, mark in marks.items() if mark.outcome == "accept"]}
+        found = {"probabilities": known} if known else keep
+        found["unjudged"] = [back[name] for name, mark in value.items() if not mark]
+    elif value:
+        read = score_source(endpoint, value.scores, value.expected)
+        found = {"scores": value.scores}
+    if not value:
+        found = {"failure": next((each.failure.kind for each in answers if each.failure), failure)}
+    # What was kept cost nothing this time, which says nothing about the next.
+    paid = [each.usage.cost_usd for each in answers if each.usage.cost_source not in ("cache", "mixed")]
+    costs = [cost for cost in paid if cost is not None]
+    return found | {
         "model": endpoint.model,
         "family": endpoint.family,
-        "calls": questions if endpoint.pointwise else judge.options.calls(questions),
-        "input_tokens": sum(each.usage.input_tokens for each in rounds),
-        "output_tokens": sum(each.usage.output_tokens for each in rounds),
-        "cost_usd": sum(costs) if len(costs) == len(rounds) else None,
+        "read": read if value else None,
+        "calls": calls,
+        "input_tokens": sum(each.usage.input_tokens for each in answers),
+        "output_tokens": sum(each.usage.output_tokens for each in answers),
+        "cost_usd": sum(costs) if len(costs) == len(answers) else None,
     }
 
 
@@ -365,16 +275,20 @@ def again(cases: Sequence[Case]) -> list[Case]:
     return found
 
 
-def reordered(query: str, ids: Sequence[str]) -> dict[str, str]:
-    """Return for each candidate an id under which they are shown in an order as different as some tries find.
+def shown_ids(case: Case) -> dict[str, str]:
+    """Return the ids under which candidates are shown: their own, or others that stand in another order.
 
-    The order follows from the query and the ids, which no model sees: another id is another place.
+    The order follows from the query and the ids, which no model sees: another id is another place. Some are
+    tried, and the order that is most different is taken.
     """
-    usual = list(fence.labels(query, ids))
+    ids = [candidate.id for candidate in case.candidates]
+    if case.variant != "swapped":
+        return dict(zip(ids, ids, strict=True))
+    usual = list(fence.labels(case.query, ids))
 
     def turned(names: Mapping[str, str]) -> int:
         """Return how many pairs of candidates change their order."""
-        place = {name: at for at, name in enumerate(fence.labels(query, list(names.values())))}
+        place = {name: at for at, name in enumerate(fence.labels(case.query, list(names.values())))}
         return sum(place[names[first]] > place[names[second]] for first, second in combinations(usual, 2))
 
     return max(({each: each + "'" * marks for each in ids} for marks in range(1, 9)), key=turned)
@@ -415,21 +329,6 @@ class Agreement(NamedTuple):
         return self.right / self.decided if self.decided else None
 
 
-class Flip(NamedTuple):
-    """A question of a case that two rubrics answer differently in one mode."""
-
-    case: str
-    mode: ModeName
-    expected: str
-    before: str
-    after: str
-
-    @property
-    def better(self) -> bool | None:
-        """Whether the new answer is the expected one; None where neither answer is."""
-        return None if self.expected not in (self.before, self.after) else self.after == self.expected
-
-
 def trial(
     loaded: LoadedRubric,
     cases: Sequence[RubricCase],
@@ -445,21 +344,18 @@ def trial(
     settings = configuration.load(project)
     labelled = [Case.model_validate(case.model_dump()) for case in cases]
 
-    async def everything() -> list[Tried]:
-        found = []
+    async def run() -> list[Tried]:
+        found: list[Tried] = []
         async with aclosing(open_gateway(environment.environ())) as gateway:
             for mode in modes:
-                judge: AnyJudge
+                at_once, request = 1, JudgeRequest(str(loaded.path), mode)
                 if isinstance(loaded.rubric, ScoreRubric):
-                    request = JudgeRequest(str(loaded.path), mode)
                     judge, _ = service.document_judge(gateway, project, request)
                     at_once = service.max_concurrency(judge, service.AT_ONCE)
                 else:
-                    judge = service.judge_of(
-                        DocumentJudge, gateway, settings, loaded, project, JudgeRequest(mode=mode)
-                    )
-                    at_once = 1
-                calls = [partial(_result, judge, case) for case in labelled]
+                    judge = service.judge_of(DocumentJudge, gateway, settings, loaded, project, request)
+                each = [prepared(judge, case) for case in labelled]
+                calls = [partial(own.judge, subject) for own, subject in each]
                 async with aclosing(_in_order(calls, at_once)) as results:
                     at = iter(labelled)
                     async for result in results:
@@ -471,7 +367,7 @@ def trial(
     panel, reason = resolve_panel(settings, project)
     if not panel:
         raise UsageError(f"no model to ask: {reason}")
-    return running.run(everything())
+    return running.run(run())
 
 
 def _tried(case: Case, result: Result, mode: ModeName) -> Iterator[Tried]:
@@ -494,11 +390,8 @@ def agreement(tried: Iterable[Tried]) -> Agreement:
     return Agreement(right, len(decided), undecided, rates.share_interval(right, len(decided)))
 
 
-def flips(before: Sequence[Tried], after: Sequence[Tried]) -> list[Flip]:
-    """Return the answers that differ, of the questions that were put to both."""
+def flips(before: Sequence[Tried], after: Sequence[Tried]) -> list[tuple[str, Tried]]:
+    """Return the earlier and the new answer where they differ, of the questions that were put to both."""
     earlier = {(tried.case, tried.mode): tried.said for tried in before}
-    return [
-        Flip(new.case, new.mode, new.expected, earlier[new.case, new.mode], new.said)
-        for new in after
-        if earlier.get((new.case, new.mode), new.said) != new.said
-    ]
+    pairs = ((earlier.get((new.case, new.mode), new.said), new) for new in after)
+    return [(said, new) for said, new in pairs if said != new.said]

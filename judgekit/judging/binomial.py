@@ -23,11 +23,10 @@ def at_most(errors: int, total: int, rate: float) -> float:
         return 0.0
     whole = lgamma(total + 1) - lgamma(errors + 1) - lgamma(total - errors + 1)
     logarithm = whole + errors * log(rate) + (total - errors) * log1p(-rate)
-    odds = (1 - rate) / rate
     # Relative to the last term, from there down: below the mean each is smaller than the one before.
     term = found = 1.0
     for seen in range(errors, 0, -1):
-        term *= seen / (total - seen + 1) * odds
+        term *= seen / (total - seen + 1) * ((1 - rate) / rate)
         found += term
         if term < found * _NEGLIGIBLE and seen < total * rate:
             break
@@ -58,17 +57,13 @@ def needed(rate: float, level: float, share: float = 0.0) -> int | None:
 
     None when no number does: `share` is not below `rate`, or it would take more than a million.
     """
-    if share >= rate:
-        return None
     few, many = 0, 1
-    while at_most(round(share * many), many, rate) > level:
+    while share < rate and at_most(round(share * many), many, rate) > level:
         few, many = many, many * 2
         if many > _MOST:
             return None
     while many - few > 1:
         middle = (few + many) // 2
-        if at_most(round(share * middle), middle, rate) > level:
-            few = middle
-        else:
-            many = middle
-    return many
+        enough = at_most(round(share * middle), middle, rate) <= level
+        few, many = (few, middle) if enough else (middle, many)
+    return many if share < rate else None

@@ -7,20 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from functools import lru_cache
 from types import NoneType, UnionType
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    Final,
-    Literal,
-    NamedTuple,
-    TypeGuard,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-)
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeGuard, TypeVar, Union, get_args, get_origin
 from weakref import WeakKeyDictionary
 
 from pydantic import AliasChoices, BaseModel, RootModel, ValidationError
@@ -28,32 +17,26 @@ from pydantic import AliasChoices, BaseModel, RootModel, ValidationError
 from judgekit.judging.scan import CUT, QUOTES, SPELT_NUMBER, Array, Object, number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 Model = TypeVar("Model", bound=BaseModel)
+Value = TypeVar("Value")
 
-_NAME_KEYS: Final = frozenset({"dimension", "criterion", "aspect", "name"})
-"""Where an item of `[{"dimension": "…", "score": 4}, …]` says what it rates."""
-
-_VALUE_KEYS: Final = frozenset({"score", "value", "rating"})
-"""Where `{"score": 4, "why": "…"}` keeps its number."""
-
-_MAXIMUM_KEYS: Final = frozenset({"max", "maximum", "maxscore", "outof", "scale", "total"})
-"""What makes a number one out of something: on which scale it is meant is the model's guess, not ours."""
-
-_WRAPPERS: Final = frozenset(
+# Where an item of `[{"dimension": "…", "score": 4}, …]` says what it rates, and where its number is.
+_NAME_KEYS = frozenset({"dimension", "criterion", "aspect", "name"})
+_VALUE_KEYS = frozenset({"score", "value", "rating"})
+# What makes a number one out of something: on which scale it is meant is the model's guess, not ours.
+_MAXIMUM_KEYS = frozenset({"max", "maximum", "maxscore", "outof", "scale", "total"})
+# Keys (plain) whose object may be the answer, or a part of it. Under any other it may be somebody else's.
+_WRAPPERS = frozenset(
     {"answer", "arguments", "assessment", "criteria", "decision", "dimensions", "evaluation", "finalanswer"}
     | {"grades", "judgement", "judgment", "opinion", "output", "parameters", "ratings", "response", "result"}
     | {"results", "review", "scores", "verdict"}
 )
-"""Keys (plain) whose object may be the answer, or a part of it. Under any other it may be somebody else's."""
-
-_MAX_WRAPPERS: Final = 4
-"""How many objects deep the answer may be wrapped: in `{"result": {"evaluation": {…}}}` it is two."""
-
-_SHORT: Final = 40  # characters in which a scale is named, and that a message quotes
-_FIGURE: Final = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
-_MISSING: Final = object()
+_MAX_WRAPPERS = 4  # objects around the answer: in `{"result": {"evaluation": {…}}}` there are two
+_SHORT = 40  # characters in which a scale is named, and that a message quotes
+_FIGURE = re.compile(r"\d{1,9}(?:\.\d{1,9})?")
+_MISSING = object()
 
 
 class Misfit(Exception):  # noqa: N818 - says why an object is not the one; the caller goes on to the next
@@ -70,37 +53,25 @@ class CutOff(Misfit):
 # What a field is called, and what its annotation asks for
 
 
+@lru_cache(maxsize=1024)
 def plain(key: str) -> str:
     """Return what counts when keys are compared tolerantly: no case, spaces, underscores, hyphens."""
     return re.sub(r"[\s_-]+", "", key).casefold()
 
 
-class _Names(NamedTuple):
-    """How a model's fields are called: each one's keys, what may be meant for it (plain), and all (plain)."""
+def _remembered(function: Callable[[type[BaseModel]], Value]) -> Callable[[type[BaseModel]], Value]:
+    """Keep what a function returns as long as the model lives: some are made for one reply."""
+    known = WeakKeyDictionary[type[BaseModel], Value]()
 
-    of: dict[str, tuple[str, ...]]
-    alike: dict[str, frozenset[str]]
-    inside: frozenset[str]
+    def remembered(model: type[BaseModel]) -> Value:
+        if (found := known.get(model)) is None:
+            known[model] = found = function(model)
+        return found
 
-
-# Some models are made for one reply: what is remembered of them goes with them.
-_KNOWN: Final = WeakKeyDictionary[type[BaseModel], _Names]()
-
-
-def _names(model: type[BaseModel]) -> _Names:
-    if names := _KNOWN.get(model):
-        return names
-    of, alike = _keys_of(model), dict[str, frozenset[str]]()
-    for name, keys in of.items():
-        others = {plain(key) for other, keys in of.items() if other != name for key in keys}
-        alike[name] = frozenset() if others.intersection(map(plain, keys)) else frozenset(map(plain, keys))
-    kinds = (strip(field.annotation) for field in model.model_fields.values())
-    both = [of, *(_keys_of(kind) for kind in kinds if is_model(kind))]
-    inside = frozenset(plain(key) for each in both for keys in each.values() for key in keys)
-    _KNOWN[model] = names = _Names(of, alike, inside)
-    return names
+    return remembered
 
 
+@_remembered
 def _keys_of(model: type[BaseModel]) -> dict[str, tuple[str, ...]]:
     config, keys = model.model_config, dict[str, tuple[str, ...]]()
     by_name = config.get("populate_by_name") or config.get("validate_by_name")
@@ -114,15 +85,24 @@ def _keys_of(model: type[BaseModel]) -> dict[str, tuple[str, ...]]:
 
 def names_of(name: str, model: type[BaseModel]) -> tuple[str, ...]:
     """Return the keys under which `model` reads a field, the one to write first."""
-    return _names(model).of[name]
+    return _keys_of(model)[name]
+
+
+def _inner(model: type[BaseModel]) -> list[type[BaseModel]]:
+    return [kind for field in model.model_fields.values() if is_model(kind := strip(field.annotation))]
+
+
+@_remembered
+def _inside(model: type[BaseModel]) -> frozenset[str]:
+    """Return the keys (plain) of a model's fields, and of the models that are its fields."""
+    every = (names for each in (model, *_inner(model)) for names in _keys_of(each).values())
+    return frozenset(plain(key) for names in every for key in names)
 
 
 def _maximum(model: type[BaseModel]) -> float | None:
     """Return the highest number that a field of `model`, or of the models that are its fields, may be."""
     most = [getattr(each, "le", None) for field in model.model_fields.values() for each in field.metadata]
-    most += [
-        _maximum(kind) for field in model.model_fields.values() if is_model(kind := strip(field.annotation))
-    ]
+    most += map(_maximum, _inner(model))
     return max((float(each) for each in most if isinstance(each, (int, float))), default=None)
 
 
@@ -130,12 +110,10 @@ def strip(annotation: Any) -> Any:  # noqa: ANN401 - an annotation can be any ob
     """Return the annotation without `Annotated`, aliases and `| None`."""
     while True:
         arms = _arms(annotation)
-        if get_origin(annotation) is Annotated:
-            annotation = get_args(annotation)[0]
+        if get_origin(annotation) is Annotated or len(arms) == 1:
+            annotation = arms[0] if arms else get_args(annotation)[0]
         elif hasattr(annotation, "__value__"):
             annotation = annotation.__value__
-        elif len(arms) == 1:
-            annotation = arms[0]
         else:
             return annotation
 
@@ -147,7 +125,6 @@ def _arms(annotation: object) -> list[Any]:
 
 
 def is_model(kind: object) -> TypeGuard[type[BaseModel]]:
-    """Whether an object of its own is wanted."""
     return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
@@ -206,7 +183,17 @@ def shape(value: object, annotation: object, where: str) -> object:
         raise CutOff(where)
     if kind is str:
         return str(value) if type(value) is int else value
-    return _choice(value, choices, where) if choices else _container(value, kind, where)
+    if not choices:
+        return _container(value, kind, where)
+    # A choice may be spelt in another case, or as another type.
+    if any(type(choice) is int for choice in choices) and not isinstance(value, bool):
+        with suppress(Misfit):
+            value = _number(value, where)
+    if value in choices or not isinstance(value, str):
+        return value
+    text = value.strip().casefold()
+    same = [choice for choice in choices if isinstance(choice, str) and choice.casefold() == text]
+    return same[0] if len(same) == 1 else value
 
 
 def _number(value: object, where: str) -> object:
@@ -229,18 +216,6 @@ def _number(value: object, where: str) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _choice(value: object, choices: tuple[object, ...], where: str) -> object:
-    """Return the choice that `value` spells in another case, or as another type; else `value`."""
-    if any(type(choice) is int for choice in choices) and not isinstance(value, bool):
-        with suppress(Misfit):
-            value = _number(value, where)
-    if value in choices or not isinstance(value, str):
-        return value
-    text = value.strip().casefold()
-    same = [choice for choice in choices if isinstance(choice, str) and choice.casefold() == text]
-    return same[0] if len(same) == 1 else value
-
-
 def _container(value: object, kind: object, where: str) -> object:
     """Shape the values of a mapping, or the items of a sequence."""
     origin, wanted = get_origin(kind), get_args(kind)
@@ -258,10 +233,8 @@ def _container(value: object, kind: object, where: str) -> object:
         wanted = (*wanted, *(Any,) * len(value))[: len(value)]
     else:
         wanted = (wanted[0],) * len(value)
-    return [
-        shape(item, inner, _join(where, at))
-        for at, (item, inner) in enumerate(zip(value, wanted, strict=True))
-    ]
+    inner = zip(value, wanted, strict=True)
+    return [shape(item, kind, _join(where, at)) for at, (item, kind) in enumerate(inner)]
 
 
 def _join(where: str, part: object) -> str:
@@ -273,7 +246,7 @@ def _model(value: object, model: type[BaseModel], where: str) -> object:
     if issubclass(model, RootModel):
         return shape(value, model.model_fields["root"].annotation, where)
     keyed = _keyed(value)
-    if keyed is not None and any(plain(key) in _names(model).inside for key in keyed):
+    if keyed is not None and any(plain(key) in _inside(model) for key in keyed):
         value = keyed
     if isinstance(value, Array) and len(value) == 1:
         value = value[0]
@@ -283,8 +256,9 @@ def _model(value: object, model: type[BaseModel], where: str) -> object:
     value = _unwrapped(value, model)
     _refuse_other_scale(value, model)
     shaped: dict[str, object] = {}
-    used = {name: key for name in model.model_fields if (key := _match(value, name, model)) is not None}
-    _refuse_repeated(value, used.values(), where)
+    used = {
+        name: key for name in model.model_fields if (key := _match(value, name, model, where)) is not None
+    }
     for name, field in model.model_fields.items():
         item = value[used[name]] if name in used else _elsewhere(value, name, model)
         required = field.is_required()
@@ -300,15 +274,27 @@ def _model(value: object, model: type[BaseModel], where: str) -> object:
 # The keys of a model, in an object that spells or nests them in its own way
 
 
-def _match(value: Object, name: str, model: type[BaseModel]) -> str | None:
+def _match(value: Object, name: str, model: type[BaseModel], where: str = "") -> str | None:
     """Return the key of `value` that holds the field `name`: the same, else the only one that is alike."""
-    if exact := next((key for key in names_of(name, model) if key in value), None):
-        return exact
-    wanted = _names(model).alike[name]
-    alike = [key for key in value if plain(key) in wanted] if wanted else []
-    if len(alike) > 1:
-        raise Misfit(f"`{name}` is given as {' and '.join(map(repr, alike[:2]))}")
-    return alike[0] if alike else None
+    names = names_of(name, model)
+    key = next((key for key in names if key in value), None)
+    if key is None:
+        others = {
+            plain(each) for other in _keys_of(model) if other != name for each in names_of(other, model)
+        }
+        wanted = set(map(plain, names))
+        alike = [] if wanted & others else [each for each in value if plain(each) in wanted]
+        if len(alike) > 1:
+            raise Misfit(f"`{name}` is given as {' and '.join(map(repr, alike[:2]))}")
+        key = alike[0] if alike else None
+    _refuse_repeated(value, [] if key is None else [key], where)
+    return key
+
+
+def _refuse_repeated(value: Object, used: Iterable[str], where: str) -> None:
+    for key in used:
+        if key in value.repeated:
+            raise Misfit(f"`{_join(where, key)}` is given twice")
 
 
 def _keyed(value: object) -> Object | None:
@@ -335,8 +321,7 @@ def _children(value: Object) -> Iterator[Object]:
 
 def _unwrapped(value: Object, model: type[BaseModel]) -> Object:
     """Return the object in `value` that has keys of `model`; `value` itself when it has, or it is unclear."""
-    names = _names(model).inside
-    inner = value
+    names, inner = _inside(model), value
     for _ in range(_MAX_WRAPPERS + 1):
         if any(plain(key) in names for key in inner):
             return inner
@@ -354,29 +339,19 @@ def _elsewhere(value: Object, name: str, model: type[BaseModel]) -> object:
     if not field.is_required():
         return _MISSING
     inside = [*_children(value)]
-    found = [child[key] for child in inside if (key := _once(child, name, model)) is not None]
-    kind = strip(field.annotation)
-    if is_model(kind):
+    found = [child[key] for child in inside if (key := _match(child, name, model)) is not None]
+    if is_model(kind := strip(field.annotation)):
         found = [flat for holder in (value, *inside) if (flat := _flat(holder, kind)) is not None] or found
     if len(found) > 1:
         raise Misfit(f"`{name}` is given in {len(found)} places")
     return found[0] if found else _MISSING
 
 
-def _once(value: Object, name: str, model: type[BaseModel]) -> str | None:
-    """Return the key of `value` that holds a field, which it must give only once."""
-    key = _match(value, name, model)
-    if key is not None:
-        _refuse_repeated(value, [key], "")
-    return key
-
-
 def _flat(value: Object, model: type[BaseModel]) -> Object | None:
     """Return the part of `value` that is a `model`, when all that it requires stands there."""
     part = Object()
     for name, field in model.model_fields.items():
-        key = _once(value, name, model)
-        if key is not None:
+        if (key := _match(value, name, model)) is not None:
             part.put(key, value[key])
         elif field.is_required():
             return None
@@ -384,16 +359,10 @@ def _flat(value: Object, model: type[BaseModel]) -> Object | None:
     return part or None
 
 
-def _refuse_repeated(value: Object, used: Iterable[str], where: str) -> None:
-    for key in used:
-        if key in value.repeated:
-            raise Misfit(f"`{_join(where, key)}` is given twice")
-
-
 def _refuse_other_scale(value: Object, model: type[BaseModel]) -> None:
     """Refuse an object that names another maximum beside its numbers than the one they were asked on."""
     # A total beside several scores is their sum.
-    named = [key for key in value if plain(key) in _MAXIMUM_KEYS - {"total"} - _names(model).inside]
+    named = [key for key in value if plain(key) in _MAXIMUM_KEYS - {"total"} - _inside(model)]
     most = _maximum(model) if named else None
     for key in named:
         figures = [float(figure) for figure in _FIGURE.findall(str(value[key])[:_SHORT])]
@@ -404,15 +373,12 @@ def _refuse_other_scale(value: Object, model: type[BaseModel]) -> None:
 def is_quoted(found: Object, model: type[BaseModel]) -> bool:
     """Whether an object that was found in a string of others may be quoted there, and be somebody else's.
 
-    A model that forgets to close a string and begins anew had not answered before, and closes nothing after.
+    A model that forgets to close a string and begins again had not answered before, and closes nothing after.
     """
-    outer = found.around
-    if outer is None:
-        return False
-    behind = found.tail.strip()
-    if behind.startswith(tuple(QUOTES)) or "}" in behind or "]" in behind:
-        return True
-    wanted = _names(model).inside & {plain(key) for key in _keys(found)}
+    outer, behind = found.around, found.tail.strip()
+    if outer is None or behind.startswith(tuple(QUOTES)) or "}" in behind or "]" in behind:
+        return outer is not None
+    wanted = _inside(model) & {plain(key) for key in _keys(found)}
     while outer is not None:
         if wanted & {plain(key) for key in _keys(outer, whole=True)}:
             return True

@@ -203,7 +203,7 @@ class JudgingState(Generic[Subject]):
     """One judging on its way: what each tier that was asked came to, in order, and every round.
 
     `refused` says why no model is asked about the subject. `secrets` were left out of it. `cut` are the tiers
-    that do not see all of it.
+    that do not see all of it, `turns` every call by tier.
     """
 
     subject: Subject
@@ -211,6 +211,7 @@ class JudgingState(Generic[Subject]):
     refused: str = ""
     secrets: int = 0
     cut: Collection[TierName] = ()
+    turns: dict[TierName, Sequence[ModelTurn[Any]]] = field(default_factory=dict)
     opinions: dict[TierName, Any] = field(default_factory=dict)
     rounds: list[Any] = field(default_factory=list)
     voices: list[ModelOpinion] = field(default_factory=list)
@@ -287,7 +288,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         while not isinstance(final, Final):
             tier, task = final, self.task(final, state)
             calls = [partial(task.ask, endpoint, state.session) for endpoint in self.panel[tier]]
-            turns = await gather_limited(calls, state.session)
+            state.turns[tier] = turns = await gather_limited(calls, state.session)
             voices = [(turn.endpoint, turn.answer.value) for turn in turns]
             opinion = state.opinions[tier] = task.combine(voices)
             state.rounds += task.rounds(len(state.rounds) + 1, turns)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from judgekit.evaluation.collection import CollectionDocument
+    from judgekit.evaluation.cases import CollectionDocument
     from judgekit.retrieval.compiled import Profile
 
 DOCUMENTS = {

@@ -6,7 +6,10 @@ import pytest
 
 from judgekit.environment import __version__
 from judgekit.errors import InputError, UsageError
-from judgekit.evaluation.collection import check, check_scopes, read, scope, write
+from judgekit.evaluation.cases import read_collection as read
+from judgekit.evaluation.retrieval import check_run as check
+from judgekit.evaluation.retrieval import scope
+from judgekit.evaluation.retrieval import write_run as write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +23,7 @@ def test_reads_documents_queries_and_grades(folder: Path) -> None:
     assert [document.id for document in collection.documents][:2] == ["one/kettle", "one/train"]
     assert (collection.documents[0].title, collection.queries[0].text) == ("Kettle", "copper kettle")
     assert collection.grades["two/q1"] == {"two/opera": 2, "two/kettle": 1}
-    check_scopes(folder, collection)
+    assert read(folder, scoped=True) == collection
     with (folder / "qrels.tsv").open("a") as file:
         file.write("one/q1\tone/gone\t1\nnobody\tone/train\t1\n")
     assert read(folder).strays == 2  # of what is not there
@@ -95,7 +98,7 @@ def test_ids_without_a_scope_are_refused_where_scopes_count(folder: Path, name: 
     assert [scope(each) for each in ("a/b", "a/b/c", "a", "/a")] == ["a", "a", "a", ""]
     (folder / name).write_text(line)
     with pytest.raises(InputError, match=rf"{name}: id: expected SCOPE/NAME, got 'bare"):
-        check_scopes(folder, read(folder))
+        read(folder, scoped=True)
 
 
 # TREC's run format

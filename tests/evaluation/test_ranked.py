@@ -11,15 +11,14 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from making import comparison_input, file, finality_rule, finality_rules, judge_options
+from making import comparison_input, file, finality_rule, finality_rules, judge_options, promise
 from scripted import scripted_endpoint
 
 from judgekit.errors import InputError
 from judgekit.evaluation import cases as labelled
 from judgekit.evaluation import samples
-from judgekit.evaluation.calibrate import choose_rules, learn
-from judgekit.judging import fingerprint
-from judgekit.judging.calibration import Promise
+from judgekit.evaluation.calibrate import choose_rules, learn, ranked
+from judgekit.judging import calibration
 from judgekit.judging.ranking import RankingJudge
 from judgekit.providers import registry, replay
 from judgekit.providers.base import Endpoint, models_by_tier
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.config import ModeName, TierName
-    from judgekit.evaluation.samples import RankedCase
+    from judgekit.evaluation.calibrate import RankedCase
     from judgekit.judging.calibration import Calibration
     from judgekit.judging.documents import File
     from judgekit.judging.escalation import FinalityRules
@@ -65,7 +64,8 @@ def learned(
     cases: list[labelled.Case], mode: ModeName = "lenient", reference: TierName | None = None
 ) -> Calibration:
     models = samples.models(cases)
-    return learn(cases, models, LOADED, mode, Promise(reference=reference), made=MADE, labels_sha256="0" * 64)
+    wanted = promise(reference=reference)
+    return learn(cases, models, LOADED, mode, wanted, made=MADE, labels_sha256="0" * 64)
 
 
 def wide_and_narrow(wide: int, narrow: int, wrong: int) -> list[labelled.Case]:
@@ -140,7 +140,7 @@ def test_what_does_not_fit_is_named(change: dict[str, Any], problem: str) -> Non
 def test_subjects_need_a_rubric_that_scores() -> None:
     cases, loaded = wide_and_narrow(2, 0, 0), loader.find_rubric("answer-preference")
     with pytest.raises(InputError, match="name a rubric of the task 'score'"):
-        learn(cases, samples.models(cases), loaded, "strict", Promise(), made=MADE, labels_sha256="0" * 64)
+        learn(cases, samples.models(cases), loaded, "strict", promise(), made=MADE, labels_sha256="0" * 64)
 
 
 # --- when it is used -------------------------------------------------------------------------------------
@@ -149,11 +149,11 @@ def test_subjects_need_a_rubric_that_scores() -> None:
 def test_it_holds_for_as_many_texts_as_were_compared() -> None:
     known = learned(wide_and_narrow(120, 0, 0))
     models: PanelModels = {"quick": scripted_endpoint("small"), "deep": scripted_endpoint("large")}
-    panel = fingerprint.panel(models, RUBRIC)
-    majority = fingerprint.panel(models, RUBRIC, judge_options(jury="majority"))
-    assert known.misfit(LOADED, panel, 3) is None
-    assert known.misfit(LOADED, majority, 3) is None  # scores are averaged, whatever juries do elsewhere
-    assert known.misfit(LOADED, panel, 9) == "it was made for 3 texts, not for 9"
+    panel = calibration.fingerprint(models, RUBRIC)
+    majority = calibration.fingerprint(models, RUBRIC, judge_options(jury="majority"))
+    assert calibration.misfit(known, LOADED, panel, 3) is None
+    assert calibration.misfit(known, LOADED, majority, 3) is None  # scores are averaged, whatever juries do
+    assert calibration.misfit(known, LOADED, panel, 9) == "it was made for 3 texts, not for 9"
 
 
 # --- the judge comes to the same -------------------------------------------------------------------------
@@ -223,14 +223,14 @@ def test_a_model_that_failed_is_asked_again() -> None:
     deep = {"jury": [{"model": each, **level} for each in "ab"] + [{"model": "c", "failure": "timeout"}]}
     third = {"model": "c", "points": points(5, 4, 4)}
     given = case(0, "A", quick=points(4, 4, 4), deep=deep, tiebreaker=third)
-    (item,) = samples.ranked([given], RUBRIC, "lenient")
-    turns = [step for _, step in item.steps(None)]
-    assert [turn.tier for turn in turns] == ["quick", "deep", "tiebreaker"]
-    assert item.word(turns[-1]) == "A"
+    (item,) = ranked([given], RUBRIC, "lenient")
+    turns = list(item.turns(None))
+    assert [turn.step.tier for turn in turns] == ["quick", "deep", "tiebreaker"]
+    assert turns[-1].word == "A"
     again = {"model": "large", **level}
     heard = case(0, "A", quick=points(4, 4, 4), deep=again, tiebreaker=again)
-    (item,) = samples.ranked([heard], RUBRIC, "lenient")
-    assert [step.tier for _, step in item.steps(None)] == ["quick", "deep"]
+    (item,) = ranked([heard], RUBRIC, "lenient")
+    assert [turn.step.tier for turn in item.turns(None)] == ["quick", "deep"]
 
 
 @pytest.mark.parametrize("mode", ["strict", "lenient"])
@@ -250,13 +250,13 @@ def test_the_judge_comes_to_what_was_measured(
         for tier, names in panel.items()
     }
     judge = RankingJudge(replay.ReplayGateway(), models_by_tier(asked), LOADED, mode, 60, finality=finality)
-    for item in samples.ranked(cases, RUBRIC, mode):
+    for item in ranked(cases, RUBRIC, mode):
         comparison = asyncio.run(
             judge.judge(comparison_input("p", tuple(map(text_file, item.case.subjects))))
         )
-        steps = list(item.steps(finality))
-        assert comparison.verdict == (item.word(steps[-1][1]) or "undetermined")
-        assert len(comparison.rounds) == sum(calls for calls, _ in steps)
+        turns = list(item.turns(finality))
+        assert comparison.verdict == (turns[-1].word or "undetermined")
+        assert len(comparison.rounds) == sum(turn.calls for turn in turns)
         assert comparison.calibration == (finality and finality.id)
 
 
@@ -270,7 +270,7 @@ LEADS = {2.0: (5, 3, 1), 1.0: (4, 3, 1), 0.5: (4, 3.5, 1)}
 def subject(lead: float, right: bool, deep_right: bool) -> RankedCase:  # noqa: FBT001 - a table
     best = "A" if right else "C"
     deep = points(5, 1, 1) if deep_right == right else points(1, 5, 1)
-    (ranked_case,) = samples.ranked([case(0, best, quick=points(*LEADS[lead]), deep=deep)], RUBRIC, "lenient")
+    (ranked_case,) = ranked([case(0, best, quick=points(*LEADS[lead]), deep=deep)], RUBRIC, "lenient")
     return ranked_case
 
 
@@ -288,7 +288,7 @@ def test_of_all_calibrations_no_more_break_their_promise_than_promised(
             for lead in draw.choices(list(LEADS), k=500)
         ]
         finality = choose_rules(
-            [ranked_case.sample() for ranked_case in drawn], ("quick", "deep"), Promise(0.05, CONFIDENCE)
+            [ranked_case.sample() for ranked_case in drawn], ("quick", "deep"), promise(0.05, CONFIDENCE)
         ).finality
         least = min((gate.least_margin for gate in finality.rules), default=None)
         chose += least is not None
@@ -303,5 +303,5 @@ def test_of_all_calibrations_no_more_break_their_promise_than_promised(
 def test_what_a_gate_lets_through_is_the_labelled_best_or_counts_as_wrong() -> None:
     """Of three, a deeper tier may name another wrong one: that is no agreement with the label."""
     given = case(0, "C", quick=points(5, 4, 1), deep=points(1, 5, 1))
-    (item,) = samples.ranked([given], RUBRIC, "lenient")
+    (item,) = ranked([given], RUBRIC, "lenient")
     assert item.sample().wrong == frozenset(("quick", "deep"))

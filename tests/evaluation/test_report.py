@@ -12,14 +12,14 @@ from scripted import scores
 
 from judgekit.errors import InputError
 from judgekit.evaluation import cases as labelled
-from judgekit.evaluation import report
+from judgekit.evaluation import charts as drawing
+from judgekit.evaluation import stats
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from judgekit.evaluation.report import JudgeReport, JudgingReport
-    from judgekit.evaluation.stats import BootstrapInterval
+    from judgekit.evaluation.stats import BootstrapInterval, JudgeReport, JudgingReport
 
 GOOD, BAD = scores(5, 5, 5), scores(1, 1, 1)
 
@@ -40,7 +40,7 @@ def measured(
     path = folder / "cases.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     loaded = loader.find_rubric(rubric) if rubric else None
-    return report.report(labelled.read(path), path.name, loaded, "strict", **options)
+    return stats.report(labelled.read(path), path.name, loaded, "strict", **options)
 
 
 def only(folder: Path, *lines: dict[str, Any], rubric: str | None = "kls") -> JudgeReport:
@@ -139,7 +139,7 @@ def test_probabilities_are_compared_with_what_was_to_be_kept(tmp_path: Path) -> 
     assert probabilities.brier == pytest.approx((2 * 0.15**2 + 0.05**2 + 0.95**2) / 4)
     assert probabilities.answers == 4
     assert probabilities.ece == pytest.approx((2 * 0.15 + 2 * 0.45) / 4)
-    assert "best on the dashed line" in report.html(found)
+    assert "best on the dashed line" in drawing.judging_page(found)
     pair = {"id": "a", "prompt": "p", "a": "one", "b": "two", "label": "A"}
     shares = pair | {"judges": {"x": {"probabilities": {"A": 0.8, "B": 0.2}}}}
     assert only(tmp_path, shares, rubric="answer-preference").probabilities is None
@@ -191,8 +191,8 @@ def judging(tmp_path: Path) -> JudgingReport:
 
 
 def test_the_page_has_every_figure_and_its_charts(judging: JudgingReport) -> None:
-    page = report.html(judging)
-    assert page == report.html(judging)
+    page = drawing.judging_page(judging)
+    assert page == drawing.judging_page(judging)
     text = " ".join(re.sub(r"<[^>]+>", " ", page).split())
     for part in ("0.889 [", "precision", "recall", "Cohen's kappa", "quick (a-model)", "18 labelled items"):
         assert part in text, part
@@ -217,7 +217,7 @@ def test_names_are_names_whatever_is_in_them(judging: JudgingReport) -> None:
     ]
     classes = [judges[0].classes[0]._replace(word=name), *judges[0].classes[1:]]
     judges[0] = judges[0].model_copy(update={"classes": classes})
-    page = report.html(judging.model_copy(update={"file": name, "judges": judges}))
+    page = drawing.judging_page(judging.model_copy(update={"file": name, "judges": judges}))
     page.encode()
     assert "<script" not in page
     assert len(charts(page)) == 5
@@ -227,15 +227,15 @@ def test_names_are_names_whatever_is_in_them(judging: JudgingReport) -> None:
 @pytest.mark.parametrize("count", [1, 12])
 def test_one_judge_and_a_dozen(judging: JudgingReport, count: int) -> None:
     judges = [judging.judges[0].model_copy(update={"judge": f"judge {number}"}) for number in range(count)]
-    page = report.html(judging.model_copy(update={"judges": judges}))
+    page = drawing.judging_page(judging.model_copy(update={"judges": judges}))
     assert len(charts(page)) == count + (2 if count == 1 else 3)  # one has nothing to compare its cost with
     assert page.count("<h2>judge ") == count
 
 
 def test_free_answers_are_not_drawn_against_each_other(tmp_path: Path) -> None:
-    words = [f"word {number}" for number in range(report.MOST_WORDS + 1)]
+    words = [f"word {number}" for number in range(drawing.MOST_WORDS + 1)]
     lines = [{"id": word, "label": word, "judges": {"x": {"choice": word}}} for word in words]
-    page = report.html(measured(tmp_path, lines, None))
+    page = drawing.judging_page(measured(tmp_path, lines, None))
     assert "31 different words are too many for a picture" in page
     assert "labels (down)" not in page
     assert page.count("<td>word ") == 31
@@ -244,8 +244,13 @@ def test_free_answers_are_not_drawn_against_each_other(tmp_path: Path) -> None:
 def test_what_was_not_measured_is_not_drawn(tmp_path: Path) -> None:
     """No answer could be read, no price is known, and there are no variants."""
     failed = {"id": "a", "text": "a", "label": "accept"}
-    assert charts(report.html(measured(tmp_path, [failed | {"judges": {"x": {"failure": "timeout"}}}]))) == []
-    page = report.html(measured(tmp_path, [failed | {"judges": {"x": {"failure": "invalid_reply"}}}]))
+    assert (
+        charts(drawing.judging_page(measured(tmp_path, [failed | {"judges": {"x": {"failure": "timeout"}}}])))
+        == []
+    )
+    page = drawing.judging_page(
+        measured(tmp_path, [failed | {"judges": {"x": {"failure": "invalid_reply"}}}])
+    )
     (chart,) = charts(page)
     assert "Unreadable" in texts(chart)
     assert "Order flips" not in texts(chart)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from judgekit.config.settings import RetrievalConfig
 from judgekit.errors import UsageError
 from judgekit.evaluation import ndcg, precision, recall, reciprocal_rank, retrieval
-from judgekit.evaluation.collection import CollectionDocument, read
+from judgekit.evaluation.cases import CollectionDocument
+from judgekit.evaluation.cases import read_collection as read
 from judgekit.evaluation.retrieval import CollectionIndex, Seen, told
 from judgekit.hooks import claude_code
 from judgekit.retrieval import index_file, search

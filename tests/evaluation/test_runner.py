@@ -17,14 +17,15 @@ from making import call_usage, finality_rules, judge_options, reply
 from scripted import PROFILE, ScriptedGateway, scores, scripted_endpoint
 
 from judgekit.config.settings import user_file
-from judgekit.evaluation import report, runner, samples
+from judgekit.evaluation import runner, samples, stats
 from judgekit.evaluation.cases import Case
-from judgekit.evaluation.runner import again, opinions, reordered
+from judgekit.evaluation.runner import again, opinions, shown_ids
 from judgekit.judging import fence
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.jury import ORDERS, Vote, of_calls, tier_vote
+from judgekit.judging.orchestrator import ModelTurn
+from judgekit.judging.round import Answer as Told
 from judgekit.judging.score import DocumentJudge
-from judgekit.judging.verdict import CompareRound
 from judgekit.providers import litellm
 from judgekit.providers.base import models_by_tier
 from judgekit.rubric import loader
@@ -33,8 +34,9 @@ from judgekit.rubric.schema import CompareCase, ScoreCase, SelectCase
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from judgekit.config import TierName
     from judgekit.evaluation.cases import Recorded
-    from judgekit.evaluation.report import JudgeReport
+    from judgekit.evaluation.stats import JudgeReport
     from judgekit.judging.jury import JuryRule, PairWord
     from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
     from judgekit.rubric.schema import Case as RubricCase
@@ -81,7 +83,7 @@ def measured(ask: Callable[..., runner.Opinions]) -> Callable[..., dict[str, Jud
         answer: Callable[[Asked], Answer], cases: list[Case], rubric: str, models: str = "small"
     ) -> dict[str, JudgeReport]:
         answered = ask(answer, cases, rubric, models).cases
-        found = report.report(answered, "cases.jsonl", loader.find_rubric(rubric), "strict")
+        found = stats.report(answered, "cases.jsonl", loader.find_rubric(rubric), "strict")
         return {judge.judge: judge for judge in found.judges}
 
     return run
@@ -118,7 +120,8 @@ def test_each_original_is_asked_again_and_candidates_in_another_order() -> None:
 
 def test_another_order_turns_most_pairs() -> None:
     ids = [f"m{number}" for number in range(6)]
-    own = reordered("a query", ids)
+    swapped = case(**{**SELECT, "query": "a query"}, variant="swapped", pair="s")
+    own = shown_ids(swapped)
     usual, other = list(fence.labels("a query", ids)), list(fence.labels("a query", list(own.values())))
     back = {shown: each for each, shown in own.items()}
     place = {back[each]: at for at, each in enumerate(other)}
@@ -256,22 +259,17 @@ def test_a_record_comes_to_the_word_and_the_lead_of_the_judge(
         dataclasses.replace(scripted_endpoint(f"m{at}"), family=name) for at, name in enumerate(families)
     ]
     calls = count * criteria * len(ORDERS)
-    said = [data.draw(st.lists(st.sampled_from(WORDS), min_size=calls, max_size=calls)) for _ in endpoints]
-    rounds = [
-        CompareRound(
-            round=1,
-            tier="quick",
-            model=endpoint.model,
-            order=list(ORDERS[number % 2]),
-            opinion={"better": word} if word else None,
-        )
-        for endpoint, words in zip(endpoints, said, strict=True)
-        for number, word in enumerate(words)
-    ]
     judge = PairJudge(ScriptedGateway({}), {"quick": tuple(endpoints)}, PAIRS, "strict", 30, options=options)
-    votes = [of_calls([Vote(one) if one else None for one in own], criteria) for own in said]
+    votes, answers = [], []
+    for endpoint in endpoints:
+        words = data.draw(st.lists(st.sampled_from(WORDS), min_size=calls, max_size=calls))
+        each = [Told(Vote(word) if word else None, None, call_usage(), 0, endpoint.model) for word in words]
+        vote = of_calls([one.value for one in each], criteria)
+        votes.append(vote)
+        turn = ModelTurn(endpoint, each, Told(vote, None, call_usage(), 0, endpoint.model))
+        answers.append(runner._answer(judge, case(**PAIR), turn))
     expected = tier_vote(list(zip(endpoints, votes, strict=True)), rule)
-    recorded = runner.recorded(judge, rounds)
+    recorded = {"quick": runner._joined(answers, options, cut=False)}
     answered = Case.model_validate_json(case(**PAIR, judges=recorded).model_dump_json())
     reader = samples.Reader(PAIRS.rubric, "strict")
     assert reader.words(answered, answered.judges["quick"]) == {"": expected.word}
@@ -355,7 +353,12 @@ def bearing(endpoint: Endpoint, calls: int) -> Endpoint:
     return dataclasses.replace(endpoint, profile=PROFILE.model_copy(update={"limits": limits}))
 
 
-def asked(gateway: Costly, panel: PanelModels, deadline: float = 30.0, **limits: Any) -> dict[str, Recorded]:  # noqa: ANN401 - any limit
+def asked(
+    gateway: Costly,
+    panel: PanelModels,
+    deadline: float = 30.0,
+    **limits: Any,  # noqa: ANN401 - any limit
+) -> dict[TierName, Recorded]:
     judge = DocumentJudge(
         gateway, models_by_tier(panel), RANKING, "lenient", deadline, finality=finality_rules(), **limits
     )

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import document, document_judge, file, judge_options
+from making import document, document_judge, file, judge_options, promise
 from scripted import ScriptedGateway, scores, scripted_endpoint, three_models
 
 from judgekit.errors import ConfigError, InputError
 from judgekit.evaluation import cases as labelled
 from judgekit.evaluation import samples
 from judgekit.evaluation.calibrate import learn
-from judgekit.judging import calibration, fingerprint
-from judgekit.judging.calibration import Calibration, Promise
+from judgekit.judging import calibration
+from judgekit.judging.calibration import Calibration
 from judgekit.judging.orchestrator import USUAL, JudgeOptions
 from judgekit.rubric import loader
 
@@ -59,8 +59,8 @@ def cases(count: int = 120, wrong: int = 0) -> list[labelled.Case]:
 
 
 def learned(found: list[labelled.Case], rate: float = 0.05, reference: TierName | None = None) -> Calibration:
-    models, promise = samples.models(found), Promise(rate, reference=reference)
-    return learn(found, models, KLS, "strict", promise, made=MADE, labels_sha256="0" * 64)
+    models, wanted = samples.models(found), promise(rate, reference=reference)
+    return learn(found, models, KLS, "strict", wanted, made=MADE, labels_sha256="0" * 64)
 
 
 @functools.cache
@@ -90,7 +90,7 @@ def find(project: Path | None = None, **more: Any) -> tuple[FinalityRules | None
 
 
 def misfit(one: Calibration, panel: PanelModels, options: JudgeOptions = USUAL) -> str | None:
-    return one.misfit(KLS, fingerprint.panel(panel, KLS.rubric, options))
+    return calibration.misfit(one, KLS, calibration.fingerprint(panel, KLS.rubric, options))
 
 
 def judged(answers: dict[str, list[Any]]) -> tuple[Verdict, list[str]]:

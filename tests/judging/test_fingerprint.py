@@ -8,15 +8,16 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import document, document_judge, file, judge_options, prompt_candidate
+from making import document, document_judge, file, judge_options, promise, prompt_candidate
 from scripted import ScriptedGateway, scores, scripted_endpoint
 from telling import telling_reply
 
 from judgekit.evaluation import cases as labelled
 from judgekit.evaluation import samples
 from judgekit.evaluation.calibrate import learn
-from judgekit.judging import compare, fence, fingerprint, logprobs, pointwise, prompt, select
-from judgekit.judging.calibration import Promise
+from judgekit.judging import calibration as bound
+from judgekit.judging import compare, fence, logprobs, pointwise, prompt, select
+from judgekit.judging.verdict import rubric_ref
 from judgekit.providers import base, registry
 from judgekit.rubric import loader
 from judgekit.rubric.schema import CompareRubric
@@ -51,14 +52,13 @@ def known(kls: LoadedRubric, quick: dict[str, Any], **how: Any) -> Calibration: 
 
 
 def learned(kls: LoadedRubric, cases: list[labelled.Case], **options: Any) -> Calibration:  # noqa: ANN401
-    models, promise = samples.models(cases), Promise(0.05)
-    return learn(cases, models, kls, "strict", promise, made=MADE, labels_sha256="0" * 64, **options)
+    models, wanted = samples.models(cases), promise(0.05)
+    return learn(cases, models, kls, "strict", wanted, made=MADE, labels_sha256="0" * 64, **options)
 
 
 def misfit(calibration: Calibration, kls: LoadedRubric, quick: Endpoint, **options: Any) -> str | None:  # noqa: ANN401
-    return calibration.misfit(
-        kls, fingerprint.panel({"quick": quick, "deep": DEEP}, kls.rubric, judge_options(**options))
-    )
+    now = bound.fingerprint({"quick": quick, "deep": DEEP}, kls.rubric, judge_options(**options))
+    return bound.misfit(calibration, kls, now)
 
 
 # --- how it is read --------------------------------------------------------------------------------------
@@ -111,11 +111,11 @@ def test_of_samples_fractions_are_no_sign_of_probabilities(kls: LoadedRubric) ->
 def test_where_single_tokens_answer_samples_and_criteria_play_no_part(kls: LoadedRubric) -> None:
     calibration = known(kls, {"scores": NEARLY, "read": "points"})
     deep = replace(DEEP, pointwise=True)
-    panel = fingerprint.panel(
+    panel = bound.fingerprint(
         {"quick": POINTWISE, "deep": deep}, kls.rubric, judge_options(samples=3, each=True)
     )
     both = calibration.model_copy(update={"read": {**calibration.read, "deep": {"large": "points"}}})
-    assert both.misfit(kls, panel) is None
+    assert bound.misfit(both, kls, panel) is None
 
 
 @pytest.mark.parametrize(
@@ -131,11 +131,21 @@ def test_where_single_tokens_answer_samples_and_criteria_play_no_part(kls: Loade
     ],
 )
 def test_criteria_one_by_one_matter_where_there_are_two_ways(name: str, pointwise: bool, fits: bool) -> None:  # noqa: FBT001 - a table
-    rubric = loader.find_rubric(name).rubric
+    loaded = loader.find_rubric(name)
+    rubric = loaded.rubric
     model = replace(PLAIN, pointwise=pointwise)
-    now = fingerprint.panel({"quick": model, "deep": model}, rubric, judge_options(each=True))
+    now = bound.fingerprint({"quick": model, "deep": model}, rubric, judge_options(each=True))
     read: dict[str, ScoreSource] = {"small": "points" if pointwise else "whole"}
-    why = fingerprint.misfit(fingerprint.Was(read={"quick": read, "deep": read}), now, rubric)
+    own = known(loader.score_rubric("kls"), {"scores": GOOD}).model_copy(
+        update={
+            "rubric": rubric_ref(loaded),
+            "prompt_sha256": rubric.prompt.sha256,
+            "wording_sha256": None,
+            "models": {"quick": "small", "deep": "small"},
+            "read": {"quick": read, "deep": read},
+        }
+    )
+    why = bound.misfit(own, loaded, now)
     assert (why is None) == fits, why
 
 
@@ -211,20 +221,20 @@ def test_what_was_learned_without_probabilities_lets_no_opinion_with_them_throug
 @pytest.mark.parametrize("name", ["kls", "memory-relevance", "memory-two-criteria", "answer-preference"])
 def test_what_judgekit_says_itself_is_known_by_a_hash(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rubric = loader.find_rubric(name).rubric
-    before = fingerprint.wording(rubric, "strict")
+    before = bound.wording(rubric, "strict")
     # Labels of candidates are drawn by a secret of each installation.
     monkeypatch.setattr(fence, "_secret", lambda: b"of another installation")
-    assert fingerprint.wording(rubric, "strict") == before
+    assert bound.wording(rubric, "strict") == before
     with monkeypatch.context() as patch:
         patch.setattr(prompt, "ANSWER", "Answer with one JSON object:")
-        assert fingerprint.wording(rubric, "strict") != before
+        assert bound.wording(rubric, "strict") != before
     # What models of single tokens are told counts, too.
     if isinstance(rubric, CompareRubric):
         monkeypatch.setattr(compare, "FIRST", "one")
     else:
         for each in ("rating_question", "candidate_context"):
             monkeypatch.setattr(prompt, each, lambda *_: "Which?")
-    assert fingerprint.wording(rubric, "strict") != before
+    assert bound.wording(rubric, "strict") != before
 
 
 IDLE_QUESTION = (prompt, "idle_question", lambda _: "How long is it?")
@@ -256,10 +266,10 @@ def test_so_do_idle_questions_and_the_numbers_by_which_answers_are_read(
     """Opinions change with them: gates that were learned before would stand for others."""
     for rubric, module, name, value in BARS:
         loaded = loader.find_rubric(rubric).rubric
-        before = fingerprint.wording(loaded, "strict")
+        before = bound.wording(loaded, "strict")
         with monkeypatch.context() as patch:
             patch.setattr(module, name, value)
-            assert fingerprint.wording(loaded, "strict") != before, name
+            assert bound.wording(loaded, "strict") != before, name
 
 
 def test_every_bar_of_a_pointwise_model_is_bound() -> None:
@@ -296,7 +306,7 @@ def test_it_holds_for_how_a_profile_asks(kls: LoadedRubric) -> None:
         )
         for each in cases
     ]
-    digest = fingerprint.profile_sha256(endpoint())
+    digest = bound.profile_sha256(endpoint())
     assert digest is not None
     calibration = learned(kls, named, asking={"quick": {endpoint().model: digest}})
     assert misfit(calibration, kls, endpoint(title="Another", rank=3)) is None
@@ -317,12 +327,14 @@ def test_two_of_one_name_are_told_apart(kls: LoadedRubric) -> None:
     """A model may sit in two tiers, or twice in one, under profiles that ask it in different ways."""
     fast, slow, other = (endpoint(thinking={"": tokens}) for tokens in (0, 4000, 100))
 
-    def asking(quick: Endpoint | list[Endpoint], deep: Endpoint) -> fingerprint.Asking:
-        return fingerprint.panel({"quick": quick, "deep": deep}, kls.rubric).asking
+    def asking(quick: Endpoint | list[Endpoint], deep: Endpoint) -> bound.Asking:
+        return bound.fingerprint({"quick": quick, "deep": deep}, kls.rubric).asking
 
-    def changed(quick: Endpoint | list[Endpoint], deep: Endpoint, was: fingerprint.Asking) -> str | None:
-        now = fingerprint.panel({"quick": quick, "deep": deep}, kls.rubric)
-        return fingerprint.misfit(fingerprint.Was(asking=was), now, kls.rubric)
+    def changed(quick: Endpoint | list[Endpoint], deep: Endpoint, was: bound.Asking) -> str | None:
+        now = bound.fingerprint({"quick": quick, "deep": deep}, kls.rubric)
+        names = {"quick": now.models["quick"], "deep": now.models["deep"]}
+        read: dict[str, Any] = {"asking": was, "models": names, "read": {}}
+        return bound.misfit(known(kls, {"scores": GOOD}).model_copy(update=read), kls, now)
 
     told = f"how its provider's profile asks {fast.model} has changed"
     tiers = asking(fast, slow)
@@ -335,9 +347,9 @@ def test_two_of_one_name_are_told_apart(kls: LoadedRubric) -> None:
 
 
 def test_of_two_of_one_name_each_may_be_read_in_its_way(kls: LoadedRubric) -> None:
-    able = fingerprint.panel({"quick": [PLAIN, TELLING]}, kls.rubric).able["quick"]["small"]
+    able = bound.fingerprint({"quick": [PLAIN, TELLING]}, kls.rubric).able["quick"]["small"]
     alone = [
-        fingerprint.panel({"quick": each}, kls.rubric).able["quick"]["small"] for each in (PLAIN, TELLING)
+        bound.fingerprint({"quick": each}, kls.rubric).able["quick"]["small"] for each in (PLAIN, TELLING)
     ]
     assert able == alone[0] | alone[1] > alone[0]
 
@@ -346,5 +358,5 @@ def test_a_programs_arguments_count_and_a_recordings_do_not() -> None:
     profile = registry.find("claude-code")
     one = replace(PLAIN, profile=profile)
     other = replace(PLAIN, profile=profile.model_copy(update={"argv": ["claude", "--effort", "high"]}))
-    assert fingerprint.profile_sha256(one) != fingerprint.profile_sha256(other)
-    assert fingerprint.profile_sha256(replace(PLAIN, profile=registry.find("replay"))) is None
+    assert bound.profile_sha256(one) != bound.profile_sha256(other)
+    assert bound.profile_sha256(replace(PLAIN, profile=registry.find("replay"))) is None

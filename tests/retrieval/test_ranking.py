@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from judgekit.evaluation import collection
-from judgekit.evaluation.collection import CollectionDocument
+from judgekit.evaluation import cases, retrieval
+from judgekit.evaluation.cases import CollectionDocument
 from judgekit.evaluation.retrieval import CollectionIndex
 from judgekit.retrieval import bm25, compiled, index_file, terms, update
 from judgekit.retrieval import search as api
@@ -137,19 +137,19 @@ def test_outside_documents(name: str) -> None:
     folder = Path(DATA or "") / "retrieval" / name
     if not folder.is_dir():
         pytest.skip(f"no collection {name} there")
-    data = collection.read(folder)
+    data = cases.read_collection(folder)
     scopes = {
-        collection.scope(document.id) if name.startswith("locomo") else "" for document in data.documents
+        retrieval.scope(document.id) if name.startswith("locomo") else "" for document in data.documents
     }
     compared = 0
     for scope in scopes:
         documents = [
-            document for document in data.documents if collection.scope(document.id) == scope or not scope
+            document for document in data.documents if retrieval.scope(document.id) == scope or not scope
         ]
         texts = [
             collection_query.text
             for collection_query in data.queries
-            if collection.scope(collection_query.id) == scope or not scope
+            if retrieval.scope(collection_query.id) == scope or not scope
         ]
         compared += agree(documents, texts, everything=False)
     assert compared > len(data.queries)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from judgekit.evaluation.collection import CollectionDocument
+from judgekit.evaluation.cases import CollectionDocument
 from judgekit.evaluation.retrieval import CollectionIndex
 from judgekit.retrieval import bm25, compiled, terms
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from judgekit.errors import CallUsage
+from judgekit.judging.calibration import Promise
 from judgekit.judging.documents import ComparisonInput, Document, File, Task, file_of
 from judgekit.judging.escalation import FinalityRule, FinalityRules
 from judgekit.judging.orchestrator import JudgeOptions
@@ -129,6 +130,11 @@ def candidate_judge(
     """Return a judge of candidates, under the rubric memory-relevance unless a test says another."""
     known = loaded or loader.select_rubric("memory-relevance")
     return CandidateJudge(gateway, models_by_tier(panel), known, mode, deadline, **settings)
+
+
+def promise(rate: float = 0.05, confidence: float = 0.95, reference: TierName | None = None) -> Promise:
+    """Return what every gate must hold."""
+    return Promise(rate=rate, confidence=confidence, reference=reference)
 
 
 def finality_rule(
