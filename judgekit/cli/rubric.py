@@ -166,7 +166,7 @@ def diff(
     mode: TrialMode = None,
 ) -> int:
     """Show what changed between two rubrics, key by key; with --run, also which verdicts change."""
-    from judgekit.rubric.diff import changes
+    from judgekit.rubric.lint import changes
 
     old, new = _loaded(before), _loaded(after)
     if old.rubric.task != new.rubric.task:

@@ -1,20 +1,13 @@
-"""Looks a rubric and its cases over without asking a model: what is wrong, and what is worth a thought."""
+"""Looks a rubric and its cases over without asking a model: what is wrong, odd, or changed since another."""
 
 from __future__ import annotations
 
 from collections import Counter
 from itertools import combinations_with_replacement
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.rubric.loader import cases_path
-from judgekit.rubric.schema import (
-    CompareCase,
-    CompareRubric,
-    ScoreCase,
-    ScoreRubric,
-    SelectCase,
-    SelectRubric,
-)
+from judgekit.rubric.schema import CompareCase, ScoreCase, ScoreRubric, SelectCase, SelectRubric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,7 +15,7 @@ if TYPE_CHECKING:
 
     from judgekit.config import ModeName
     from judgekit.rubric.loader import LoadedRubric
-    from judgekit.rubric.schema import Case
+    from judgekit.rubric.schema import Case, Rubric
 
 FEW = 10  # cases, below which a share of agreement says next to nothing
 LEAST_SHARE = 0.2  # of the cases should be on either side of acceptance
@@ -49,10 +42,8 @@ def remarks(loaded: LoadedRubric, cases: Sequence[Case]) -> list[Remark]:
     """Return what is to be said about a rubric that was read, and about its cases; what is wrong first."""
     found = [*_modes(loaded), *_cases(loaded, cases)]
     if isinstance(loaded.rubric, ScoreRubric):
-        found += [*_dimensions(loaded, loaded.rubric), *_scored(loaded, loaded.rubric, cases)]
-    if isinstance(loaded.rubric, CompareRubric):
-        found += _compared(loaded, cases)
-    return sorted(found, key=lambda each: not each.wrong)
+        found += [*_dimensions(loaded.path, loaded.rubric), *_scored(loaded.path, loaded.rubric, cases)]
+    return sorted(found, key=lambda remark: not remark.wrong)
 
 
 def outcomes(rubric: ScoreRubric) -> set[tuple[str, str]] | None:
@@ -67,39 +58,36 @@ def outcomes(rubric: ScoreRubric) -> set[tuple[str, str]] | None:
 
 
 def _modes(loaded: LoadedRubric) -> Iterator[Remark]:
-    rubric, path = loaded.rubric, loaded.path
-    strict, lenient = rubric.modes.strict, rubric.modes.lenient
+    rubric, strict, lenient = loaded.rubric, loaded.rubric.modes.strict, loaded.rubric.modes.lenient
+    texts = []
     if strict.confirm == "reject" and lenient.confirm == "accept":
-        yield Remark(
-            path, "modes", "strict confirms rejections and lenient confirms acceptances; is that reversed?"
-        )
+        texts.append("strict confirms rejections and lenient confirms acceptances; is that reversed?")
     if isinstance(rubric, SelectRubric):
         is_worded = any(criterion.strict != criterion.lenient for criterion in rubric.criteria.values())
         if not is_worded and rubric.modes.strict.keep == rubric.modes.lenient.keep:
-            yield Remark(path, "modes", "strict and lenient are the same; make them differ")
+            texts.append("strict and lenient are the same; make them differ")
     elif isinstance(rubric, ScoreRubric):
         reached = outcomes(rubric) or set()
-        odd = [pair for pair in reached if pair[0] == "accept" and pair[1] != "accept"]
-        if odd:
-            text = f"some scores are {odd[0][1]} in lenient and accept in strict"
-            yield Remark(path, "modes", f"{text}; lenient should accept whatever strict accepts")
+        if odd := [other for one, other in reached if one == "accept" and other != "accept"]:
+            text = f"some scores are {odd[0]} in lenient and accept in strict"
+            texts.append(f"{text}; lenient should accept whatever strict accepts")
         if reached and all(one == other for one, other in reached):
-            yield Remark(path, "modes", "strict and lenient decide the same; make them differ")
+            texts.append("strict and lenient decide the same; make them differ")
     elif strict.confirm == lenient.confirm:
-        yield Remark(path, "modes", "strict and lenient confirm the same outcomes; make them differ")
+        texts.append("strict and lenient confirm the same outcomes; make them differ")
+    return (Remark(loaded.path, "modes", text) for text in texts)
 
 
-def _dimensions(loaded: LoadedRubric, rubric: ScoreRubric) -> Iterator[Remark]:
+def _dimensions(path: Path, rubric: ScoreRubric) -> Iterator[Remark]:
     tags = Counter(term.lower() for dimension in rubric.dimensions.values() for term in set(dimension.terms))
     for name, dimension in rubric.dimensions.items():
         key = f"dimensions.{name}"
         if not dimension.look_for:
-            yield Remark(loaded.path, key, "no look_for; models invent their own criteria")
+            yield Remark(path, key, "no look_for; models invent their own criteria")
         if not dimension.terms:
-            yield Remark(loaded.path, key, "no terms; findings cannot be assigned to this dimension")
-        shared = sorted(term for term in dimension.terms if tags[term.lower()] > 1)
-        if shared:
-            yield Remark(loaded.path, f"{key}.terms", f"other dimensions have {', '.join(shared)} too")
+            yield Remark(path, key, "no terms; findings cannot be assigned to this dimension")
+        if shared := sorted(term for term in dimension.terms if tags[term.lower()] > 1):
+            yield Remark(path, f"{key}.terms", f"other dimensions have {', '.join(shared)} too")
 
 
 def _cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
@@ -110,48 +98,36 @@ def _cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
         yield Remark(path, "", f"{len(cases)} cases: agreement is not meaningful below {FEW}")
     seen: dict[str, int] = {}
     for number, case in enumerate(cases, 1):
-        if case.id in seen:
-            text = f"line {seen[case.id]} has the id {case.id!r} already; give each case its own"
+        if (first := seen.setdefault(case.id, number)) != number:
+            text = f"line {first} has the id {case.id!r} already; give each case its own"
             yield Remark(path, "id", text, wrong=True, line=number)
-        seen.setdefault(case.id, number)
-        if (
-            isinstance(case, CompareCase)
-            and case.a == case.b
-            and (case.label.strict, case.label.lenient) != ("tie", "tie")
-        ):
+        label = case.label
+        if isinstance(case, CompareCase) and case.a == case.b and {label.strict, label.lenient} != {"tie"}:
             text = f"{case.id}: a and b are the same text, which is always a tie; change one"
             yield Remark(path, "label", text, wrong=True, line=number)
         if isinstance(case, SelectCase) and set(case.label.strict) - set(case.label.lenient):
             text = f"{case.id}: strict keeps what lenient drops; is that intended?"
             yield Remark(path, "label", text, line=number)
-
-
-def _compared(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
     for mode in MODES:
         labels = [getattr(case.label, mode) for case in cases if isinstance(case, CompareCase)]
         wins, for_a = len(labels) - labels.count("tie"), labels.count("A")
         if len(labels) >= FEW and not (wins and LEAST_SHARE <= for_a / wins <= 1 - LEAST_SHARE):
             text = f"in {mode} {for_a} labels are A and {labels.count('B')} are B"
-            yield Remark(cases_path(loaded.path), "label", f"{text}: swap some of the texts")
+            yield Remark(path, "label", f"{text}: swap some of the texts")
 
 
-def _scored(loaded: LoadedRubric, rubric: ScoreRubric, cases: Sequence[Case]) -> Iterator[Remark]:
-    path, reached = cases_path(loaded.path), outcomes(rubric)
+def _scored(rubric_path: Path, rubric: ScoreRubric, cases: Sequence[Case]) -> Iterator[Remark]:
+    path, reached = cases_path(rubric_path), outcomes(rubric)
     scored = [case for case in cases if isinstance(case, ScoreCase)]
     for number, case in enumerate(scored, 1):
-        labels = (case.label.strict, case.label.lenient)
-        if reached is not None and labels not in reached:
-            text = (
-                f"{case.id}: no scores give {labels[0]} in strict and {labels[1]} in lenient; change one "
-                "label"
-            )
+        strict, lenient = case.label.strict, case.label.lenient
+        if reached is not None and (strict, lenient) not in reached:
+            text = f"{case.id}: no scores give {strict} in strict and {lenient} in lenient; change one label"
             yield Remark(path, "label", text, wrong=True, line=number)
-        given = {
-            "description": case.description.strip(),
-            "acceptance": case.acceptance.strip(),
-            "sources": case.files,
-        }
-        for need in (need for need in rubric.given.needs if not given[need]):
+        task = {"description": case.description.strip(), "acceptance": case.acceptance.strip()}
+        for need in rubric.given.needs:
+            if case.files if need == "sources" else task[need]:
+                continue
             text = f"{case.id}: {rubric.ref} needs {need}, and the case has none; add them"
             yield Remark(path, "files" if need == "sources" else need, text, wrong=True, line=number)
     if len(scored) < FEW:
@@ -163,3 +139,34 @@ def _scored(loaded: LoadedRubric, rubric: ScoreRubric, cases: Sequence[Case]) ->
             yield Remark(path, "label", f"{text}: a judge that always gives the same verdict would look good")
     if all(case.label.strict == case.label.lenient for case in scored):
         yield Remark(path, "label", "strict and lenient agree on every case; add a case where they differ")
+
+
+def changes(before: Rubric, after: Rubric) -> list[str]:
+    """Return a line for every key in which two rubrics differ, in the order of the file."""
+    return list(_changes("", before.model_dump(), after.model_dump()))
+
+
+def _changes(key: str, before: Any, after: Any) -> Iterator[str]:  # noqa: ANN401 - any value of a data file
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in dict.fromkeys((*before, *after)):
+            yield from _changes(f"{key}.{name}" if key else str(name), before.get(name), after.get(name))
+    elif before != after and isinstance(before, list) and isinstance(after, list):
+        words = [f"without {_short(item)}" for item in before if item not in after]
+        words += [f"with {_short(item)}" for item in after if item not in before]
+        yield f"{key}: {'; '.join(words) or 'in another order'}"
+    elif before is None and after is not None:
+        yield f"{key}: new, {_short(after)}"
+    elif before is not None and after is None:
+        yield f"{key}: removed, was {_short(before)}"
+    elif before != after:
+        yield f"{key}: {_short(before)} -> {_short(after)}"
+
+
+def _short(value: object) -> str:
+    """Return a value in words, all of it: texts are what a rubric is made of."""
+    if isinstance(value, dict):
+        inner = (f"{name} {_short(part)}" for name, part in value.items() if part not in (None, [], ""))
+        return f"({', '.join(inner)})"
+    if isinstance(value, list):
+        return ", ".join(map(_short, value))
+    return f"{value:g}" if isinstance(value, float) else repr(value) if isinstance(value, str) else str(value)

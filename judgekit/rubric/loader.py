@@ -15,15 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from judgekit.config import files, settings, yamlfile
 from judgekit.errors import ConfigError, UsageError
-from judgekit.rubric.schema import (
-    CASES,
-    Case,
-    CompareRubric,
-    Rubric,
-    RubricFile,
-    ScoreRubric,
-    SelectRubric,
-)
+from judgekit.rubric.schema import CASES, Case, CompareRubric, Rubric, RubricFile, ScoreRubric, SelectRubric
 from judgekit.rubric.search_path import Origin, folders, published, rubric_files
 from judgekit.text import lines_of, rubric_name
 
@@ -33,7 +25,6 @@ if TYPE_CHECKING:
 Section: TypeAlias = Literal["judge", "gate", "retrieval"]
 """Where a configuration names a rubric."""
 StarterTask: TypeAlias = Literal["score", "select", "compare"]
-FIRST = "1.0.0"
 _YAML = (".yaml", ".yml")
 _REFERENCE = re.compile(r"[a-z][a-z0-9-]*(@\d+\.\d+\.\d+)?")
 
@@ -66,29 +57,38 @@ def rubrics(project: Path | None = None) -> Iterator[LoadedRubric]:
         yield load_rubric(path, origin)
 
 
-def find_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
-    """Return the rubric for `ID`, `ID@VERSION` or a path to a YAML file.
+def find_rubric(
+    reference: str, project: Path | None = None, kinds: tuple[type[Rubric], ...] = ()
+) -> LoadedRubric:
+    """Return the rubric for `ID`, `ID@VERSION` or a path to a YAML file, of one of these kinds.
 
     Without a version the newest of the first folder that has the id is taken. Raises `UsageError`
-    when there is none, `ConfigError` when its file is wrong.
+    when there is none or it is for another task, `ConfigError` when its file is wrong.
     """
     if not isinstance(reference, str):
         raise UsageError(f"rubric: expected ID, ID@VERSION or the path of a YAML file, got {reference!r:.60}")
-    if reference.endswith(_YAML):
-        return load_rubric(Path(reference), "path")
-    if not is_reference(reference):
+    is_path = reference.endswith(_YAML)
+    loaded = load_rubric(*(_located(reference, project) if not is_path else (Path(reference), "path")))
+    if kinds and not isinstance(loaded.rubric, kinds):
+        (wanted,) = get_args(kinds[-1].model_fields["task"].annotation)
+        problem = f"the rubric {loaded.rubric.ref} is for the task {loaded.rubric.task!r}"
+        raise UsageError(f"{problem}; this needs one for {wanted!r}")
+    return loaded
+
+
+def _located(reference: str, project: Path | None) -> tuple[Path, Origin]:
+    if not _REFERENCE.fullmatch(reference):
         raise UsageError(f"{reference!r} is neither ID, ID@VERSION nor the path of a YAML file")
     name, _, version = reference.partition("@")
-
-    def order(path: Path) -> tuple[bool, tuple[int, ...]]:
-        """By version; a file whose name has none comes last, to be refused."""
-        number = path.stem.partition("@")[2]
-        is_named = is_reference(f"a@{number}")
-        return not is_named, semver(number) if is_named else ()
-
     for origin, folder in folders("rubrics", project):
-        if found := list(folder.glob(f"{name}@{version or '*'}.yaml")):
-            return load_rubric(max(found, key=order), origin)
+        newest: tuple[tuple[int, ...], Path] | None = None
+        for path in folder.glob(f"{name}@{version or '*'}.yaml"):
+            if not _REFERENCE.fullmatch(path.stem):
+                return path, origin  # refused when it is read: its name has no version
+            numbers = tuple(map(int, path.stem.partition("@")[2].split(".")))
+            newest = max(newest or (numbers, path), (numbers, path))
+        if newest:
+            return newest[1], origin
     stems = sorted({path.stem for _, path in rubric_files(project)})
     near = difflib.get_close_matches(reference, [*stems, *(stem.partition("@")[0] for stem in stems)], n=1)
     meant = f"; did you mean {near[0]}?" if near else ""
@@ -97,27 +97,18 @@ def find_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
 
 
 def score_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
-    """Return a rubric that scores documents; raises `UsageError` when it is of another task."""
-    return _of_task(find_rubric(reference, project), ScoreRubric)
+    """Return a rubric that scores documents; raises as `find_rubric`."""
+    return find_rubric(reference, project, (ScoreRubric,))
 
 
 def select_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
-    """Return a rubric that selects candidates; raises `UsageError` when it is of another task."""
-    return _of_task(find_rubric(reference, project), SelectRubric)
+    """Return a rubric that selects candidates; raises as `find_rubric`."""
+    return find_rubric(reference, project, (SelectRubric,))
 
 
 def comparing_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
-    """Return a rubric that compares or scores; raises `UsageError` when it selects."""
-    loaded = find_rubric(reference, project)
-    return loaded if isinstance(loaded.rubric, ScoreRubric) else _of_task(loaded, CompareRubric)
-
-
-def _of_task(loaded: LoadedRubric, task: type[Rubric]) -> LoadedRubric:
-    if not isinstance(loaded.rubric, task):
-        (wanted,) = get_args(task.model_fields["task"].annotation)
-        problem = f"the rubric {loaded.rubric.ref} is for the task {loaded.rubric.task!r}"
-        raise UsageError(f"{problem}; this needs one for {wanted!r}")
-    return loaded
+    """Return a rubric that compares or scores; raises as `find_rubric`."""
+    return find_rubric(reference, project, (ScoreRubric, CompareRubric))
 
 
 def configured_rubric(section: Section, reference: str, project: Path | None) -> LoadedRubric:
@@ -129,7 +120,7 @@ def configured_rubric(section: Section, reference: str, project: Path | None) ->
         problem = "there is no such file; name an ID, ID@VERSION or a YAML file that exists"
         raise settings.wrong(section, "rubric", problem, project)
     try:
-        return (select_rubric if section == "retrieval" else score_rubric)(reference, project)
+        return find_rubric(reference, project, (SelectRubric if section == "retrieval" else ScoreRubric,))
     except UsageError as error:
         # What stands in a file of a clone is not repeated.
         problem = str(error).replace(f" {reference!r}", " of that name").replace(repr(reference), "the value")
@@ -148,16 +139,6 @@ def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
     if origin != "path" and path.name != f"{rubric.ref}.yaml":
         raise ConfigError(f"holds {rubric.ref}; name the file {rubric.ref}.yaml", path=path, key="rubric")
     return LoadedRubric(rubric, path, digest, origin)
-
-
-def is_reference(text: str) -> bool:
-    """Whether a text is `ID` or `ID@VERSION`."""
-    return _REFERENCE.fullmatch(text) is not None
-
-
-def semver(version: str) -> tuple[int, ...]:
-    """Return a version as numbers that compare in order."""
-    return tuple(int(part) for part in version.split("."))
 
 
 def cases_path(rubric_path: Path) -> Path:
@@ -206,8 +187,8 @@ def begin(name: str, folder: Path, *, task: StarterTask = "score", like: LoadedR
     stays as it is. Nothing is ever overwritten. Raises `UsageError` for a name that is none or is taken,
     `ConfigError` where nothing can be written.
     """
-    ref = name if "@" in name else f"{name}@{FIRST}"
-    if not is_reference(ref):
+    ref = name if "@" in name else f"{name}@1.0.0"
+    if not _REFERENCE.fullmatch(ref):
         raise UsageError(
             f"{name!r} is neither ID nor ID@VERSION (small letters, digits and hyphens; three numbers)"
         )
@@ -223,12 +204,11 @@ def begin(name: str, folder: Path, *, task: StarterTask = "score", like: LoadedR
     renamed = yaml_text.parsed(text)
     if any(str(renamed.get(key)) != value for key, value in names.items()):
         raise ConfigError("cannot rename a rubric with this layout; copy it by hand", path=source)
-    path = folder / f"{ref}.yaml"
-    begun, cases = Begun(path, cases_path(path)), cases_path(source)
-    for file in begun:
-        if file.exists():
-            raise UsageError(f"{file} already exists; choose another id or version, or edit that file")
+    cases = cases_path(source)
     texts = text, cases.read_text(encoding="utf-8") if cases.is_file() else ""
+    begun = Begun(folder / f"{ref}.yaml", folder / f"{ref}.cases.jsonl")
+    if there := next((file for file in begun if file.exists()), None):
+        raise UsageError(f"{there} already exists; choose another id or version, or edit that file")
     for file, content in zip(begun, texts, strict=True):
         try:
             file.parent.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 from pydantic import Field, RootModel, StringConstraints, model_validator
 
@@ -21,9 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Self
 
-
+Value = TypeVar("Value")
 Key = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 Semver = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")]
+
+
+class ByMode(Strict, Generic[Value]):
+    strict: Value
+    lenient: Value
 
 
 class Tier(Strict):
@@ -34,16 +39,12 @@ class Tier(Strict):
 
 
 class Tiers(Strict):
-    """The limits of all three tiers."""
-
     quick: Tier = Tier(timeout=45, max_chars=4000)
     deep: Tier = Tier(timeout=60)
     tiebreaker: Tier = Tier(timeout=45)
 
 
 class Instructions(Strict):
-    """What a model is told to do, tier by tier."""
-
     quick: Text
     deep: Text
     tiebreaker: Text
@@ -57,8 +58,9 @@ class Prompt(Strict):
 
     @property
     def sha256(self) -> str:
-        """SHA-256 of the templates (not of a rendered prompt)."""
-        return hashlib.sha256(json.dumps(self.model_dump(), sort_keys=True).encode()).hexdigest()
+        """SHA-256 of the templates (not of a rendered prompt); where scored, without absent examples."""
+        templates = self.model_dump(exclude_defaults=isinstance(self, ScorePrompt))
+        return hashlib.sha256(json.dumps(templates, sort_keys=True).encode()).hexdigest()
 
 
 class WorkedExample(Strict):
@@ -73,8 +75,6 @@ class WorkedExample(Strict):
 
 
 class SelectPrompt(Prompt):
-    """The trusted texts of a rubric that selects."""
-
     examples: list[WorkedExample] = []
 
 
@@ -89,15 +89,7 @@ class RatedExample(Strict):
 
 
 class ScorePrompt(Prompt):
-    """The trusted texts of a rubric that scores."""
-
     examples: list[RatedExample] = []
-
-    @property
-    def sha256(self) -> str:
-        """SHA-256 of the templates; examples that are not there do not count."""
-        said = self.model_dump(exclude_defaults=True)
-        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
 
 class Scale(Strict):
@@ -144,11 +136,8 @@ class ScoreMode(Strict):
     confirm: Literal["accept", "reject"]
 
 
-class ScoreModes(Strict):
+class ScoreModes(ByMode[ScoreMode]):
     """The two modes of a rubric that scores."""
-
-    strict: ScoreMode
-    lenient: ScoreMode
 
 
 Giving: TypeAlias = Literal["description", "acceptance", "sources"]
@@ -173,11 +162,8 @@ class Given(Strict):
         return self
 
 
-class Criterion(Strict):
+class Criterion(ByMode[Text]):
     """One yes-or-no question about a candidate, worded for each mode."""
-
-    strict: Text
-    lenient: Text
 
 
 class SelectMode(Strict):
@@ -187,11 +173,8 @@ class SelectMode(Strict):
     confirm: Literal["accept", "reject"]
 
 
-class SelectModes(Strict):
+class SelectModes(ByMode[SelectMode]):
     """The two modes of a rubric that selects."""
-
-    strict: SelectMode
-    lenient: SelectMode
 
 
 class CompareMode(Strict):
@@ -200,11 +183,8 @@ class CompareMode(Strict):
     confirm: Literal["accept", "reject"]
 
 
-class CompareModes(Strict):
+class CompareModes(ByMode[CompareMode]):
     """The two modes of a rubric that compares."""
-
-    strict: CompareMode
-    lenient: CompareMode
 
 
 class _Rubric(Strict):
@@ -247,21 +227,16 @@ class ScoreRubric(_Rubric):
     )
 
     @model_validator(mode="after")
-    def _thresholds_are_on_the_scale(self) -> ScoreRubric:
+    def _scores_are_on_the_scale(self) -> ScoreRubric:
         for name, mode in (("strict", self.modes.strict), ("lenient", self.modes.lenient)):
             for value in (mode.accept.each, mode.accept.mean, mode.reject.any_below):
                 if value is not None and not self.scale.min <= value <= self.scale.max:
                     raise ValueError(f"modes.{name}: the threshold {value:g} is not on the scale")
             if mode.reject.any_below > mode.accept.each:
                 raise ValueError(f"modes.{name}: a score could be accepted and rejected at once")
-        return self
-
-    @model_validator(mode="after")
-    def _examples_are_rated(self) -> ScoreRubric:
         for number, example in enumerate(self.prompt.examples):
-            scores = example.scores
-            on = all(self.scale.min <= score <= self.scale.max for score in scores.values())
-            if scores.keys() != self.dimensions.keys() or not on:
+            on = all(self.scale.min <= score <= self.scale.max for score in example.scores.values())
+            if example.scores.keys() != self.dimensions.keys() or not on:
                 raise ValueError(f"prompt.examples.{number}: needs a score on the scale for each dimension")
         return self
 
@@ -305,15 +280,8 @@ class RubricFile(RootModel[Annotated[Rubric, Field(discriminator="task")]]):
     """A rubric as it stands in a file."""
 
 
-class ScoreLabels(Strict):
-    """The right outcome in each mode."""
-
-    strict: Outcome
-    lenient: Outcome
-
-
 class ScoreCase(Strict):
-    """A document and what it deserves.
+    """A document and the right outcome in each mode.
 
     `path` is the name that models see, one that tells nothing. `files` holds what is judged together with
     the text, by path: further artefacts, or its sources where the rubric takes them.
@@ -322,7 +290,7 @@ class ScoreCase(Strict):
     id: Text
     text: Text
     why: Text
-    label: ScoreLabels
+    label: ByMode[Outcome]
     path: Text = "text"
     files: dict[Text, Text] = {}
     description: str = ""
@@ -330,8 +298,6 @@ class ScoreCase(Strict):
 
 
 class CaseCandidate(Strict):
-    """A candidate of a case."""
-
     id: Text
     title: Text
     category: str = ""
@@ -339,41 +305,26 @@ class CaseCandidate(Strict):
     text: str = ""
 
 
-class SelectLabels(Strict):
-    """The ids to keep in each mode."""
-
-    strict: list[Text]
-    lenient: list[Text]
-
-
 class SelectCase(Strict):
-    """A request, its candidates, and which of them should be kept."""
+    """A request, its candidates, and the ids of those to keep in each mode."""
 
     id: Text
     query: Text
     candidates: list[CaseCandidate] = Field(min_length=1)
     why: Text
-    label: SelectLabels
+    label: ByMode[list[Text]]
 
     @model_validator(mode="after")
     def _labels_name_candidates(self) -> SelectCase:
         known = {candidate.id for candidate in self.candidates}
         unknown = {*self.label.strict, *self.label.lenient} - known
         if unknown:
-            raise ValueError(
-                f"the label names {', '.join(sorted(unknown))}, which is not a candidate of this case"
-            )
+            names = ", ".join(sorted(unknown))
+            raise ValueError(f"the label names {names}, which is not a candidate of this case")
         return self
 
 
 Better: TypeAlias = Literal["A", "B", "tie"]
-
-
-class CompareLabels(Strict):
-    """Which of the two is better, in each mode."""
-
-    strict: Better
-    lenient: Better
 
 
 class CompareCase(Strict):
@@ -384,7 +335,7 @@ class CompareCase(Strict):
     a: Text
     b: Text
     why: Text
-    label: CompareLabels
+    label: ByMode[Better]
 
 
 Case: TypeAlias = ScoreCase | SelectCase | CompareCase

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from judgekit.evaluation import runner
 from judgekit.evaluation.runner import Tried
 from judgekit.rubric import loader
-from judgekit.rubric.diff import changes
+from judgekit.rubric.lint import changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 def lines(own: Callable[..., Path], **replaced: str) -> list[str]:
     before, after = own(), own(version="1.1.0", **replaced)
-    return [
-        str(change) for change in changes(loader.load_rubric(before).rubric, loader.load_rubric(after).rubric)
-    ]
+    return changes(loader.load_rubric(before).rubric, loader.load_rubric(after).rubric)
 
 
 def test_only_the_version(own: Callable[..., Path]) -> None:
