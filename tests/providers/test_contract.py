@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from judgekit.providers.base import Endpoint, Gateway
+    from judgekit.providers.base import Endpoint, Gateway, Reply
 
 TEXT = '{"score": 4}'
 
@@ -69,8 +69,7 @@ def command_world(_: Path) -> Iterator[World]:
 @contextlib.contextmanager
 def replay_world(folder: Path) -> Iterator[World]:
     file = folder / "recording.jsonl"
-    call_key = request().call_key
-    keys = {"replay": 1, **call_key._asdict()}
+    keys = {"replay": 1, **request().call_key._asdict()}
     good = RecordedLine(**keys, model="stand-in", reply=RecordedReply(text=TEXT, model="stand-in"))
     denied = RecordedFailure(kind=FailureKind.PERMISSION, message="no")
     bad = RecordedLine(**keys, model="bad", failure=denied)
@@ -85,53 +84,32 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         yield made
 
 
-def test_it_replies(world: World) -> None:
-    reply = ask(world.gateway(), world.good, request())
+def test_it_replies_to_many_at_once_also_beside_a_failure_and_after_it_was_closed(world: World) -> None:
+    async def run() -> list[Reply | BaseException]:
+        gateway = world.gateway()
+        await gateway.complete(world.good, request())
+        await gateway.aclose()
+        await gateway.aclose()
+        places = [world.bad, *[world.good] * 5]
+        calls = (gateway.complete(place, request()) for place in places)
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        await gateway.aclose()
+        return found
+
+    failed, *replies = asyncio.run(run())
+    assert isinstance(failed, GatewayError)
+    assert failed.kind in (FailureKind.PERMISSION, FailureKind.COMMAND_FAILED)
+    assert [getattr(reply, "text", None) for reply in replies] == [TEXT] * 5
+    assert failure(world.gateway(), world.bad, request()).message
+    odd = replace(request(), messages=(Message("system", "You judge."), Message("user", "a\ud800b\x00c")))
+    reply = ask(Router(), world.good, odd)  # which finds the right one; lone surrogates are no crash
     assert (reply.text, reply.model, reply.logprobs) == (TEXT, "stand-in", ())
 
 
-def test_it_fails_with_one_line(world: World) -> None:
-    error = failure(world.gateway(), world.bad, request())
-    assert error.kind in (FailureKind.PERMISSION, FailureKind.COMMAND_FAILED)
-    assert error.message
-
-
-def test_it_is_never_late(world: World) -> None:
-    if world.endless is None:
+def test_it_is_never_late_and_can_be_called_off(world: World) -> None:
+    if (never := world.endless) is None:
         pytest.skip("a recording has nothing to wait for")
-    assert failure(world.gateway(), world.endless, request(timeout=0.5)).kind is FailureKind.TIMEOUT
-
-
-def test_it_serves_many_at_once(world: World) -> None:
-    async def run() -> list[str]:
-        gateway = world.gateway()
-        try:
-            replies = await asyncio.gather(*(gateway.complete(world.good, request()) for _ in range(5)))
-        finally:
-            await gateway.aclose()
-        return [reply.text for reply in replies]
-
-    assert asyncio.run(run()) == [TEXT] * 5
-
-
-def test_one_failure_leaves_the_others_alone(world: World) -> None:
-    async def run() -> list[object]:
-        gateway = world.gateway()
-        calls = [gateway.complete(place, request()) for place in (world.bad, world.good)]
-        try:
-            return list(await asyncio.gather(*calls, return_exceptions=True))
-        finally:
-            await gateway.aclose()
-
-    failed, reply = asyncio.run(run())
-    assert isinstance(failed, GatewayError)
-    assert getattr(reply, "text", None) == TEXT
-
-
-def test_it_can_be_called_off(world: World) -> None:
-    if world.endless is None:
-        pytest.skip("a recording has nothing to wait for")
-    never = world.endless
+    assert failure(world.gateway(), never, request(timeout=0.5)).kind is FailureKind.TIMEOUT
 
     async def run() -> None:
         gateway = world.gateway()
@@ -147,35 +125,13 @@ def test_it_can_be_called_off(world: World) -> None:
     assert time.monotonic() - start < 0.3 + SLACK
 
 
-def test_it_can_be_closed_twice_and_used_again(world: World) -> None:
-    async def run() -> str:
-        gateway = world.gateway()
-        await gateway.complete(world.good, request())
-        await gateway.aclose()
-        await gateway.aclose()
-        reply = await gateway.complete(world.good, request())
-        await gateway.aclose()
-        return reply.text
-
-    assert asyncio.run(run()) == TEXT
-
-
-def test_lone_surrogates_are_no_crash(world: World) -> None:
-    odd = replace(request(), messages=(Message("system", "You judge."), Message("user", "a\ud800b\x00c")))
-    assert ask(world.gateway(), world.good, odd).text == TEXT
-
-
 def test_it_does_not_take_the_endpoints_of_others(world: World) -> None:
     others: dict[str, Kind] = {"litellm": "command", "command": "replay", "replay": "litellm"}
     other = opened(others[world.good.profile.kind])
     assert failure(other, world.good, request()).kind is FailureKind.BAD_REQUEST
 
 
-def test_the_router_finds_the_right_one(world: World) -> None:
-    assert ask(Router(), world.good, request()).text == TEXT
-
-
-def test_an_unrecorded_matter_has_its_own_kind(tmp_path: Path) -> None:
+def test_a_call_that_was_not_recorded_has_its_own_kind(tmp_path: Path) -> None:
     with replay_world(tmp_path) as world:
         unknown = replace(request(), call_key=CallKey("b" * 64, "kls@1.0.0", "quick", "pragmatic"))
         error = failure(world.gateway(), world.good, unknown)
