@@ -1,4 +1,4 @@
-"""The command gateway against small programs."""
+"""The command gateway against small programs, and what is read out of what programs print."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from asking import SCHEMA, SLACK, ask, failure, request
+from making import call_usage
 
-from judgekit.errors import FailureKind, GatewayError
-from judgekit.providers import command
+from judgekit.errors import CallUsage, FailureKind, GatewayError
+from judgekit.providers import command, registry
 from judgekit.providers.base import INSIDE, Endpoint, Message, Reply, endpoint
 from judgekit.providers.command import CommandGateway
-from judgekit.providers.registry import CommandProfile
+from judgekit.providers.registry import CommandProfile, Price
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-pytestmark = pytest.mark.slow
 
 SECRET = "token-0123456789"
 
@@ -78,32 +77,33 @@ def test_what_a_program_is_given() -> None:
     assert said(replace(there, model="default"), messages=user[1:]).startswith("['end']")
 
 
-def test_files_and_variables_are_laid_out_beside_the_empty_folder() -> None:
-    code = "import os; print(open(os.environ['MINE'] + '/a/b.json').read(), os.listdir())"
+def test_files_links_and_variables_are_laid_out_beside_the_empty_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GITHUB_TOKEN", "no")
+    (tmp_path / "second").write_text("signed in")
+    code = (
+        "import json, os, pathlib; home = pathlib.Path(os.environ['HOME']); sign_in = home / 'sign-in';"
+        "text = sign_in.read_text(); sign_in.write_text('renewed');"
+        "beside = (home / '../a/b.json').read_text();"
+        "there = [os.listdir(), os.getcwd(), dict(os.environ), (home / 'none').exists()];"
+        "print(json.dumps([text, json.loads(beside), *there]))"
+    )
     there = program(
         code,
         files={"a/b.json": '{"system": {system_json}, "model": {model_json}, "not": {}}'},
-        set_env={"MINE": "{folder}"},
-    )
-    text, files = ask(CommandGateway(), there, request("{folder}")).text.rsplit(" ", 1)
-    assert json.loads(text) == {"system": "You judge.", "model": "a-model", "not": {}}
-    assert files == "[]"
-
-
-def test_a_file_of_the_users_can_be_read_and_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "second").write_text("signed in")
-    code = (
-        "import os, pathlib; path = pathlib.Path(os.environ['HOME'], 'sign-in'); text = path.read_text();"
-        "path.write_text('renewed'); print(text, os.path.exists(os.environ['HOME'] + '/none'))"
-    )
-    there = program(
-        code,
         links={"home/sign-in": ["$KEPT_TOKEN/first", "~/first", "~/second"], "home/none": ["~/third"]},
         set_env={"HOME": "{folder}/home"},
     )
-    assert ask(CommandGateway(), there, request()).text == "signed in False"
+    reply = ask(CommandGateway(), there, request("{folder}"))
+    text, beside, files, folder, seen, is_linked = json.loads(reply.text)
+    assert (text, beside) == ("signed in", {"system": "You judge.", "model": "a-model", "not": {}})
+    assert (files, is_linked, Path(folder).exists()) == ([], False, False)
     assert (tmp_path / "second").read_text() == "renewed"
+    own = {"LC_CTYPE", "__CF_USER_TEXT_ENCODING"}  # what Python and macOS set themselves
+    assert set(seen) - own == {"PATH", "HOME", "KEPT_TOKEN", "JUDGEKIT_DISABLE", "JUDGEKIT_INSIDE"}
+    assert (seen["JUDGEKIT_DISABLE"], bool(seen["JUDGEKIT_INSIDE"])) == ("1", True)
 
 
 def test_the_reply_may_be_in_a_file() -> None:
@@ -114,19 +114,6 @@ def test_the_reply_may_be_in_a_file() -> None:
     assert failure(CommandGateway(), there, request()).kind is FailureKind.INVALID_REPLY
 
 
-def test_the_program_sees_an_empty_folder_and_a_scrubbed_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GITHUB_TOKEN", "no")
-    code = "import json, os; print(json.dumps([os.listdir(), dict(os.environ), os.getcwd()]))"
-    reply = ask(CommandGateway(), program(code, set_env={"QUIET": "1"}), request())
-    files, seen, folder = json.loads(reply.text)
-    own = {"LC_CTYPE", "__CF_USER_TEXT_ENCODING"}  # what Python and macOS set themselves
-    names = {"PATH", "HOME", "KEPT_TOKEN", "QUIET", "JUDGEKIT_DISABLE", "JUDGEKIT_INSIDE"}
-    assert set(seen) - own == names
-    assert (seen["JUDGEKIT_DISABLE"], bool(seen["JUDGEKIT_INSIDE"])) == ("1", True)
-    assert files == []
-    assert not Path(folder).exists()
-
-
 def test_a_program_that_judgekit_runs_cannot_make_it_run_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(INSIDE, "1")
     error = failure(CommandGateway(), program("print(1)"), request())
@@ -135,10 +122,11 @@ def test_a_program_that_judgekit_runs_cannot_make_it_run_another(monkeypatch: py
 
 ESCAPES = (
     "import subprocess, sys, time;"
-    "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(9)'], start_new_session=True);"
+    "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(9)'], start_new_session={session});"
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("end", "kind"),
     [("time.sleep(60)", "timeout"), ("print('x' * 2_000_000)", "command_failed"), ("", "invalid_reply")],
@@ -146,13 +134,17 @@ ESCAPES = (
 def test_a_child_that_left_the_group_delays_nothing(
     end: str, kind: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    start = time.monotonic()
-    error = failure(CommandGateway(), program(ESCAPES + end), request(timeout=2))
+    start, code = time.monotonic(), ESCAPES.format(session=True) + end
+    error = failure(CommandGateway(), program(code), request(timeout=2))
     gc.collect()  # what was left open would complain now
     assert (str(error.kind), time.monotonic() - start < 2 + SLACK) == (kind, True)
     assert capfd.readouterr().err == ""
+    for session in (False, True):
+        code = ESCAPES.format(session=session) + "print('whole')"
+        assert ask(CommandGateway(), program(code), request(timeout=8)).text == "whole"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no environment of a process can be read")
 @pytest.mark.parametrize("start", ["group", "session", "orphan"])
 def test_a_call_that_is_cut_off_ends_what_the_program_started(tmp_path: Path, start: str) -> None:
@@ -170,6 +162,7 @@ def test_a_call_that_is_cut_off_ends_what_the_program_started(tmp_path: Path, st
     assert not _lives(child)
 
 
+@pytest.mark.slow
 def test_what_a_program_leaves_that_ended_by_itself_is_left_alone(tmp_path: Path) -> None:
     place = tmp_path / "pid"
     child = """[sys.executable, '-c', 'import time; time.sleep(20)'], start_new_session=True,
@@ -184,13 +177,6 @@ def test_what_a_program_leaves_that_ended_by_itself_is_left_alone(tmp_path: Path
         assert _lives(served)
     finally:
         os.kill(served, signal.SIGKILL)
-
-
-@pytest.mark.parametrize("session", [False, True])
-def test_a_reply_counts_though_a_child_keeps_the_pipes(*, session: bool) -> None:
-    child = f"[sys.executable, '-c', 'import time; time.sleep(9)'], start_new_session={session}"
-    code = f"import subprocess, sys; subprocess.Popen({child}); print('whole')"
-    assert ask(CommandGateway(), program(code), request(timeout=8)).text == "whole"
 
 
 def _lives(process: int) -> bool:
@@ -221,6 +207,7 @@ def test_each_way_to_fail_is_told(code: str, kind: str, message: str) -> None:
     assert (str(error.kind), message in error.message) == (kind, True), error.message
 
 
+@pytest.mark.slow
 def test_no_more_programs_run_at_a_time_than_the_profile_allows(tmp_path: Path) -> None:
     code = (
         "import os, sys, time; here = sys.argv[1]; mine = here + '/' + str(os.getpid());"
@@ -238,6 +225,7 @@ def test_no_more_programs_run_at_a_time_than_the_profile_allows(tmp_path: Path) 
     assert max(asyncio.run(run())) == 2
 
 
+@pytest.mark.slow
 def test_a_program_that_never_had_its_turn_was_not_run(tmp_path: Path) -> None:
     code = f"import time; open({str(tmp_path / 'ran')!r}, 'a').write('x'); time.sleep(60)"
     there = program(code, limits={"concurrency": 1})
@@ -262,6 +250,201 @@ def test_what_is_not_there_and_what_is_not_read() -> None:
     code = 'import sys; print(\'{"result": "Not logged in"}\'); sys.exit(1)'
     error = failure(CommandGateway(), program(code, reply="json", reply_key="result"), request())
     assert error.message.endswith("exited with 1: Not logged in")
+
+
+# What programs print
+
+TEXT = '{"score": 4}'
+CODEX = [
+    {"type": "thread.started", "thread_id": "1"},
+    {"type": "item.completed", "item": {"id": "0", "type": "reasoning", "text": "Hm."}},
+    {"type": "item.completed", "item": {"id": "1", "type": "agent_message", "text": "Let me see."}},
+    {"type": "item.completed", "item": {"id": "2", "type": "agent_message", "text": TEXT}},
+    {
+        "type": "turn.completed",
+        "usage": {"input_tokens": 100, "cached_input_tokens": 40, "output_tokens": 20},
+    },
+]
+OPENCODE = [
+    {"type": "step_start", "part": {}},
+    {"type": "text", "part": {"type": "text", "text": TEXT}},
+    {
+        "type": "step_finish",
+        "part": {
+            "tokens": {"input": 60, "output": 15, "reasoning": 5, "cache": {"write": 10, "read": 30}},
+            "cost": 0.25,
+        },
+    },
+]
+GEMINI = {
+    "response": TEXT,
+    "stats": {
+        "models": {
+            "a": {"tokens": {"prompt": 70, "candidates": 10, "thoughts": 5, "cached": 40}},
+            "b": {"tokens": {"prompt": 30, "candidates": 5, "thoughts": 0, "cached": 0}},
+        }
+    },
+}
+CLAUDE = {
+    "type": "result",
+    "is_error": False,
+    "result": TEXT,
+    "total_cost_usd": 0.25,
+    "usage": {
+        "input_tokens": 60,
+        "cache_creation_input_tokens": 10,
+        "cache_read_input_tokens": 30,
+        "output_tokens": 20,
+    },
+}
+LLM = [{"response": TEXT, "model": "gpt-x", "input_tokens": 100, "output_tokens": 20}]
+
+
+def lines(values: list[Any]) -> str:
+    return "\n".join(json.dumps(value) for value in values)
+
+
+def bundled(name: str) -> Endpoint:
+    return endpoint(registry.find(name), "a-model", {})
+
+
+def read(output: str, there: Endpoint) -> Reply:
+    assert isinstance(there.profile, CommandProfile)
+    return command.reply_of(output, there.profile, there)
+
+
+@pytest.mark.parametrize(
+    ("name", "output", "model", "usage"),
+    [
+        (
+            "codex",
+            lines(CODEX),
+            "a-model",
+            call_usage(100, 20, None, None, cache_read_tokens=40, cache_write_tokens=0, unpriced_calls=1),
+        ),
+        (
+            "opencode",
+            lines(OPENCODE),
+            "a-model",
+            call_usage(100, 20, 0.25, "provider", cache_read_tokens=30, cache_write_tokens=10),
+        ),
+        (
+            "gemini-cli",
+            json.dumps(GEMINI, indent=2),
+            "a-model",
+            call_usage(100, 20, None, None, cache_read_tokens=40, cache_write_tokens=0, unpriced_calls=1),
+        ),
+        (
+            "claude-code",
+            json.dumps(CLAUDE),
+            "a-model",
+            call_usage(100, 20, 0.25, "provider", cache_read_tokens=30, cache_write_tokens=10),
+        ),
+        ("llm", json.dumps(LLM, indent=2), "gpt-x", call_usage(100, 20, unpriced_calls=1)),
+    ],
+)
+def test_what_each_bundled_program_prints(name: str, output: str, model: str, usage: CallUsage) -> None:
+    reply = read(output, bundled(name))
+    assert (reply.text, reply.model, reply.usage) == (TEXT, model, usage)
+
+
+@pytest.mark.parametrize("name", ["codex", "opencode", "gemini-cli", "claude-code", "llm"])
+def test_what_is_no_reply_is_a_failure(name: str) -> None:
+    for output in ("", "\n", "null", "[]", "{}", "4", "[" * 100_000, '{"a": ' * 50_000):
+        with pytest.raises(GatewayError) as caught:
+            read(output, bundled(name))
+        assert caught.value.kind is FailureKind.INVALID_REPLY
+
+
+def test_a_cost_or_a_count_that_is_no_amount_is_not_known() -> None:
+    for cost in ("NaN", "Infinity", "-Infinity", "1" + "0" * 400, "true", '"free"'):
+        output = json.dumps({**CLAUDE, "total_cost_usd": 0.25}).replace("0.25", cost)
+        reply = read(output, bundled("claude-code"))
+        assert (reply.text, reply.usage.cost_usd, reply.usage.cost_source) == (TEXT, None, None)
+    there = program("", reply="json", reply_key="text", usage={"input": ["read"], "cost": "cost"})
+    for count in ('"many"', "null", "true", "{}", "-5"):
+        assert read(f'{{"text": "yes", "read": {count}}}', there).usage == call_usage(unpriced_calls=1)
+
+
+def test_words_around_json_are_passed_over() -> None:
+    there = program("", reply="json", reply_key="text")
+    for output in (
+        'A warning.\n{"text": "yes"}',
+        '{"text": "yes"}\nDone.',
+        'A {warning}.\n{\n "text": "yes"\n}\nDone.',
+    ):
+        assert read(output, there).text == "yes"
+    there = program("", reply="jsonl", reply_key="text")
+    assert read('Starting\n{"text": "no"}\n{"text": "yes"}\n{"text": "cut', there).text == "yes"
+
+
+def test_a_text_may_hold_any_line_separator() -> None:
+    """JSON takes them as they are, and so does what programs on Node print."""
+    text = "one\u2028two\u2029three\x85four"
+    printed = json.dumps({"text": text}, ensure_ascii=False)
+    for reply in ("json", "jsonl"):
+        there = program("", reply=reply, reply_key="text")
+        assert read(f"Starting\r\n{printed}\r\nDone.", there).text == text
+
+
+def test_only_lines_that_hold_what_is_wanted_are_read() -> None:
+    there = program("", reply="jsonl", reply_key="text", reply_where={"kind": "reply", "final": True})
+    output = lines(
+        [
+            {"kind": "reply", "final": True, "text": "yes"},
+            {"kind": "reply", "final": False, "text": "no"},
+            {"kind": "thought", "final": True, "text": "no"},
+            {"text": "no"},
+        ]
+    )
+    assert read(output, there).text == "yes"
+
+
+def test_a_failure_says_what_the_program_said_and_what_it_took() -> None:
+    told = {"type": "error", "error": {"name": "ApiError", "data": {"message": "Your quota\nis spent"}}}
+    with pytest.raises(GatewayError) as caught:
+        read(lines([told, OPENCODE[2]]), bundled("opencode"))
+    assert caught.value.message == (
+        "opencode printed no JSON with 'part.text' where type is 'text': Your quota is spent"
+    )
+    assert caught.value.usage == call_usage(
+        100, 20, 0.25, "provider", cache_read_tokens=30, cache_write_tokens=10
+    )
+
+
+def test_what_programs_say_went_wrong() -> None:
+    profile = registry.find("codex")
+    assert isinstance(profile, CommandProfile)
+    for value, said in (
+        ({"type": "error", "message": "no network"}, "no network"),
+        ({"type": "turn.failed", "error": {"message": "no  quota"}}, "no quota"),
+        ({"error": "plain"}, "plain"),
+        ({"error": {"code": 1}}, ""),
+        ({"other": 1}, ""),
+    ):
+        assert command.explained(json.dumps(value), profile) == said
+
+
+def test_a_price_in_the_profile_goes_before_what_the_program_says() -> None:
+    price = {"a-": Price(input=1, output=2, cache_read=0).model_dump()}
+    there = program(
+        "",
+        reply="json",
+        reply_key="text",
+        price=price,
+        usage={"input": ["read"], "output": ["written"], "cache_read": ["kept"], "cost": "cost"},
+    )
+    reply = read('{"text": "yes", "read": 100, "written": 10, "kept": 40, "cost": 9}', there)
+    assert reply.usage.cost_usd == pytest.approx((60 + 20) / 1e6)
+    assert reply.usage.cost_source == "profile"
+
+
+def test_a_key_leads_into_json() -> None:
+    value = {"a": [{"b": 1}, {"b": 2}], "c": "x"}
+    for key, found in {"a.0.b": [1], "a.*.b": [1, 2], "*": [value["a"], "x"], "c": ["x"]}.items():
+        assert command.at(value, key) == found
+    for key in ("a.2.b", "c.d", "none", "a.b"):
+        assert command.at(value, key) == []
 
 
 # What is ended by its mark

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -14,28 +13,17 @@ from judgekit.config import TIERS, files
 from judgekit.errors import ConfigError, UsageError
 from judgekit.providers import litellm, registry
 from judgekit.providers.base import endpoint
-from judgekit.providers.registry import (
-    CommandProfile,
-    LitellmProfile,
-    Models,
-    Price,
-)
+from judgekit.providers.registry import CommandProfile, LitellmProfile, Models, Price
 
 FILES = sorted(files.folder("providers").glob("*.yaml"))
 # The files themselves: what a developer's own folder holds is not what ships.
 LITELLM = [each for each in map(registry.load, FILES) if isinstance(each, LitellmProfile)]
-NAMED = [
-    (litellm_profile, tier, model)
-    for litellm_profile in LITELLM
-    for tier, model in litellm_profile.models.by_tier.items()
-]
 WANTED = {
     *("anthropic", "openai", "gemini", "groq", "cerebras", "mistral", "deepseek", "xai", "openrouter"),
     *("azure", "bedrock", "vertex", "ollama", "openai-compatible", "lm-studio", "llama-server"),
     *("litellm-proxy", "local", "replay"),
     *("claude-code", "codex", "gemini-cli", "opencode", "llm"),
 }
-
 MINIMAL = """\
 provider: mine
 title: Mine
@@ -44,10 +32,14 @@ prefix: mine/
 detect: {env: [[MINE_API_KEY]]}
 output: json_schema
 """
-
-
-def identity(parameter: object) -> str:
-    return str(getattr(parameter, "provider", parameter))
+COMMAND = """\
+provider: mine
+title: Mine
+kind: command
+detect: {command: mine}
+argv: [mine, "--model={model}"]
+output: text
+"""
 
 
 def known(profile: LitellmProfile, model: str) -> dict[str, Any]:
@@ -67,9 +59,8 @@ def known(profile: LitellmProfile, model: str) -> dict[str, Any]:
 
 
 def write(name: str, text: str) -> Path:
-    folder = Path(environment.config_home()) / "providers"
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / name
+    file = Path(environment.config_home()) / "providers" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
     return file
 
@@ -90,30 +81,17 @@ def test_the_bundled_profiles_are_those_that_are_promised_in_a_certain_order() -
     assert modest == {"llama-server", "lm-studio", "ollama", "local", *commands}
 
 
-@pytest.mark.parametrize(("profile", "tier", "model"), NAMED, ids=identity)
-def test_each_model_is_in_litellms_table_can_chat_and_has_a_family(
-    profile: LitellmProfile, tier: str, model: str
-) -> None:
-    assert known(profile, model).get("mode") == "chat", model
-    assert model.startswith(profile.prefix)
-    assert endpoint(profile, model, {}).family != registry.UNKNOWN_FAMILY
-
-
-@pytest.mark.parametrize(
-    "profile", [litellm_profile for litellm_profile in LITELLM if litellm_profile.models.quick], ids=identity
-)
-def test_a_model_that_thinks_before_it_answers_is_no_quick_tier(profile: LitellmProfile) -> None:
-    model = profile.models.quick or ""
-    arguments = profile.of_model(profile.arguments, model, {})
-    nested = arguments.get("extra_body")
-    switched = nested if isinstance(nested, dict) else arguments
-    entry = known(profile, model)
-    thinks = entry.get("supports_reasoning", False) and entry.get("thinking_always_on") is not False
-    assert not thinks or switched.get("reasoning_effort") == "none"
-
-
-@pytest.mark.parametrize("profile", LITELLM, ids=identity)
+@pytest.mark.parametrize("profile", LITELLM, ids=lambda profile: profile.provider)
 def test_a_profile_speaks_of_its_own_models_keys_and_address(profile: LitellmProfile) -> None:
+    for model in profile.models.by_tier.values():
+        assert known(profile, model).get("mode") == "chat", model
+        assert model.startswith(profile.prefix)
+        assert endpoint(profile, model, {}).family != registry.UNKNOWN_FAMILY
+    if model := profile.models.quick or "":  # one that thinks before it answers is not quick
+        arguments: dict[str, Any] = profile.of_model(profile.arguments, model, {})
+        entry = known(profile, model)
+        thinks = entry.get("supports_reasoning", False) and entry.get("thinking_always_on") is not False
+        assert not thinks or arguments.get("extra_body", arguments).get("reasoning_effort") == "none"
     # An address that is not given would be litellm's to choose, from variables of its own.
     regional = profile.provider in ("bedrock", "vertex")
     assert regional or profile.embedded or profile.base or profile.base_env
@@ -124,73 +102,80 @@ def test_a_profile_speaks_of_its_own_models_keys_and_address(profile: LitellmPro
     assert not [key for key in profile.price if known(profile, profile.prefix + key)]
 
 
-@pytest.mark.parametrize(
-    ("model", "family"),
-    [
-        ("claude-haiku-4-5", "anthropic"),
-        ("anthropic.claude-3", "anthropic"),
-        ("meta-llama/Llama-3.3-70B", "meta"),
-        ("hf.co/bartowski/Qwen2.5-7B-GGUF", "alibaba"),
-        ("/models/claude/SmolLM2-135M.gguf", "huggingface"),
-        ("ministral-14b-latest", "mistral"),
-        ("mixtral-8x7b", "mistral"),
-        ("codestral", "mistral"),
-        ("deepseek-r1-distill-llama-70b", "meta"),
-        ("gpt-oss:20b", "openai"),
-        ("o3-mini", "openai"),
-        ("gemma3:4b", "google"),
-        ("grok-4", "xai"),
-        ("phi-4", "microsoft"),
-        ("glm-5", "zhipu"),
-        ("kimi-k2", "moonshot"),
-        ("amazon.nova-micro-v1:0", "amazon"),
-        ("something-else", "unknown"),
-        ("solo3", "unknown"),
-        ("", "unknown"),
-    ],
-)
-def test_a_name_tells_the_family(model: str, family: str) -> None:
-    assert registry.family_by_name(model) == family
+def test_a_name_tells_the_family() -> None:
+    families = {
+        "claude-haiku-4-5": "anthropic",
+        "anthropic.claude-3": "anthropic",
+        "meta-llama/Llama-3.3-70B": "meta",
+        "hf.co/bartowski/Qwen2.5-7B-GGUF": "alibaba",
+        "/models/claude/SmolLM2-135M.gguf": "huggingface",
+        "ministral-14b-latest": "mistral",
+        "mixtral-8x7b": "mistral",
+        "codestral": "mistral",
+        "deepseek-r1-distill-llama-70b": "meta",
+        "gpt-oss:20b": "openai",
+        "o3-mini": "openai",
+        "gemma3:4b": "google",
+        "grok-4": "xai",
+        "phi-4": "microsoft",
+        "glm-5": "zhipu",
+        "kimi-k2": "moonshot",
+        "amazon.nova-micro-v1:0": "amazon",
+        "something-else": "unknown",
+        "solo3": "unknown",
+        "": "unknown",
+    }
+    assert {model: registry.family_by_name(model) for model in families} == families
 
 
-def test_a_user_may_add_and_replace_profiles() -> None:
+def test_a_user_may_add_and_replace_profiles_and_a_project_may_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / ".judgekit" / "providers"
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text(MINIMAL)
+    monkeypatch.chdir(tmp_path)
+    assert "mine" not in [profile.provider for profile in registry.profiles()]
     write("mine.yaml", MINIMAL + "rank: 15\n")
     write("openai.yaml", MINIMAL.replace("provider: mine", "provider: openai"))
     names = [profile.provider for profile in registry.profiles()]
     assert names.index("anthropic") < names.index("mine") < names.index("gemini")
     assert registry.find("openai").title == "Mine"
     assert names.count("openai") == 1
-
-
-def test_a_project_may_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = tmp_path / ".judgekit" / "providers"
-    folder.mkdir(parents=True)
-    (folder / "mine.yaml").write_text(MINIMAL)
-    monkeypatch.chdir(tmp_path)
-    assert "mine" not in [profile.provider for profile in registry.profiles()]
-
-
-def test_a_provider_is_found_by_its_name_or_alias() -> None:
     assert registry.find("custom").provider == "openai-compatible"
     with pytest.raises(UsageError, match=r"no provider 'nobody'; there are: .*anthropic"):
         registry.find("nobody")
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "problem"),
-    [
-        (MINIMAL + "colour: red\n", 7, "unknown key"),
-        (MINIMAL.replace("provider: mine", "provider: other"), None, "name the file other.yaml"),
-        (MINIMAL.replace("provider: mine\n", ""), 1, "not a provider file"),
-        (MINIMAL.replace("kind: litellm", "kind: magic"), None, "to be one of"),
-        (MINIMAL.replace("MINE_API_KEY", "mine-key"), 5, "pattern"),
-        (MINIMAL.replace("{env: [[MINE_API_KEY]]}", "{}"), 5, "name at least one of"),
-        (MINIMAL.replace("json_schema", "xml"), 6, "json_schema"),
-        (MINIMAL + "limits: {concurrency: 0}\n", 7, "a number above 0"),
-        (MINIMAL + "limits: {max_output_tokens: 9}\n", 7, "unknown key"),
-        (MINIMAL + "argv: [x]\n", 7, "unknown key"),
-    ],
-)
+PATH = "expected a path inside the run's folder, such as home/settings.json"
+LINK = "begins neither with ~/ nor with a variable of keep_env"
+WRONG = [
+    (MINIMAL + "colour: red\n", 7, "unknown key"),
+    (MINIMAL.replace("provider: mine", "provider: other"), None, "name the file other.yaml"),
+    (MINIMAL.replace("provider: mine\n", ""), 1, "not a provider file"),
+    (MINIMAL.replace("kind: litellm", "kind: magic"), None, "to be one of"),
+    (MINIMAL.replace("MINE_API_KEY", "mine-key"), 5, "pattern"),
+    (MINIMAL.replace("{env: [[MINE_API_KEY]]}", "{}"), 5, "name at least one of"),
+    (MINIMAL.replace("json_schema", "xml"), 6, "json_schema"),
+    (MINIMAL + "limits: {concurrency: 0}\n", 7, "a number above 0"),
+    (MINIMAL + "limits: {max_output_tokens: 9}\n", 7, "unknown key"),
+    (MINIMAL + "argv: [x]\n", 7, "unknown key"),
+    (COMMAND.replace("{command: mine}", "{port: 1}"), None, "detect.command"),
+    (COMMAND + "reply: jsonl\n", None, "reply_key"),
+    (COMMAND + "reply_key: text\n", None, "need reply: json or jsonl"),
+    (COMMAND + "usage: {cost: cost}\n", None, "need reply: json or jsonl"),
+    (COMMAND + "set_env: {MINE: '{model} {modle}'}\n", None, "no placeholder {modle}; there are model,"),
+    (COMMAND + "files: {../evil: x}\n", 7, PATH),
+    (COMMAND + "files: {/etc/evil: x}\n", 7, PATH),
+    (COMMAND + "links: {a/../../b: [~/x]}\n", 7, PATH),
+    (COMMAND + "links: {a: [/etc/passwd]}\n", None, f"'/etc/passwd' {LINK}"),
+    (COMMAND + "links: {a: [$HOME_OF_MINE/x]}\n", None, LINK),
+    (COMMAND + "keep_env: [lower]\n", 7, "keep_env"),
+    (COMMAND + "colour: red\n", 7, "colour"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "problem"), WRONG)
 def test_a_wrong_profile_is_one_line_with_its_place(text: str, line: int | None, problem: str) -> None:
     file = write("mine.yaml", text)
     with pytest.raises(ConfigError) as caught:
@@ -198,73 +183,30 @@ def test_a_wrong_profile_is_one_line_with_its_place(text: str, line: int | None,
     assert str(file) in str(caught.value)
     assert problem in str(caught.value)
     assert caught.value.line == line
-    assert os.linesep not in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_tables_are_read_by_the_longest_beginning_of_a_bare_name() -> None:
-    openai = registry.find("openai")
-    assert isinstance(openai, LitellmProfile)
-    assert endpoint(openai, "gpt-x", {}).model == endpoint(openai, "openai/gpt-x", {}).model == "openai/gpt-x"
+    openai, groq = registry.find("openai"), registry.find("groq")
+    assert [endpoint(openai, name, {}).model for name in ("gpt-x", "openai/gpt-x")] == ["openai/gpt-x"] * 2
     assert openai.bare_name("openai/gpt-x") == openai.bare_name("gpt-x") == "gpt-x"
     table = {"gpt-": 1, "gpt-4": 2, "": 0}
     assert [openai.of_model(table, name, None) for name in ("gpt-4.1", "openai/gpt-5", "x")] == [2, 1, 0]
     assert openai.of_model({"a": 1}, "b", None) is None
-    groq = registry.find("groq")
     assert endpoint(groq, "groq/openai/gpt-oss-120b", {}).output == "json_schema"
     assert endpoint(groq, "groq/llama-3.3-70b", {}).output == "tool"
     assert Models(quick="a", tiebreaker="c").by_tier == {"quick": "a", "tiebreaker": "c"}
     assert tuple(Models(quick="a", deep="b", tiebreaker="c").by_tier) == TIERS
 
 
-COMMAND = """\
-provider: mine
-title: Mine
-kind: command
-detect: {command: mine}
-argv: [mine, "--model={model}"]
-output: text
-"""
-
-
-@pytest.mark.parametrize(
-    ("added", "told"),
-    [
-        ("detect: {port: 1}", "detect.command"),
-        ("reply: jsonl", "reply_key"),
-        ("reply_key: text", "need reply: json or jsonl"),
-        ("usage: {cost: cost}", "need reply: json or jsonl"),
-        ("set_env: {MINE: '{model} {modle}'}", "no placeholder {modle}; there are model,"),
-        ("files: {../evil: x}", "expected a path inside the run's folder, such as home/settings.json"),
-        ("files: {/etc/evil: x}", "expected a path inside the run's folder, such as home/settings.json"),
-        ("links: {a/../../b: [~/x]}", "expected a path inside the run's folder, such as home/settings.json"),
-        ("links: {a: [/etc/passwd]}", "'/etc/passwd' begins neither with ~/ nor with a variable of keep_env"),
-        ("links: {a: [$HOME_OF_MINE/x]}", "begins neither with ~/ nor with a variable of keep_env"),
-        ("keep_env: [lower]", "keep_env"),
-        ("colour: red", "colour"),
-    ],
-)
-def test_what_is_wrong_in_a_command_of_ones_own_is_said_in_one_line(added: str, told: str) -> None:
-    key = added.partition(":")[0]
-    lines = [line for line in COMMAND.splitlines() if not line.startswith(f"{key}:")]
-    write("mine.yaml", "\n".join([*lines, added, ""]))
-    with pytest.raises(ConfigError) as caught:
-        registry.find("mine")
-    assert told in str(caught.value)
-    assert "mine.yaml" in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("price", "calls", "cost"),
-    [
+def test_a_price_tells_cached_tokens_apart() -> None:
+    for price, calls, cost in (
         (Price(input=2, output=10), (100, 10, 40, 20), 300),
         (Price(input=2, output=10, cache_read=0.2), (100, 10, 40, 20), 228),
         (Price(input=2, output=10, cache_read=0.2, cache_write=2.5), (100, 10, 40, 20), 238),
         (Price(input=2, output=10, cache_read=0), (40, 0, 40, 0), 0),
-    ],
-)
-def test_a_price_tells_cached_tokens_apart(price: Price, calls: tuple[int, ...], cost: float) -> None:
-    assert price.of(*calls) == pytest.approx(cost / 1e6)
+    ):
+        assert price.of(*calls) == pytest.approx(cost / 1e6)
 
 
 def test_the_program_of_ones_own_in_the_guide_is_a_sound_profile() -> None:

@@ -26,6 +26,8 @@ from judgekit.providers.resolve import PanelRequest, resolve
 if TYPE_CHECKING:
     from pathlib import Path
 
+NOWHERE = "http://127.0.0.1:1/v1"
+
 
 class Scripted:
     """A gateway that gives the same again and again."""
@@ -66,7 +68,7 @@ def test_what_is_recorded_is_replayed(tmp_path: Path) -> None:
     text = "one\u2028two\u2029three\x85four\x0cfive\nsix"  # on one line, whatever separators it has
     recorded = reply(text, "m-2026", call_usage(10, 2, 0.001), logprobs=({"yes": -0.1, "no": -2.0},))
     lost = GatewayError(FailureKind.OVERLOADED, "busy")
-    endpoint = replace(custom("http://127.0.0.1:1/v1"), family="meta", pointwise=True)
+    endpoint = replace(custom(NOWHERE), family="meta", pointwise=True)
     for name, outcome in (("new/recording.jsonl", recorded), ("failed.jsonl", lost)):
         inner, file = Scripted(outcome), tmp_path / name
         if isinstance(outcome, GatewayError):
@@ -98,21 +100,12 @@ def test_neither_a_key_nor_the_prompt_is_recorded(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_several_lines_of_one_matter_come_in_order_and_the_last_stays(tmp_path: Path) -> None:
-    lines = [line(reply={"text": text, "model": "m"}) for text in ("first", "second")]
-    there = replay.recorded_models(recording(tmp_path, *lines))["quick"][0]
-    gateway = ReplayGateway()
-
-    async def three() -> list[str]:
-        return [(await gateway.complete(there, request())).text for _ in range(3)]
-
-    assert asyncio.run(three()) == ["first", "second", "second"]
-
-
-def test_a_line_is_found_by_matter_and_model_whatever_the_prompt_says(tmp_path: Path) -> None:
+def test_a_line_is_found_by_its_call_key_and_model_in_order_and_the_last_stays(tmp_path: Path) -> None:
     lines = [
         line(part="semantic", reply={"text": "part", "model": "m"}),
         line(tier="deep", model="n", reply={"text": "deep", "model": "n"}),
+        line(reply={"text": "first", "model": "m"}),
+        line(reply={"text": "second", "model": "m"}),
     ]
     found = {tier: jury[0] for tier, jury in replay.recorded_models(recording(tmp_path, *lines)).items()}
     part = replace(request("worded otherwise"), call_key=CallKey("a" * 64, "kls@1.0.0", "quick", "semantic"))
@@ -120,27 +113,26 @@ def test_a_line_is_found_by_matter_and_model_whatever_the_prompt_says(tmp_path: 
     assert ask(ReplayGateway(), found["quick"], part).text == "part"
     assert ask(ReplayGateway(), found["deep"], deep).text == "deep"
     assert failure(ReplayGateway(), found["quick"], deep).kind is FailureKind.NOT_RECORDED
+    gateway = ReplayGateway()
+
+    async def three() -> list[str]:
+        return [(await gateway.complete(found["quick"], request())).text for _ in range(3)]
+
+    assert asyncio.run(three()) == ["first", "second", "second"]
 
 
-@pytest.mark.parametrize(
-    ("text", "number", "problem"),
-    [
+def test_a_wrong_line_is_named(tmp_path: Path) -> None:
+    for text, number, problem in (
         ("{not json\n", 1, "not JSON"),
         (line() + "\n" + line(replay=2), 3, "expected 1"),
         (line(extra=1), 1, "unknown key"),
         (line(failure={"kind": "timeout", "message": ""}), 1, "either reply or failure"),
         (line(tier="medium"), 1, "expected 'quick', 'deep' or 'tiebreaker'"),
         ("[]\n", 1, "expected"),
-    ],
-)
-def test_a_wrong_line_is_named(tmp_path: Path, text: str, number: int, problem: str) -> None:
-    file = recording(tmp_path, text)
-    with pytest.raises(ConfigError) as caught:
-        replay.read(file)
-    assert (caught.value.line, problem in str(caught.value)) == (number, True), str(caught.value)
-
-
-def test_a_missing_or_empty_recording_is_told(tmp_path: Path) -> None:
+    ):
+        with pytest.raises(ConfigError) as caught:
+            replay.read(recording(tmp_path, text))
+        assert (caught.value.line, problem in str(caught.value)) == (number, True), str(caught.value)
     with pytest.raises(ConfigError, match="cannot be read"):
         replay.read(tmp_path / "none.jsonl")
     with pytest.raises(ConfigError, match="JUDGEKIT_RECORD"):
@@ -164,7 +156,7 @@ def test_lines_of_many_writers_never_mix(tmp_path: Path) -> None:
 
     def write() -> None:
         for _ in range(10):
-            ask(Recorder(Scripted(long), file), custom("http://127.0.0.1:1/v1"), request())
+            ask(Recorder(Scripted(long), file), custom(NOWHERE), request())
 
     threads = [threading.Thread(target=write) for _ in range(4)]
     for thread in threads:
