@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who wrote the subject, and which family of models that is, if any."""
+    """The author of a subject, and the family of models, if it is one."""
 
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}  # where it is part of a verdict
 
@@ -35,7 +35,7 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a document is for, in the words of whoever asks."""
+    """What a document is for, in the user's words."""
 
     description: str = ""
     acceptance: str = ""
@@ -126,18 +126,15 @@ class Document:
 
     @property
     def size(self) -> int:
-        """How many characters there are to look through."""
         return sum(len(file.text) for file in self.files) + len(self.task.description + self.task.acceptance)
 
     @property
     def wrote(self) -> tuple[str, ...]:
-        """The families that wrote it, as far as it is said."""
         return named(self.author.family)
 
     @property
     def sided(self) -> tuple[str, ...]:
-        """Nobody has a favourite where there is nothing to choose from."""
-        return ()
+        return ()  # there is nothing to choose from
 
     def lacks(self, rubric: ScoreRubric) -> str | None:
         """Say in one line what a rubric needs that was not given, if there is something."""
@@ -184,7 +181,6 @@ class ComparisonInput:
 
     @property
     def size(self) -> int:
-        """How many characters there are to look through."""
         return len(self.prompt) + sum(len(file.text) for file in self.files)
 
     @property
@@ -208,7 +204,6 @@ class ComparisonInput:
         return self.authors[place] if place < len(self.authors) else None
 
     def families(self, letter: str) -> tuple[str, ...]:
-        """Return the families that wrote a subject, as far as it is said."""
         return named(self.author(letter))
 
     def written_by(self, family: str | None) -> ComparisonInput:

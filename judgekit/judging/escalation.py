@@ -1,4 +1,4 @@
-"""Which tier is asked next, and when the judging ends: a pure function of what the tiers have said.
+"""Which tier is asked next, and when the judging ends: a pure function of the opinions of the tiers.
 
 The same rules serve documents and single candidates (kept counts as accept, dropped as reject). The whole
 table stands in docs/escalation.md and is the test of this module. `judgekit.evaluation.calibrate` learns
@@ -16,21 +16,23 @@ from judgekit.config import TIERS, Outcome, TierName
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from judgekit.config import ModeName, Outcome, TierName
+    from judgekit.config import ModeName
     from judgekit.judging.logprobs import ScoreSource
     from judgekit.judging.verdict import Consensus, VerdictWord
     from judgekit.rubric.schema import ScoreMode, ScoreRubric
 
 
 DIGITS = 4  # of a margin: thresholds and scores are compared as they are written
+Seen: TypeAlias = "Mapping[TierName, Outcome | None]"
+"""The outcome of each tier that was asked, in order; None for a round that failed."""
 
 
 class FinalityRule(NamedTuple):
-    """A class of opinions that may be final: those of `tier` that say `outcome` with at least this margin.
+    """A class of opinions that may be final: those of `tier` with this `outcome` and at least this margin.
 
-    `after` is what the tier before it said; None stands for the first tier, and for one that failed. Where
-    `stands` names a tier it is another class: the wins of that tier, from this margin on, that `tier` answers
-    with a tie. They may stand.
+    `after` is the outcome of the tier before it; None stands for the first tier, and for one that failed.
+    Where `stands` names a tier it is another class: the wins of that tier, from this margin on, after which
+    `tier` finds a tie. They may stand.
     """
 
     tier: TierName
@@ -54,13 +56,11 @@ class FinalityRules:
     last: TierName | None = None
     read: frozenset[tuple[TierName, str, ScoreSource]] = frozenset()
 
-    def knows(self, tier: TierName, heard: Iterable[tuple[str, ScoreSource]]) -> bool:
-        """Whether what models of a tier said was read as it was learned from: model by model."""
-        return not self.read or all((tier, model, how) in self.read for model, how in heard)
+    def knows(self, tier: TierName, sources: Iterable[tuple[str, ScoreSource]]) -> bool:
+        """Whether the opinions of a tier's models were read as those that it was learned from."""
+        return not self.read or all((tier, model, how) in self.read for model, how in sources)
 
-    def final(
-        self, tier: TierName, seen: Mapping[TierName, Outcome | None], margins: Mapping[TierName, float]
-    ) -> bool:
+    def final(self, tier: TierName, seen: Seen, margins: Mapping[TierName, float]) -> bool:
         """Whether the opinion of `tier`, one of those in `seen`, may be final.
 
         No gate lets an opinion through that has no margin in `margins`.
@@ -69,9 +69,7 @@ class FinalityRules:
             return False
         return tier == self.last or self._lets_through(tier, seen, margins.get(tier), None)
 
-    def stands(
-        self, tier: TierName, seen: Mapping[TierName, Outcome | None], margins: Mapping[TierName, float]
-    ) -> TierName | None:
+    def stands(self, tier: TierName, seen: Seen, margins: Mapping[TierName, float]) -> TierName | None:
         """Return the tier whose win stands against the tie of `tier`, the next one in `seen`, if it does."""
         before = _before(tier, seen)
         if before is None or seen[before] != "accept":
@@ -79,24 +77,19 @@ class FinalityRules:
         return before if self._lets_through(tier, seen, margins.get(before), before) else None
 
     def _lets_through(
-        self,
-        tier: TierName,
-        seen: Mapping[TierName, Outcome | None],
-        margin: float | None,
-        stands: TierName | None,
+        self, tier: TierName, seen: Seen, margin: float | None, stands: TierName | None
     ) -> bool:
         before = _before(tier, seen)
-        said = (tier, seen[tier], seen[before] if before else None, stands)
+        wanted = (tier, seen[tier], seen[before] if before else None, stands)
         return margin is not None and any(
-            (rule.tier, rule.outcome, rule.after, rule.stands) == said and margin >= rule.least_margin
+            (rule.tier, rule.outcome, rule.after, rule.stands) == wanted and margin >= rule.least_margin
             for rule in self.rules
         )
 
 
-def _before(tier: TierName, seen: Mapping[TierName, Outcome | None]) -> TierName | None:
+def _before(tier: TierName, seen: Seen) -> TierName | None:
     tiers = list(seen)
-    place = tiers.index(tier)
-    return tiers[place - 1] if place else None
+    return tiers[tiers.index(tier) - 1] if tiers[0] != tier else None
 
 
 def margin(rubric: ScoreRubric, scores: Mapping[str, float], mode: ModeName) -> float:
@@ -120,10 +113,6 @@ def certainty(probability: float | None) -> float:
     return 0.0 if probability is None else round(abs(probability - 0.5), DIGITS)
 
 
-Seen: TypeAlias = "Mapping[TierName, Outcome | None]"
-"""What each asked tier said, in order; None for a round that failed."""
-
-
 class Final(NamedTuple):
     """The end of the judging: the verdict, how much agreement it has, and the tier that settled it."""
 
@@ -133,7 +122,7 @@ class Final(NamedTuple):
 
 
 _NO_MARGINS: Mapping[TierName, float] = {}
-_NOBODY: Mapping[TierName, bool] = {}
+_UNDIVIDED: Mapping[TierName, bool] = {}
 UNDETERMINED = Final("undetermined", "none", None)
 ESCALATE = Final("escalate", "none", None)
 
@@ -144,16 +133,16 @@ class EscalationRules:
 
     `confirm` is the quick outcome that a second tier must confirm. `tiers` are those that may be asked.
     `truncated` are the tiers that see a cut text: an acceptance of theirs is never final. `models` names the
-    model of each tier, or the several of its jury: one model is one voice. With `finality` a calibration says
-    which opinions are final: those it lets through, and of a first tier no others. Without one, an opinion
-    whose margin is less than `margin` is not final alone, where anybody else can be asked. Of the tiers in
-    `partial` no opinion is, whatever a calibration says.
+    models of each tier: one model is one voice. With `finality` a calibration says which opinions are final:
+    those it lets through, and of a first tier no others. Without one, an opinion whose margin is less than
+    `margin` is not final alone, where another model can be asked. Of the tiers in `partial` no opinion is,
+    whatever a calibration says.
     """
 
     confirm: Literal["accept", "reject"]
     tiers: tuple[TierName, ...] = TIERS
     truncated: Collection[TierName] = ()
-    models: Mapping[TierName, str | Collection[str]] = field(default_factory=dict)
+    models: Mapping[TierName, Collection[str]] = field(default_factory=dict)
     finality: FinalityRules | None = None
     margin: float = 0.0
     partial: Collection[TierName] = ()
@@ -162,13 +151,13 @@ class EscalationRules:
         self,
         seen: Seen,
         margins: Mapping[TierName, float] = _NO_MARGINS,
-        divided: Mapping[TierName, bool] = _NOBODY,
+        divided: Mapping[TierName, bool] = _UNDIVIDED,
     ) -> TierName | Final:
         """Return the tier to ask now, or the end of the judging.
 
         `margins` says how far each opinion is from another outcome. `divided` are the tiers between whose
-        families the outcome differed, and whether most of these said what counts as the tier's: such an
-        outcome is final in no tier but the last, and there only when most said it.
+        families the outcome differed, and whether most of them came to the tier's: such an outcome is final
+        in no tier but the last, and there only with most of them.
         """
         if any(self._ends_with(tier) and not most for tier, most in divided.items()):
             return ESCALATE
@@ -187,19 +176,13 @@ class EscalationRules:
         return ESCALATE if step == UNDETERMINED and divided else step
 
     def _ends_with(self, tier: TierName) -> bool:
-        """Whether nobody is left to settle what divides the jury of a tier."""
+        """Whether no tier is left to settle what divides the jury of this one."""
         return tier == self.tiers[-1] or (tier == "deep" and not self._has_third())
 
     def _has_third(self) -> bool:
         """Whether the tiebreaker has a voice that neither quick nor deep had."""
-        if "tiebreaker" not in self.tiers:
-            return False
-        third = self._voices("tiebreaker")
-        return not third or bool(third - self._voices("quick") - self._voices("deep"))
-
-    def _voices(self, tier: TierName) -> set[str]:
-        named = self.models.get(tier, ())
-        return {named} if isinstance(named, str) else set(named)
+        quick, deep, third = (set(self.models.get(tier, ())) for tier in TIERS)
+        return "tiebreaker" in self.tiers and (not third or bool(third - quick - deep))
 
     def _gated(self, seen: Seen, margins: Mapping[TierName, float]) -> TierName | Final | None:
         """Return what a calibration decides, None where the rules below do."""
@@ -217,55 +200,45 @@ class EscalationRules:
         return None
 
     def _step(self, seen: Seen, margins: Mapping[TierName, float]) -> TierName | Final:
-        tiers = self.tiers
-        if tiers[0] not in seen:
-            return tiers[0]
-        first = seen[tiers[0]]
+        first, tiers = self.tiers[0], self.tiers
+        if first not in seen:
+            return first
+        outcome = seen[first]
         if len(tiers) == 1:
-            return Final(first, "single", tiers[0]) if first else UNDETERMINED
-        if tiers[0] != "quick":
-            return self._from_deep(None, seen, margins)
-        unseen = first == "accept" and "quick" in self.truncated
-        sure = first not in (None, "improve", self.confirm) and not unseen and self.finality is None
-        if first is not None and sure and not self._is_close("quick", margins):
-            return Final(first, "single", "quick")
-        return self._from_deep(first, seen, margins)
-
-    def _is_close(self, tier: TierName, margins: Mapping[TierName, float]) -> bool:
-        close = self.finality is None and margins.get(tier, self.margin) < self.margin
-        return close or tier in self.partial
-
-    def _from_deep(
-        self, quick: Outcome | None, seen: Seen, margins: Mapping[TierName, float]
-    ) -> TierName | Final:
+            return Final(outcome, "single", first) if outcome else UNDETERMINED
+        quick = outcome if first == "quick" else None
+        cut = quick == "accept" and "quick" in self.truncated
+        sure = quick not in ("improve", self.confirm) and not cut and self.finality is None
+        if quick is not None and sure and not self._is_close("quick", margins):
+            return Final(quick, "single", "quick")
         if "deep" not in seen:
-            return "deep" if "deep" in self.tiers else self._third(quick, None, seen)
+            return "deep" if "deep" in tiers else self._third(quick, None, seen)
         deep = seen["deep"]
         if deep is None:
             return self._third(quick, None, seen)
         if quick == deep:
             return Final(deep, "unanimous", "deep")
         if quick is None or "improve" in (quick, deep):
-            alone = Final(deep, "single", "deep")
             close = self._is_close("deep", margins) and self._has_third()
-            return self._third(quick, deep, seen) if close else alone
-        return ESCALATE if self._is_told_twice() else self._third(quick, deep, seen)
+            return self._third(quick, deep, seen) if close else Final(deep, "single", "deep")
+        # A tiebreaker that is one of those that disagree would only vote for itself.
+        one, other, third = (set(self.models.get(tier, ())) for tier in TIERS)
+        twice = third and one != other and third <= one | other
+        return ESCALATE if twice else self._third(quick, deep, seen)
 
-    def _is_told_twice(self) -> bool:
-        """Whether the tiebreaker is one of those that disagree: it would only vote for itself."""
-        quick, deep, third = map(self._voices, TIERS)
-        return bool(third) and quick != deep and third <= quick | deep
+    def _is_close(self, tier: TierName, margins: Mapping[TierName, float]) -> bool:
+        close = self.finality is None and margins.get(tier, self.margin) < self.margin
+        return close or tier in self.partial
 
     def _third(self, quick: Outcome | None, deep: Outcome | None, seen: Seen) -> TierName | Final:
         """Let the tiebreaker settle what the others left open, or stand in for a deep tier that failed."""
-        told = [outcome for outcome in (quick, deep) if outcome is not None]
-        contradicted = {"accept", "reject"} <= set(told)
+        told = {outcome for outcome in (quick, deep) if outcome is not None}
+        open_end = ESCALATE if {"accept", "reject"} <= told else UNDETERMINED
         if "tiebreaker" not in seen:
-            nobody = ESCALATE if contradicted else UNDETERMINED
-            return "tiebreaker" if "tiebreaker" in self.tiers else nobody
+            return "tiebreaker" if "tiebreaker" in self.tiers else open_end
         third = seen["tiebreaker"]
         if third is None:
-            return ESCALATE if contradicted else UNDETERMINED
+            return open_end
         if third in told:
-            return Final(third, "unanimous" if {third} == set(told) else "majority", "tiebreaker")
+            return Final(third, "unanimous" if {third} == told else "majority", "tiebreaker")
         return ESCALATE if {"accept", "reject"} <= {*told, third} else Final(third, "single", "tiebreaker")

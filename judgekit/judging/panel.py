@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from judgekit import environment
 from judgekit.config import TIERS, settings
-from judgekit.judging.documents import named
+from judgekit.judging import documents
 from judgekit.providers.registry import UNKNOWN_FAMILY, family_by_name
 from judgekit.providers.resolve import PanelRequest, resolve
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from judgekit.config.settings import Config
     from judgekit.providers.base import Endpoint
     from judgekit.providers.resolve import Others, Panel
+
+    Tiers = Mapping[TierName, tuple[Endpoint, ...]]
 
 
 _AGENTS = {
@@ -69,40 +71,34 @@ _WROTE = re.compile(
 
 
 def signed(people: Iterable[str], trailers: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the families of the agents among `people` and those whom `trailers` say helped to write.
+    """Return the families of the agents among `people` and those who `trailers` say helped to write.
 
-    People are given as `Name <address>`, trailers as `Key: value`. An agent whose models may be anybody's
-    counts as "unknown"; people have no family.
+    People are given as `Name <address>`, trailers as `Key: value`. An agent that may use any model counts as
+    "unknown"; people have no family.
     """
     helped = [line[key.end() :] for line in trailers if (key := _WROTE.match(line))]
-    found = [family for each in (*people, *helped) if (family := _family(each.strip()))]
-    return tuple(dict.fromkeys(found))
-
-
-def _family(person: str) -> str | None:
-    """Return the family of an agent, None for a person."""
-    text = person.casefold()
-    for family, patterns in _AGENTS.items():
-        if any(re.match(pattern, text) for pattern in patterns):
-            return family_by_name(text.partition(" <")[0]) if family == UNKNOWN_FAMILY else family
-    return None
+    found = {}
+    for person in (*people, *helped):
+        text = person.strip().casefold()
+        for family, patterns in _AGENTS.items():
+            if any(re.match(pattern, text) for pattern in patterns):
+                known = family_by_name(text.partition(" <")[0]) if family == UNKNOWN_FAMILY else family
+                found[known] = known
+                break
+    return tuple(found)
 
 
 Independence: TypeAlias = Literal["prefer", "require"]
-"""Whether what models of the author's own family accept, and nobody else, is accepted."""
+"""Whether an acceptance by models of the author's own family alone counts."""
 
 
-def apart(
-    panel: Mapping[TierName, tuple[Endpoint, ...]],
-    wrote: Collection[str],
-    others: Others = tuple,
-) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Return who judges what the families in `wrote` wrote.
+def apart(panel: Tiers, wrote: Collection[str], others: Others = tuple) -> Tiers:
+    """Return the models that judge what the families in `wrote` wrote.
 
     Of a jury those of other families remain. Where none does, models of other families take the places: those
     of the nearest tier that has some, a deeper one first, else those of the first of the panels that `others`
-    returns. A model of an unknown family takes a place where no other does. Where nobody can take it, a tier
-    stays as it is: somebody has to judge.
+    returns. A model of an unknown family takes a place where no other does. Where none can take it, a tier
+    stays as it is.
     """
     strangers = _but(panel, set(wrote) - {UNKNOWN_FAMILY})
     known = _but(panel, {*wrote, UNKNOWN_FAMILY})
@@ -110,17 +106,28 @@ def apart(
     for tier, jury in panel.items():
         endpoints = strangers[tier] or _nearest(tier, known)
         if not endpoints:
-            panels = (_but(each, {*wrote, UNKNOWN_FAMILY}) for each in others())
-            endpoints = next((each for panel in panels if (each := _nearest(tier, panel))), ())
+            panels = (_but(other, {*wrote, UNKNOWN_FAMILY}) for other in others())
+            endpoints = next((found for panel in panels if (found := _nearest(tier, panel))), ())
         apart[tier] = (endpoints or _nearest(tier, strangers))[: len(jury)] or jury
     return apart
+
+
+def _but(panel: Tiers, families: Collection[str]) -> Tiers:
+    """Return the models of each tier that are of none of `families`."""
+    return {tier: tuple(own for own in jury if own.family not in families) for tier, jury in panel.items()}
+
+
+def _nearest(tier: TierName, others: Tiers) -> tuple[Endpoint, ...]:
+    place = TIERS.index(tier)
+    near = (*TIERS[place:], *reversed(TIERS[:place]))
+    return next((endpoints for name in near if (endpoints := others.get(name, ()))), ())
 
 
 def is_independent(wrote: Collection[str], judged: Collection[str]) -> bool | None:
     """Whether another family had a say: `judged` are the families behind the outcome.
 
-    False when all of them wrote the text; None when it is not known who wrote it, when nobody judged it, or
-    when those who may be others are of a family that is not known.
+    False when all of them wrote the text; None when it is not known who wrote it, when none judged it, or
+    when those that may be others are of a family that is not known.
     """
     known = set(wrote) - {UNKNOWN_FAMILY}
     if not known or not judged:
@@ -142,29 +149,9 @@ def lacking(independence: Independence, wrote: Sequence[str], judged: Collection
     )
 
 
-def _but(
-    panel: Mapping[TierName, tuple[Endpoint, ...]], families: Collection[str]
-) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Return the models of each tier that are of none of `families`."""
-    return {
-        tier: tuple(endpoint for endpoint in jury if endpoint.family not in families)
-        for tier, jury in panel.items()
-    }
-
-
-def _nearest(tier: TierName, others: Mapping[TierName, tuple[Endpoint, ...]]) -> tuple[Endpoint, ...]:
-    place = TIERS.index(tier)
-    near = (*TIERS[place:], *reversed(TIERS[:place]))
-    return next((endpoints for each in near if (endpoints := others.get(each, ()))), ())
-
-
 _ADDRESS = "JUDGEKIT_API_BASE"
-_VARIABLES = (
-    "JUDGEKIT_MODEL",
-    "JUDGEKIT_QUICK_MODEL",
-    "JUDGEKIT_DEEP_MODEL",
-    "JUDGEKIT_TIEBREAKER_MODEL",
-)
+_TIERS = ("JUDGEKIT_QUICK_MODEL", "JUDGEKIT_DEEP_MODEL", "JUDGEKIT_TIEBREAKER_MODEL")
+_VARIABLES = ("JUDGEKIT_MODEL", *_TIERS)
 
 
 def wanted(
@@ -187,7 +174,7 @@ def wanted(
 
 
 def chosen(config: Config, project: Path | None = None, environ: Mapping[str, str] | None = None) -> Panel:
-    """Return the models of each tier, why these, and who else may be asked."""
+    """Return the models of each tier, the reason for these, and the others that may be asked."""
     environ = environment.environ() if environ is None else environ
     return resolve(wanted(config, project, environ), environ)
 
@@ -210,5 +197,5 @@ def claimed(config: Config, project: Path | None = None) -> frozenset[str]:
     own = settings.load(None)
     if project is None or not (variables or settings.names_models(own)):
         return frozenset()
-    said = named(config.judge.author_family)
-    return frozenset(said) - frozenset(named(own.judge.author_family))
+    families = documents.named(config.judge.author_family)
+    return frozenset(families) - frozenset(documents.named(own.judge.author_family))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from judgekit.judging import jury, pointwise, prompt, redact
 from judgekit.judging.documents import CONTEXT_CHARS, PROMPT_CHARS, TURN_CHARS
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from judgekit.judging.fence import Fence
     from judgekit.judging.round import Session
     from judgekit.providers.base import Endpoint, Message, Reply
-    from judgekit.rubric.schema import WorkedExample
 
 Holds: TypeAlias = dict[str, dict[str, bool]]
 """Whether each criterion holds, by candidate."""
@@ -45,11 +44,9 @@ KEEP_AT = 0.5  # a pointwise candidate is kept when yes is likelier than no
 POINTWISE_CHARS = 300  # of a candidate's text; a small model judges it no better by more, only slower
 REPLY_TOKENS = 64  # the object around the labels, and a fence that a model may put around it
 LABEL_TOKENS = 16
-_YES_NO = ("yes", "no")
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(NamedTuple):
     """What candidates are wanted for: the request and the last turns of the conversation before it."""
 
     text: str
@@ -72,7 +69,7 @@ class Candidates:
 
 
 def batches(items: Sequence[Item], most: int = BATCH) -> list[Sequence[Item]]:
-    """Return `items` in as few runs of at most `most` as there must be, of nearly equal length."""
+    """Return `items` in as few runs of at most `most` as possible, of nearly equal length."""
     count = -(-len(items) // most)
     cuts = [round(len(items) * number / count) for number in range(count + 1)]
     return [items[a:b] for a, b in pairwise(cuts)]
@@ -108,22 +105,21 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
             return await Task.ask(self, endpoint, session, samples, at_once)
         # One candidate after another, until the deadline is over.
         started, key = time.monotonic(), self._key(self.subject.candidates)
-        answers = [
-            await self._ask_alone(candidate, endpoint, session, key.within(candidate.id))
+        answers = {
+            candidate.id: await self._ask_alone(candidate, endpoint, session, key.within(candidate.id))
             for candidate in self.subject.candidates
-        ]
-        ids = [candidate.id for candidate in self.subject.candidates]
-        marks = {name: answer.value for name, answer in zip(ids, answers, strict=True)}
-        value = marks if any(marks.values()) else None
-        return ModelTurn(endpoint, answers, joined(answers, value, started, always=True))
+        }
+        marks = {name: answer.value for name, answer in answers.items()}
+        calls, value = list(answers.values()), marks if any(marks.values()) else None
+        return ModelTurn(endpoint, calls, joined(calls, value, started, always=True))
 
     def calls(
         self, endpoint: Endpoint, session: Session, sample: int
     ) -> list[Callable[[], Awaitable[Answer[Holds]]]]:
         return [
-            partial(self._ask_about, part, batch, endpoint, session, sample)
+            partial(self._ask_about, part, rubric, batch, endpoint, session, sample)
             for batch in batches(self.subject.candidates)
-            for part in self.parts
+            for part, rubric in self.parts.items()
         ]
 
     def opinion(self, samples: Sequence[Sequence[Holds | None]]) -> Marks | None:
@@ -138,10 +134,10 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
             found[candidate] = Mark(jury.leaning(share), round(share, jury.DIGITS)) if counts else None
         return found if any(found.values()) else None
 
-    def combine(self, said: Sequence[tuple[Endpoint, Marks | None]]) -> Marks:
-        known = [(endpoint, marks) for endpoint, marks in said if marks]
+    def combine(self, voices: Sequence[tuple[Endpoint, Marks | None]]) -> Marks:
+        known = [(endpoint, marks) for endpoint, marks in voices if marks]
         nothing: Marks = dict.fromkeys(candidate.id for candidate in self.subject.candidates)
-        return nothing | jury.marks(known, len(said), self.options.jury)
+        return nothing | jury.marks(known, len(voices), self.options.jury)
 
     def record(self, opinion: Marks) -> dict[str, Any]:
         known = {name: mark for name, mark in opinion.items() if mark}
@@ -153,19 +149,24 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
         }
 
     async def _ask_about(
-        self, part: str, batch: Sequence[PromptCandidate], endpoint: Endpoint, session: Session, sample: int
+        self,
+        part: str,
+        rubric: SelectRubric,
+        batch: Sequence[PromptCandidate],
+        endpoint: Endpoint,
+        session: Session,
+        sample: int,
     ) -> Answer[Holds]:
         """Return whether each criterion holds for each candidate."""
-        rubric = self.parts[part]
         messages, ids = self._messages(rubric, batch, endpoint)
         tokens = REPLY_TOKENS + LABEL_TOKENS * len(batch) * len(rubric.criteria)
         names = list(rubric.criteria)
         keys = {names[0]: KEEP} if len(names) == 1 else {name: name for name in names}
 
-        def holds(said: SelectReply, _: Reply) -> Holds:
-            lists = said.model_dump()
+        def holds(reply: SelectReply, _: Reply) -> Holds:
+            lists = reply.model_dump()
             held = {name: {ids[label] for label in lists[key]} for name, key in keys.items()}
-            return {each.id: {name: each.id in kept for name, kept in held.items()} for each in batch}
+            return {own.id: {name: own.id in kept for name, kept in held.items()} for own in batch}
 
         model, key = select_reply_model(rubric, list(ids)), self._key(batch, part)
         question = Question(lambda: messages, 0, model, holds, key, tokens, ids, sample)
@@ -174,20 +175,17 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
     def _messages(
         self, rubric: SelectRubric, batch: Sequence[PromptCandidate], endpoint: Endpoint | None
     ) -> tuple[tuple[Message, ...], dict[str, str]]:
-        # What a model bears is shared: one that drops the rest in silence would judge what it never saw.
+        # They share the limit of the model: it might drop the rest in silence, and judge it all the same.
         most = (endpoint and endpoint.profile.limits.context_chars) or CONTEXT_CHARS
         limit = min(self.limits.max_chars or CONTEXT_CHARS, most // len(batch))
         shown = [replace(candidate, text=candidate.text[:limit]) for candidate in batch]
-        query = self.subject.query
-        return prompt.select_messages(
-            rubric, self.mode, self.words or self.tier, query.text, query.turns, shown
-        )
+        return prompt.select_messages(rubric, self.mode, self.words or self.tier, *self.subject.query, shown)
 
     def _marks(self, holds: Sequence[Holds | None]) -> Marks:
-        """Return the marks of the candidates of which every criterion was answered."""
+        """Return the marks of the candidates for which there is an answer on every criterion."""
         whole: Holds = {}
-        for each in holds:
-            for candidate, held in (each or {}).items():
+        for part in holds:
+            for candidate, held in (part or {}).items():
                 whole[candidate] = whole.get(candidate, {}) | held
         count = len(self.rubric.criteria)
         return {name: self._mark(held) for name, held in whole.items() if len(held) == count}
@@ -200,7 +198,7 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
 
         The mode is part of it: it words the question.
         """
-        listing = sorted(f"{each.id}\0{each.title}\0{each.text}" for each in candidates)
+        listing = sorted(f"{own.id}\0{own.title}\0{own.text}" for own in candidates)
         query = self.subject.query
         whole = "\0\0".join((self.mode, query.text, *query.turns, *listing))
         sha256 = hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()
@@ -219,7 +217,7 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
         answers = [await ask_pointwise(session, endpoint, points, timeout)]
         if (found := answers[0].value) is None:
             return joined(answers, None, started)
-        yes = earned = {name: each["yes"] for name, each in found.items()}
+        yes = earned = {name: likely["yes"] for name, likely in found.items()}
         for idle, least in self._idle(session.fence, candidate, key):
             if self._mark_of(earned).outcome != "accept":
                 break
@@ -227,15 +225,15 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
             if (other := answers[-1].value) is None:
                 return joined(answers, None, started)
             earned = {
-                name: min(earned[name], pointwise.earned(each, other[name]["yes"], least))
-                for name, each in yes.items()
+                name: min(earned[name], pointwise.earned(likely, other[name]["yes"], least))
+                for name, likely in yes.items()
             }
         return joined(answers, self._mark_of(earned), started)
 
     def _idle(self, fence: Fence, candidate: PromptCandidate, key: CallKey) -> Iterator[tuple[Points, float]]:
         """Yield what yes is weighed against, and how many times those odds it needs."""
         query = self.subject.query
-        idle = replace(query, text=pointwise.IDLE)
+        idle = query._replace(text=pointwise.IDLE)
         yield self._points(fence, candidate, idle, key.within("idle")), pointwise.LEAST_GAIN
         if query.turns:  # the same for each candidate: asked once in a session
             memory = self._points(fence, pointwise.IDLE_MEMORY, query, key.within("idle-memory"))
@@ -247,25 +245,19 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
             name: f"{getattr(text, self.mode)}\nAnswer with one word, yes or no."
             for name, text in self.rubric.criteria.items()
         }
-        return Points(
-            f"{self.rubric.prompt.system} {fence.guard}",
-            prompt.candidate_context(fence, short, query.text, query.turns),
-            questions,
-            _YES_NO,
-            key,
-            [_worked(fence, example) for example in self.rubric.prompt.examples],
-        )
+        examples = []
+        for example in self.rubric.prompt.examples:
+            memory = PromptCandidate("", example.title, example.category, tuple(example.tags), example.text)
+            context = prompt.candidate_context(fence, memory, example.query, ())
+            examples.append((context, "yes" if example.holds else "no"))
+        context = prompt.candidate_context(fence, short, query.text, query.turns)
+        system = f"{self.rubric.prompt.system} {fence.guard}"
+        return Points(system, context, questions, ("yes", "no"), key, examples)
 
     def _mark_of(self, yes: Mapping[str, float]) -> Mark:
         rule = getattr(self.rubric.modes, self.mode).keep
         probability = min(yes.values()) if rule == "all" else max(yes.values())
         return self._mark({name: value >= KEEP_AT for name, value in yes.items()}, round(probability, 4))
-
-
-def _worked(fence: Fence, example: WorkedExample) -> tuple[str, str]:
-    shown = PromptCandidate("", example.title, example.category, tuple(example.tags), example.text)
-    context = prompt.candidate_context(fence, shown, example.query, ())
-    return context, "yes" if example.holds else "no"
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,21 +281,21 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         query = Query(clean(subject.query.text[: PROMPT_CHARS + most]), turns)
         candidates = tuple(
             replace(
-                each,
-                title=clean(each.title),
-                category=clean(each.category),
-                tags=tuple(map(clean, each.tags)),
-                text=clean(each.text),
+                own,
+                title=clean(own.title),
+                category=clean(own.category),
+                tags=tuple(map(clean, own.tags)),
+                text=clean(own.text),
             )
-            for each in subject.candidates
+            for own in subject.candidates
         )
         shown = (query.text, *turns, *map(candidate_text, candidates))
         return Candidates(query, candidates), sum(text.count(redact.MARK) for text in shown)
 
     def task(self, tier: TierName, state: JudgingState[Candidates]) -> SelectTask:
         subject = state.subject
-        asked = tuple(each for each in subject.candidates if self._next(state, each.id) == tier)
-        # Where the deep tier failed the tiebreaker stands in for it: nobody disagreed.
+        asked = tuple(own for own in subject.candidates if self._next(state, own.id) == tier)
+        # Where the deep tier failed the tiebreaker stands in for it: there is no disagreement.
         stands_in = tier == "tiebreaker" and not any(state.opinions.get("deep", {}).values())
         words: TierName = "deep" if stands_in else tier
         asking = replace(subject, candidates=asked)
@@ -330,7 +322,16 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
 
     def record(self, state: JudgingState[Candidates], final: Final) -> Selection:
         del final  # each candidate has its own
-        decisions = [self._decision(state, candidate.id) for candidate in state.subject.candidates]
+        decisions = []
+        for candidate in state.subject.candidates:
+            end, name = self._next(state, candidate.id), candidate.id
+            # `improve` means exactly between keeping and dropping: it decides nothing.
+            if not isinstance(end, Final) or end.tier is None or end.verdict == "improve":
+                decisions.append(Decision(id=name, decision="undetermined"))
+                continue
+            word, mark = "kept" if end.verdict == "accept" else "dropped", state.opinions[end.tier][name]
+            probability = mark.probability if mark else None
+            decisions.append(Decision(id=name, decision=word, tier=end.tier, probability=probability))
         left = any(decision.decision == "undetermined" for decision in decisions)
         refused = f"not judged: {state.refused}" if state.refused else None
         return Selection(
@@ -343,17 +344,4 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
             degraded=refused or (failures(state.rounds) if left else None),
             duration_ms=ms_since(state.session.started),
             **cost_of(state.rounds),
-        )
-
-    def _decision(self, state: JudgingState[Candidates], candidate: str) -> Decision:
-        final = self._next(state, candidate)
-        # `improve` is what models say who are exactly between keeping and dropping: it decides nothing.
-        if not isinstance(final, Final) or final.tier is None or final.verdict == "improve":
-            return Decision(id=candidate, decision="undetermined")
-        mark = state.opinions[final.tier][candidate]
-        return Decision(
-            id=candidate,
-            decision="kept" if final.verdict == "accept" else "dropped",
-            tier=final.tier,
-            probability=mark.probability if mark else None,
         )

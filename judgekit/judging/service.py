@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit import environment
 from judgekit.config import settings as configuration
@@ -20,21 +20,20 @@ from judgekit.judging.orchestrator import configured
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.score import DocumentJudge
 from judgekit.providers import running
-from judgekit.providers.base import models_by_tier
 from judgekit.providers.gateway import is_recording, open_gateway, unpriced
 from judgekit.providers.resolve import Panel
 from judgekit.rubric import loader
 from judgekit.rubric.schema import CompareRubric
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 
     from judgekit.config import ModeName, TierName
     from judgekit.config.settings import Config
     from judgekit.judging.documents import Document
     from judgekit.judging.orchestrator import AnyJudge
     from judgekit.judging.verdict import Comparison, Verdict
-    from judgekit.providers.base import Gateway, Message, PanelModels
+    from judgekit.providers.base import Endpoint, Gateway, Message
     from judgekit.rubric.loader import LoadedRubric
 
 
@@ -43,8 +42,7 @@ AT_ONCE = 8
 AHEAD = 4  # times as many documents as are judged at a time are held, so that a slow one holds up no others
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeRequest:
+class JudgeRequest(NamedTuple):
     """What a caller wants otherwise than configured; None leaves it to the configuration.
 
     `deadline` is in seconds for each document. Without `cache` no earlier reply is used, and none is kept.
@@ -76,8 +74,7 @@ def document_judge(
     loaded = rubric(settings, project, judge_request)
     here = elsewhere is None
     judge = judge_of(DocumentJudge, gateway, settings, loaded, project, judge_request, here=here)
-    judge = replace(judge, elsewhere=elsewhere)
-    return judge, elsewhere.url if elsewhere else judge.nobody
+    return replace(judge, elsewhere=elsewhere), elsewhere.url if elsewhere else judge.nobody
 
 
 def rubric(
@@ -88,7 +85,7 @@ def rubric(
     if name is None:
         return loader.configured_rubric("judge", settings.judge.rubric, project)
     if name.endswith((".yaml", ".yml")):
-        # A path from the root: an error reads the same whoever judges, an engine too.
+        # A path from the root: an error reads the same here and in an engine.
         with suppress(FileNotFoundError):  # the current folder is gone
             name = str(Path(name).absolute())
     return loader.score_rubric(name, project)
@@ -108,51 +105,56 @@ def judge_of(
     """Return the judge by a request and by `settings`; without models where none is asked from `here`.
 
     `subjects` is how many are scored to be compared, if they are: other calibrations hold for that.
-
     Raises `ConfigError`.
     """
     found = panel.chosen(settings, project) if here else Panel({}, None, "")
-    endpoints, reason = found.endpoints, found.reason
     own, mode, options = settings.judge, judge_request.mode or settings.judge.mode, configured(settings.judge)
-    limit = own.max_cost_usd if judge_request.max_cost_usd is None else judge_request.max_cost_usd
+    limit, others = judge_request.max_cost_usd, found.others
+    if limit is None:
+        limit = own.max_cost_usd
     if limit:
-        check_prices(endpoints, limit, project, asked=judge_request.max_cost_usd is not None)
-    learned = calibration.find(loaded, mode, endpoints, project, options, subjects)
+        check_prices(found.endpoints, limit, project, asked=judge_request.max_cost_usd is not None)
+
+        def others() -> Sequence[Mapping[TierName, tuple[Endpoint, ...]]]:
+            return [other for other in found.others() if not _unpriced(other)]
+
+    learned = calibration.find(loaded, mode, found.endpoints, project, options, subjects)
     return kind(
         gateway,
-        endpoints,
+        found.endpoints,
         loaded,
         mode,
         judge_request.deadline or own.deadline,
         limit,
-        reason,
+        found.reason,
         ReplyCache() if judge_request.cache and not is_recording(environment.environ()) else None,
         learned.finality,
         learned.calibration_warning,
         options,
         own.author_family,
-        others=found.others
-        if not limit
-        else lambda: [each for each in found.others() if not _unpriced(each)],
+        others=others,
         claimed=panel.claimed(settings, project) if own.author_family else frozenset(),
         independence=own.independence,
     )
 
 
 def check_prices(
-    panel: PanelModels, limit: float | None, project: Path | None = None, *, asked: bool
+    panel: Mapping[TierName, Sequence[Endpoint]],
+    limit: float | None,
+    project: Path | None = None,
+    *,
+    asked: bool,
 ) -> None:
-    """Refuse a limit on the cost of models of which nobody says what they cost.
+    """Refuse a limit on the cost of models whose price is unknown.
 
-    Raises `UsageError` where the caller asked for it, `ConfigError` where the configuration does.
+    Raises `UsageError` where the caller set it, `ConfigError` where the configuration does.
     """
     models = _unpriced(panel) if limit else []
     if not models:
         return
-    profiles = {endpoint.profile.provider for jury in models_by_tier(panel).values() for endpoint in jury}
-    where = " or ".join(
-        str(Path(environment.config_home()) / "providers" / f"{name}.yaml") for name in sorted(profiles)
-    )
+    profiles = {endpoint.profile.provider for jury in panel.values() for endpoint in jury}
+    home = Path(environment.config_home()) / "providers"
+    where = " or ".join(str(home / f"{name}.yaml") for name in sorted(profiles))
     problem = (
         f"no price is known for {', '.join(models)}, so a cost limit cannot work: set `price` in the "
         f"provider's profile ({where}, a copy of the bundled one), or remove the limit"
@@ -162,24 +164,23 @@ def check_prices(
     raise configuration.wrong("judge", "max_cost_usd", problem, project)
 
 
-def _unpriced(panel: PanelModels) -> list[str]:
-    return unpriced(endpoint for jury in models_by_tier(panel).values() for endpoint in jury)
+def _unpriced(panel: Mapping[TierName, Sequence[Endpoint]]) -> list[str]:
+    return unpriced(endpoint for jury in panel.values() for endpoint in jury)
 
 
 def max_concurrency(judge: DocumentJudge, at_once: int) -> int:
-    """Return how many documents to judge at a time: no more than the most modest provider of the panel bears.
+    """Return how many documents to judge at a time: no more than the provider with the lowest limit allows.
 
-    A small local model would only lose the prompt that it has cached. What asks a model several questions
-    about a document at a time leaves room for fewer documents.
+    A small local model would only lose the prompt that it has cached. Several calls at a time about one
+    document leave room for fewer documents.
     """
     calls = judge.options.calls(len(judge.rubric.dimensions))
-    endpoints = [endpoint for jury in judge.panel.values() for endpoint in jury]
-    limits = [endpoint.profile.limits.concurrency for endpoint in endpoints]
+    limits = [endpoint.profile.limits.concurrency for jury in judge.panel.values() for endpoint in jury]
     return min([at_once, *(max(1, limit // calls) for limit in limits if limit)])
 
 
 async def verdicts(
-    judge: DocumentJudge, documents: Iterable[Document], at_once: int = AT_ONCE
+    judge: DocumentJudge, documents: Iterable[Document], at_once: int
 ) -> AsyncGenerator[Verdict, None]:
     """Yield the verdicts in the order of the documents, judging up to `at_once` of them at a time.
 
@@ -211,30 +212,26 @@ async def verdicts(
 
 
 def judge_documents(
-    documents: Iterable[Document],
-    project: Path | None = None,
-    judge_request: JudgeRequest = AS_CONFIGURED,
-    *,
-    at_once: int = AT_ONCE,
+    documents: Iterable[Document], project: Path | None = None, judge_request: JudgeRequest = AS_CONFIGURED
 ) -> list[Verdict]:
     """Judge documents and return their verdicts in order.
 
     Raises `ConfigError` or `UsageError`; a model that fails is in the verdict.
     """
     found: list[Verdict] = []
-    judge_each(documents, found.append, project, judge_request, at_once=at_once)
+    judge_each(documents, found.append, project, judge_request)
     return found
 
 
 def judge_each(
     documents: Iterable[Document],
-    hears: Callable[[Verdict], None],
+    on_verdict: Callable[[Verdict], None],
     project: Path | None = None,
     judge_request: JudgeRequest = AS_CONFIGURED,
     *,
     at_once: int = AT_ONCE,
 ) -> None:
-    """Judge documents as they are read; `hears` is told each verdict, in their order, and none is kept.
+    """Judge documents as they are read, and pass each verdict on, in their order; none is kept.
 
     Raises `ConfigError` or `UsageError`; a model that fails is in the verdict.
     """
@@ -244,7 +241,7 @@ def judge_each(
             judge, _ = document_judge(gateway, project, judge_request)
             async with aclosing(verdicts(judge, documents, at_once)) as stream:
                 async for verdict in stream:
-                    hears(verdict)
+                    on_verdict(verdict)
 
     running.run(run())
 
@@ -257,27 +254,21 @@ def prompts(
 
 
 def compare(
-    comparison_input: ComparisonInput,
-    project: Path | None = None,
-    judge_request: JudgeRequest = AS_CONFIGURED,
+    texts: ComparisonInput, project: Path | None = None, judge_request: JudgeRequest = AS_CONFIGURED
 ) -> Comparison:
     """Return which text is better; raises `ConfigError` or `UsageError`, never because a model failed."""
 
     async def run() -> Comparison:
         async with aclosing(open_gateway(environment.environ())) as gateway:
-            judge = comparison_judge(gateway, comparison_input, project, judge_request)
-            return await judge.judge(comparison_input)
+            return await comparison_judge(gateway, texts, project, judge_request).judge(texts)
 
     return running.run(run())
 
 
 def comparison_prompts(
-    comparison_input: ComparisonInput,
-    project: Path | None = None,
-    judge_request: JudgeRequest = AS_CONFIGURED,
+    texts: ComparisonInput, project: Path | None = None, judge_request: JudgeRequest = AS_CONFIGURED
 ) -> list[tuple[TierName, str, list[tuple[Message, ...]]]]:
-    judge = comparison_judge(open_gateway({}), comparison_input, project, judge_request)
-    return judge.prompts_by_model(comparison_input)
+    return comparison_judge(open_gateway({}), texts, project, judge_request).prompts_by_model(texts)
 
 
 def authors(given: str | Sequence[str | None] | None, count: int) -> tuple[str | None, ...]:
@@ -292,21 +283,17 @@ def authors(given: str | Sequence[str | None] | None, count: int) -> tuple[str |
 
 
 def comparison_judge(
-    gateway: Gateway,
-    comparison_input: ComparisonInput,
-    project: Path | None = None,
-    judge_request: JudgeRequest = AS_CONFIGURED,
+    gateway: Gateway, texts: ComparisonInput, project: Path | None, judge_request: JudgeRequest
 ) -> PairJudge | RankingJudge:
     """Return the judge that a request and the configuration in `project` ask for.
 
     Raises `ConfigError`, or `UsageError` when rubric and number of texts do not go together.
     """
-    count = len(comparison_input.files)
+    count = len(texts.files)
     if not LEAST <= count <= MOST:
         raise UsageError(f"compare: expected {LEAST} to {MOST} texts, got {count}")
-    reference = judge_request.rubric
-    if reference is None:
-        reference = FOR_TWO if count == LEAST else FOR_MORE
+    usual = FOR_TWO if count == LEAST else FOR_MORE
+    reference = usual if judge_request.rubric is None else judge_request.rubric
     loaded = loader.comparing_rubric(reference, project)
     settings = configuration.load(project)
     if isinstance(loaded.rubric, CompareRubric):
@@ -314,5 +301,5 @@ def comparison_judge(
             told = f"{loaded.rubric.ref} compares two texts, but there are {count}"
             raise UsageError(f"{told}; name a rubric of the task 'score', such as {FOR_MORE}")
         return judge_of(PairJudge, gateway, settings, loaded, project, judge_request)
-    distinct = len(comparison_input.distinct)
-    return judge_of(RankingJudge, gateway, settings, loaded, project, judge_request, subjects=distinct)
+    subjects = len(texts.distinct)
+    return judge_of(RankingJudge, gateway, settings, loaded, project, judge_request, subjects=subjects)

@@ -100,8 +100,8 @@ class Shared:
 
     def fetch(self, since: str, project: str, into: Path) -> None:
         """Write the lines of the team's ledger into a file. Raises `SharedError`."""
-        wanted = {"since": since, "project": project}
-        into.write_bytes(self._of_ledger("GET", seconds=_LONGEST, most=_MOST_LEDGER, params=wanted))
+        params = {"since": since, "project": project}
+        into.write_bytes(self._of_ledger("GET", seconds=_LONGEST, most=_MOST_LEDGER, params=params))
 
     def _of_ledger(self, method: str, *, seconds: float = _LEDGER_SECONDS, **sent: Any) -> bytes:  # noqa: ANN401 - httpx's own
         try:

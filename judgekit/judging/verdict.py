@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
@@ -196,36 +196,25 @@ def rubric_ref(loaded: LoadedRubric) -> RubricRef:
     return RubricRef(id=own.rubric, version=own.version, sha256=loaded.sha256, source=loaded.source)
 
 
-class TotalCost(TypedDict):
-    """What a judging cost in US dollars, who says so, and whether that holds every call."""
-
-    cost_usd: float | None
-    cost_source: CostSource | None
-    cost_complete: bool
-
-
-def cost_of(rounds: Sequence[Round | CompareRound]) -> TotalCost:
-    taken = [errors.CallUsage(**each.usage.model_dump()) for each in rounds]
-    usd, source = errors.added(taken)
-    return TotalCost(
-        cost_usd=None if usd is None else round(usd, 6),
-        cost_source=source,
-        cost_complete=not any(call_usage.unpriced_calls for call_usage in taken),
-    )
+def cost_of(rounds: Sequence[Round | CompareRound]) -> dict[str, Any]:
+    """Return what a judging cost in US dollars, who says so, and whether that holds every call."""
+    usages = [errors.CallUsage(**each.usage.model_dump()) for each in rounds]
+    usd, source = errors.added(usages)
+    complete = not any(usage.unpriced_calls for usage in usages)
+    return {"cost_usd": usd and round(usd, 6), "cost_source": source, "cost_complete": complete}
 
 
 def failures(rounds: Sequence[Round | CompareRound]) -> str | None:
     """Say in one line which tiers failed and why; tiers that failed in the same way are named together.
 
-    Where several calls of one model failed in a tier for reasons of one kind, the first of them is told.
+    Of several failures of one kind, of one model in a tier, only the first counts.
     """
-    tiers: dict[str, list[str]] = {}
-    told: set[tuple[str, str, str]] = set()
-    for each in rounds:
-        if each.failure and (of := (each.tier, each.model, each.failure.kind)) not in told:
-            told.add(of)
-            named = tiers.setdefault(f"{each.failure.kind} ({each.failure.message})", [])
-            named += [each.tier] if each.tier not in named else []
+    tiers: dict[str, dict[str, None]] = {}
+    known = set()
+    for own in rounds:
+        if own.failure and (key := (own.tier, own.model, own.failure.kind)) not in known:
+            known.add(key)
+            tiers.setdefault(f"{own.failure.kind} ({own.failure.message})", {})[own.tier] = None
     return "; ".join(f"{', '.join(names)}: {why}" for why, names in tiers.items()) or None
 
 
