@@ -120,7 +120,7 @@ class Carried(Strict):
 
 
 class StopBody(Strict):
-    """`POST /v1/stop`: at once, or after so many seconds without a request."""
+    """At once, or after so many seconds without a request."""
 
     idle_seconds: float = Field(default=0, ge=0)
 
@@ -140,8 +140,6 @@ class JudgeBody(Carried):
 
 
 class SearchBody(Carried):
-    """`POST /v1/search`; `roots` are absolute."""
-
     query: Raw
     roots: list[Raw] | None = None
     mode: ModeName | None = None
@@ -150,8 +148,6 @@ class SearchBody(Carried):
 
 
 class CandidateBody(Strict):
-    """A candidate as the hook found it; what judging does not look at is left out."""
-
     id: Raw
     title: Raw
     category: Raw
@@ -171,7 +167,7 @@ class SelectBody(Carried):
 
 
 class GateBody(Carried):
-    """`POST /v1/gate`: a push, or the commits since a `base`; `run` is the id of its `push.Run`."""
+    """A push, or the commits since a `base`; `run` is the id of its `push.Run`."""
 
     updates: list[tuple[Raw, Raw, Raw, Raw]] = []
     remote: Raw = ""

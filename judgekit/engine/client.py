@@ -119,9 +119,11 @@ def find(*, make: bool = False) -> EngineAddress | None:
     if not _own_code:
         package = os.path.dirname(os.path.realpath(environment.__file__))
         stamp = "" if os.path.isdir(os.path.join(package, "_bundled")) else _stamp(package)
-        _own_code = _hash(f"{environment.__version__}\0{package}\0{stamp}")
+        version = f"{environment.__version__}\0{package}\0{stamp}"
+        _own_code = environment.checksum(os.fsencode(version))[:12]
     network = [f"{name}={environ.get(name, '')}" for name in SHARED]
-    compat_key = _hash("\0".join([os.path.expanduser("~"), *network]))
+    key = "\0".join([os.path.expanduser("~"), *network])
+    compat_key = environment.checksum(key.encode("utf-8", "surrogateescape"))[:12]
     runtime, temporary = environ.get("XDG_RUNTIME_DIR", ""), environ.get("TMPDIR", "")
     folders = [os.path.join(runtime, "judgekit")] if os.path.isabs(runtime) and private(runtime) else []
     folders.append(os.path.join(environment.cache_home(), "run"))
@@ -163,14 +165,6 @@ def _stamp(package: str) -> str:
                 state = os.stat(os.path.join(folder, name))
                 count, size, newest = count + 1, size + state.st_size, max(newest, state.st_mtime_ns)
     return f"{count} {size} {newest}"
-
-
-def _hash(text: str) -> str:
-    """Return the 64-bit FNV-1a hash: a name, not a secret, and importing `hashlib` costs the hook more."""
-    value = 0xCBF29CE484222325
-    for byte in text.encode("utf-8", "surrogateescape"):
-        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
-    return f"{value:016x}"[:12]
 
 
 class Response:

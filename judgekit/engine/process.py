@@ -29,7 +29,6 @@ ANSWER_SECONDS = 2.0
 END_SECONDS = 5.0
 MAX_BYTES = 200_000  # of the log; then it becomes the older one, `.1`, and the older one goes
 AGAIN_SECONDS = 60.0  # after which the same text is logged once more: strangers must not fill the log
-_MOST_TEXTS = 1000
 _SIGN_SECONDS = 1.0  # from taking the lock to writing into it, which is milliseconds
 _POLL = 0.02
 _BACKLOG = 1024
@@ -187,8 +186,8 @@ def dismiss(place: EngineAddress, idle_seconds: float) -> None:
 
 
 def _ask_to_leave(place: EngineAddress, seconds: float, idle_seconds: float = 0) -> None:
-    body = f'{{"idle_seconds": {idle_seconds:g}}}'.encode()
     with client.Connection(place) as connection:
+        body = f'{{"idle_seconds": {idle_seconds:g}}}'.encode()
         connection.ask("POST", "/v1/stop", body, seconds=seconds).read()
 
 
@@ -296,9 +295,9 @@ class Log(logging.Handler):
         now = time.monotonic()
         if now - self._written.get(text, -AGAIN_SECONDS) < AGAIN_SECONDS:
             return
-        if len(self._written) >= _MOST_TEXTS:
-            self._written.clear()
-        self._written[text] = now
+        self._written = {old: at for old, at in self._written.items() if now - at < AGAIN_SECONDS} | {
+            text: now
+        }
         moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         with suppress(OSError):
             descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

@@ -14,7 +14,7 @@ import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import h11
 import uvicorn
@@ -24,7 +24,6 @@ from fastapi.security import HTTPBearer
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from pydantic import Field, StringConstraints
-from starlette.concurrency import run_in_threadpool
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from judgekit import environment
@@ -69,6 +68,9 @@ _OPEN = ("/healthz", "/openapi.json")
 _HINT = "send a token of this server: Authorization: Bearer jk_…"
 
 
+RubricId = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,63}(@\d{1,6}\.\d{1,6}\.\d{1,6})?$")]
+
+
 class TeamDocument(DocumentBody):
     files: list[FileBody] = Field(min_length=1, max_length=100)
 
@@ -77,10 +79,7 @@ class TeamRequest(RequestBody):
     """What is absent is as the server is set up; `rubric_sha256` identifies the rubric."""
 
     # An id alone: a path would be one of the server's.
-    rubric: (
-        Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,63}(@\d{1,6}\.\d{1,6}\.\d{1,6})?$")]
-        | None
-    ) = None
+    rubric: RubricId | None = None
     rubric_sha256: Sha256 | None = None
 
 
@@ -102,25 +101,10 @@ class Kept(Strict):
     refused: dict[int, str] = {}
 
 
-class ErrorDetail(Strict):
-    """A kind, one line for a person, and the exit code of a command that meets it."""
-
-    kind: str
-    message: str
-    exit_code: int
-
-
 class ErrorBody(Strict):
-    """The body of every answer that is an error."""
+    """The body of every answer that is an error: `kind`, `message` for a person, and `exit_code`."""
 
-    error: ErrorDetail
-
-
-class RubricBody(Strict):
-    id: str
-    version: str
-    sha256: str
-    title: str
+    error: dict[str, str | int]
 
 
 _ERRORS: dict[int | str, dict[str, Any]] = {"default": {"model": ErrorBody, "description": "An error"}}
@@ -156,14 +140,13 @@ async def metrics(request: Request) -> Response:
 
 
 @router.get("/rubrics")
-async def rubrics(request: Request) -> list[RubricBody]:
+def rubrics(request: Request) -> list[dict[Literal["id", "version", "sha256", "title"], str]]:
     """Return the rubrics by which this server can judge."""
-    loaded = await run_in_threadpool(lambda: list(loader.rubrics(request.app.state.project)))
     return [
-        RubricBody(
-            id=each.rubric.rubric, version=each.rubric.version, sha256=each.sha256, title=each.rubric.title
+        {"id": rubric.rubric, "version": rubric.version, "sha256": sha256, "title": rubric.title}
+        for rubric, sha256 in (
+            (each.rubric, each.sha256) for each in loader.rubrics(request.app.state.project)
         )
-        for each in loaded
     ]
 
 
@@ -364,20 +347,13 @@ def serve(
     if not models_by_tier:
         raise ConfigError(f"no model to judge with: {who}")
     check_prices(models_by_tier, settings.judge.max_cost_usd, project, asked=False)
-    with suppress(ImportError, ValueError):  # Windows; a system that allows fewer
-        import resource  # noqa: PLC0415 - not on Windows
-
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        most = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _DESCRIPTORS)
-        if soft != resource.RLIM_INFINITY and soft < most:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     listener = _listener(host, port)
-    url = f"[{host}]" if ":" in host else host
-    url = f"{'https' if certificate else 'http'}://{url}:{listener.getsockname()[1]}"
+    scheme, name = "https" if certificate else "http", f"[{host}]" if ":" in host else host
+    url = f"{scheme}://{name}:{listener.getsockname()[1]}"
     tls = {"ssl_certfile": certificate, "ssl_keyfile": key}
-    server = _Server(lifecycle.settings(PatientProtocol, DRAIN_SECONDS, **tls))
+    server = uvicorn.Server(lifecycle.settings(PatientProtocol, DRAIN_SECONDS, **tls))
     with listener:
-        asyncio.run(server.live(listener, project, lambda: begun(f"{url}: {who}")))
+        asyncio.run(_live(server, listener, project, lambda: begun(f"{url}: {who}")))
 
 
 def _listener(host: str, port: int) -> socket.socket:
@@ -392,28 +368,30 @@ def _listener(host: str, port: int) -> socket.socket:
         )
         raise ConfigError(problem) from None
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)  # connections inherit it
+    with suppress(ImportError, ValueError):  # Windows; a system that allows fewer
+        import resource  # noqa: PLC0415 - not on Windows
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if 0 <= soft < _DESCRIPTORS:
+            most = _DESCRIPTORS if hard < 0 else min(hard, _DESCRIPTORS)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     return listener
 
 
-class _Server(uvicorn.Server):
-    async def live(self, listener: socket.socket, project: Path | None, begun: Callable[[], None]) -> None:
-        folder = environment.private_folder(str(Path(environment.state_home()) / "serve"))
-        log = Log(str(Path(folder) / "log"))
-        logging.getLogger().addHandler(log)  # else uvicorn's words of errors would go to stderr
-        service = Service()
-        self._begun = begun
-        self.config.app = create_team_app(service, log, user_tokens(), project)
-        await service.prepare()
-        if service.failure:
-            raise JudgekitError(
-                f"the modules for judging cannot be loaded ({service.failure}); reinstall judgekit"
-            )
-        try:
-            await self.serve([listener])
-        finally:
-            await service.gateway.aclose()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self._begun()
+async def _live(
+    server: uvicorn.Server, listener: socket.socket, project: Path | None, begun: Callable[[], None]
+) -> None:
+    folder = environment.private_folder(str(Path(environment.state_home()) / "serve"))
+    log, service = Log(str(Path(folder) / "log")), Service()
+    logging.getLogger().addHandler(log)  # else uvicorn's words of errors would go to stderr
+    server.config.app = create_team_app(service, log, user_tokens(), project)
+    await service.prepare()
+    if service.failure:
+        raise JudgekitError(
+            f"the modules for judging cannot be loaded ({service.failure}); reinstall judgekit"
+        )
+    begun()
+    try:
+        await server.serve([listener])
+    finally:
+        await service.gateway.aclose()
