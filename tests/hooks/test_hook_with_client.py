@@ -28,7 +28,7 @@ def ask(client: Client, prompt: str) -> None:
     assert answer.code == 0, answer
     assert answer.stdout.strip() == REPLY
     assert prompt in client.api.user_text()
-    assert client.api.strays() == []
+    assert client.api.strays == []
 
 
 def sent(client: Client) -> str:

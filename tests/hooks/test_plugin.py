@@ -50,7 +50,7 @@ def ask(client: Client, prompt: str, *options: str) -> str:
     seen = len(client.api.messages())
     answer = client.ask(prompt, *options)
     assert answer.code == 0, answer
-    assert client.api.strays() == []
+    assert client.api.strays == []
     return json.dumps(client.api.messages()[seen:][-1], ensure_ascii=False)
 
 

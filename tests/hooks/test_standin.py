@@ -79,4 +79,4 @@ def test_other_addresses_are_not_there(api: Standin) -> None:
 
 def test_connections_elsewhere_are_refused_and_recorded(api: Standin) -> None:
     assert call(api, "CONNECT", "example.invalid:443")[0] == 403
-    assert api.strays() == ["example.invalid:443"]
+    assert api.strays == ["example.invalid:443"]

@@ -85,7 +85,7 @@ def ask(client: Client) -> None:
     answer = client.ask(PROMPT, "--permission-mode", "bypassPermissions")
     assert answer.code == 0, answer
     assert answer.stdout.strip() == REPLY
-    assert client.api.strays() == []
+    assert client.api.strays == []
 
 
 def test_what_is_found_is_mended_before_the_agent_stops(work: Client) -> None:

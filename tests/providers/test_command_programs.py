@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import api_standin
 import claude_client
 import claude_standin
 import pytest
@@ -30,7 +29,7 @@ from judgekit.providers.registry import CommandProfile
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from api_standin import ApiStandin
+    from claude_standin import Standin
 
     from judgekit.providers.base import Endpoint
 
@@ -67,7 +66,7 @@ def test_it_has_no_tools_and_runs_reads_and_keeps_nothing(client: Path, tmp_path
         there = endpoint(registry.find("claude-code"), "claude-haiku-5-5", environ)
         reply = ask(CommandGateway(), there, request("the subject", timeout=60))
         bodies = api.messages()
-        strays = api.strays()
+        strays = api.strays
     assert reply.text == '{"score": 4}'
     assert reply.usage[:2] == (10, 5)
     assert reply.usage.cost_source == "provider"  # the client's JSON states it
@@ -135,7 +134,7 @@ class World(NamedTuple):
     """A home with a sign-in and private notes, and an API."""
 
     home: Path
-    api: ApiStandin
+    api: Standin
 
     def keep(self, name: str, text: str) -> None:
         """Write a file of the user's."""
@@ -212,7 +211,7 @@ PROGRAMS: list[Callable[[World], Endpoint]] = [codex, gemini, opencode, llm]
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    with api_standin.serve(REPLY) as api:
+    with claude_standin.serve(REPLY) as api:
         yield World(tmp_path / "home", api)
 
 
@@ -242,7 +241,7 @@ def test_it_has_no_tools_reads_nothing_private_and_keeps_nothing(
     reply = ask(CommandGateway(), there, request("the subject", timeout=60, schema=SCHEMA))
     assert reply.text == REPLY
     assert reply.usage[:2] == (100, 20)
-    (body,) = world.api.bodies
+    ((_, _, body, _),) = world.api.posts
     assert tools(body) <= HARMLESS
     sent = json.dumps(body)
     assert "You judge." in sent
@@ -256,13 +255,13 @@ def test_it_has_no_tools_reads_nothing_private_and_keeps_nothing(
 
 def test_codex_is_held_to_the_schema_by_its_api(world: World) -> None:
     ask(CommandGateway(), codex(world), request(timeout=60, schema=SCHEMA))
-    assert world.api.bodies[0]["text"]["format"]["schema"] == SCHEMA
-    assert world.api.headers[0]["authorization"] == "Bearer a-key-that-opens-nothing"
+    assert world.api.posts[0].body["text"]["format"]["schema"] == SCHEMA
+    assert world.api.posts[0].headers["authorization"] == "Bearer a-key-that-opens-nothing"
 
 
 def test_codex_does_without_a_schema(world: World) -> None:
     ask(CommandGateway(), codex(world), request(timeout=60))
-    assert "format" not in world.api.bodies[0].get("text", {})
+    assert "format" not in world.api.posts[0].body.get("text", {})
 
 
 def test_a_model_that_llm_does_not_know_is_told(world: World) -> None:

@@ -1,8 +1,8 @@
-"""A loopback stand-in for Anthropic's Messages API: the real Claude Code client talks to it, offline.
+"""A loopback stand-in for the APIs that clients of models talk to, offline: Anthropic's, OpenAI's and Gemini's.
 
-It answers every message with one fixed text, streamed or not, and keeps what it was sent; a script of tool
-calls may come first. Given to a client as its HTTPS proxy as well, it refuses and records every attempt to
-connect elsewhere.
+It answers every message with one fixed text, as events where those are asked for, and keeps what it was sent;
+a script of tool calls may come first. Given to a client as its HTTPS proxy as well, it refuses and records
+every attempt to connect elsewhere.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ LARGEST = 50_000_000  # bytes of one request; far above what a client sends, far
 
 
 class Recorded(NamedTuple):
-    """One request as it came: its method, its path without the query, and its JSON body, if any."""
+    """One request as it came: its method, its path without the query, its JSON body, if any, its headers."""
 
     method: str
     path: str
     body: Any
+    headers: dict[str, str]
 
 
 class ToolCall(NamedTuple):
@@ -50,21 +51,19 @@ class Standin:
     requests: list[Recorded] = field(default_factory=list)
     script: list[ToolCall] = field(default_factory=list)
 
-    def next_reply(self, body: dict[str, Any]) -> str | ToolCall:
-        """Return what answers a message."""
-        return self.script.pop(0) if self.script and body.get("tools") else self.reply
-
+    @property
     def strays(self) -> list[str]:
-        """Return the hosts that a client tried to reach through this stand-in as its proxy."""
+        """The hosts that a client tried to reach through this stand-in as its proxy."""
         return [request.path for request in self.requests if request.method == "CONNECT"]
 
-    def messages(self) -> list[dict[str, Any]]:
+    def messages(self, path: str = "/v1/messages") -> list[dict[str, Any]]:
         """Return the bodies of the calls that asked for a message, in the order they came."""
-        return [
-            request.body
-            for request in self.requests
-            if (request.method, request.path) == ("POST", "/v1/messages")
-        ]
+        return [each.body for each in self.requests if (each.method, each.path) == ("POST", path)]
+
+    @property
+    def posts(self) -> list[Recorded]:
+        """All that was posted."""
+        return [request for request in self.requests if request.method == "POST"]
 
     def user_text(self) -> str:
         """Return all text of all messages, system prompts aside, joined by newlines."""
@@ -88,51 +87,63 @@ def serve(reply: str = REPLY) -> Iterator[Standin]:
         thread.join(timeout=5)
 
 
-def message(model: str, reply: str | ToolCall) -> dict[str, Any]:
-    """Return a finished reply as the API words it."""
-    return {
+def _anthropic(model: str, reply: str | ToolCall) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return a finished reply as the API words it, and the same as it streams it."""
+    if isinstance(reply, ToolCall):
+        block = {"type": "tool_use", "id": f"toolu_{secrets.token_hex(8)}", **reply._asdict()}
+        first = block | {"input": {}}
+        delta = {"type": "input_json_delta", "partial_json": json.dumps(reply.input)}
+    else:
+        block, first = {"type": "text", "text": reply}, {"type": "text", "text": ""}
+        delta = {"type": "text_delta", "text": reply}
+    ended = {"stop_reason": "tool_use" if isinstance(reply, ToolCall) else "end_turn", "stop_sequence": None}
+    message = {
         "id": "msg_standin",
         "type": "message",
         "role": "assistant",
         "model": model,
-        "content": [_block(reply)],
-        "stop_reason": _reason(reply),
-        "stop_sequence": None,
-        "usage": {"input_tokens": 10, "output_tokens": 5},
+        "content": [block],
     }
+    message |= ended | {"usage": {"input_tokens": 10, "output_tokens": 5}}
+    return message, [
+        {"type": "message_start", "message": message | {"content": [], "stop_reason": None}},
+        {"type": "content_block_start", "index": 0, "content_block": first},
+        {"type": "content_block_delta", "index": 0, "delta": delta},
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": ended, "usage": {"output_tokens": 5}},
+        {"type": "message_stop"},
+    ]
 
 
-def events(model: str, reply: str | ToolCall) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the same reply as the API streams it: names and data of the server-sent events."""
-    yield "message_start", {"message": message(model, "") | {"content": [], "stop_reason": None}}
-    if isinstance(reply, ToolCall):
-        block = _block(reply) | {"input": {}}
-        delta = {"type": "input_json_delta", "partial_json": json.dumps(reply.input)}
-    else:
-        block, delta = _block(""), {"type": "text_delta", "text": reply}
-    yield "content_block_start", {"index": 0, "content_block": block}
-    yield "content_block_delta", {"index": 0, "delta": delta}
-    yield "content_block_stop", {"index": 0}
-    yield (
-        "message_delta",
-        {"delta": {"stop_reason": _reason(reply), "stop_sequence": None}, "usage": {"output_tokens": 5}},
-    )
-    yield "message_stop", {}
+def _responses(text: str) -> list[dict[str, Any]]:
+    """Return the events of OpenAI's Responses."""
+    output = {"type": "output_text", "text": text}
+    message = {"type": "message", "role": "assistant", "id": "m", "content": [output]}
+    usage = {"input_tokens": 100, "output_tokens": 20, "total_tokens": 120}
+    usage |= {"input_tokens_details": {"cached_tokens": 40}, "output_tokens_details": {"reasoning_tokens": 0}}
+    return [
+        {"type": "response.created", "response": {"id": "r"}},
+        {"type": "response.output_item.done", "item": message},
+        {"type": "response.completed", "response": {"id": "r", "usage": usage}},
+    ]
 
 
-def _block(reply: str | ToolCall) -> dict[str, Any]:
-    if isinstance(reply, str):
-        return {"type": "text", "text": reply}
-    return {
-        "type": "tool_use",
-        "id": f"toolu_{secrets.token_hex(8)}",
-        "name": reply.name,
-        "input": reply.input,
-    }
+def _chat(text: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return a chat completion, and the same in chunks."""
+    head = {"id": "c", "created": 1, "model": "m"}
+    message = {"role": "assistant", "content": text}
+    usage = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
+    whole = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}], "usage": usage}
+    parts = ({"delta": message, "finish_reason": None}, {"delta": {}, "finish_reason": "stop"})
+    chunk = head | {"object": "chat.completion.chunk"}
+    chunks = [chunk | {"choices": [{"index": 0, **part}]} for part in parts]
+    return head | {"object": "chat.completion"} | whole, [chunks[0], chunks[1] | {"usage": usage}]
 
 
-def _reason(reply: str | ToolCall) -> str:
-    return "tool_use" if isinstance(reply, ToolCall) else "end_turn"
+def _gemini(text: str) -> list[dict[str, Any]]:
+    candidate = {"content": {"parts": [{"text": text}], "role": "model"}, "finishReason": "STOP", "index": 0}
+    usage = {"promptTokenCount": 100, "candidatesTokenCount": 20, "totalTokenCount": 120}
+    return [{"candidates": [candidate], "usageMetadata": usage, "modelVersion": "m"}]
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -155,55 +166,58 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self._record(None)
-        self._send(404, "application/json", _error("not_found_error", f"no {self.path} here"))
+        self._missing()
 
     def do_HEAD(self) -> None:
         self._record(None)
         self._send(200, "application/json", b"")
 
     def do_CONNECT(self) -> None:
-        self._standin.requests.append(Recorded("CONNECT", self.path, None))
+        self._record(None)
         self._send(403, "text/plain", b"")
 
     def do_POST(self) -> None:
-        body = self._body()
-        path = self._record(body)
-        if path == "/v1/messages/count_tokens":
-            self._send(200, "application/json", b'{"input_tokens": 10}')
-        elif path != "/v1/messages" or not isinstance(body, dict):
-            self._send(404, "application/json", _error("not_found_error", f"no {path} here"))
-        elif body.get("stream"):
-            self._send(200, "text/event-stream", self._streamed(body))
-        else:
-            whole = message(str(body.get("model")), self._standin.next_reply(body))
-            self._send(200, "application/json", json.dumps(whole).encode())
-
-    @property
-    def _standin(self) -> Standin:
-        standin: Standin = self.server.standin  # type: ignore[attr-defined]  # set by `serve`
-        return standin
-
-    def _streamed(self, body: dict[str, Any]) -> bytes:
-        reply = self._standin.next_reply(body)
-        lines = (
-            f"event: {name}\ndata: {json.dumps({'type': name} | data)}\n\n"
-            for name, data in events(str(body.get("model")), reply)
-        )
-        return "".join(lines).encode()
-
-    def _body(self) -> object:
-        length = min(int(self.headers.get("Content-Length") or 0), LARGEST)
-        raw = self.rfile.read(length)
+        raw = self.rfile.read(min(int(self.headers.get("Content-Length") or 0), LARGEST))
         try:
-            body: object = json.loads(raw)
+            body = json.loads(raw or b"{}")
         except ValueError:
-            return None
-        return body
+            body = None
+        standin, path = self._record(body)
+        asked = body if isinstance(body, dict) else {}
+        whole: dict[str, Any] = {}
+        events: list[dict[str, Any]] = []
+        if path == "/v1/messages/count_tokens":
+            whole = {"input_tokens": 10}
+        elif path == "/v1/messages" and isinstance(body, dict):
+            reply = standin.script.pop(0) if standin.script and body.get("tools") else standin.reply
+            whole, events = _anthropic(str(body.get("model")), reply)
+        elif path == "/v1/responses":
+            events = _responses(standin.reply)
+        elif path == "/v1/chat/completions":
+            whole, events = _chat(standin.reply)
+        elif ":streamGenerateContent" in path:
+            events = _gemini(standin.reply)
+        if events and (asked.get("stream") or not whole):
+            named = [
+                (f"event: {each['type']}\n" if "type" in each else "", json.dumps(each)) for each in events
+            ]
+            text = "".join(f"{name}data: {data}\n\n" for name, data in named)
+            self._send(200, "text/event-stream", text.encode())
+        elif whole:
+            self._send(200, "application/json", json.dumps(whole).encode())
+        else:
+            self._missing()
 
-    def _record(self, body: object) -> str:
-        path = urlsplit(self.path).path
-        self._standin.requests.append(Recorded(self.command, path, body))
-        return path
+    def _record(self, body: object) -> tuple[Standin, str]:
+        standin: Standin = self.server.standin  # type: ignore[attr-defined]  # set by `serve`
+        path = self.path if self.command == "CONNECT" else urlsplit(self.path).path
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        standin.requests.append(Recorded(self.command, path, body, headers))
+        return standin, path
+
+    def _missing(self) -> None:
+        error = {"type": "not_found_error", "message": f"no {self.path} here"}
+        self._send(404, "application/json", json.dumps({"type": "error", "error": error}).encode())
 
     def _send(self, status: int, kind: str, content: bytes) -> None:
         self.send_response(status)
@@ -214,7 +228,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name in http.server
         """Say nothing: the requests are recorded."""
-
-
-def _error(kind: str, text: str) -> bytes:
-    return json.dumps({"type": "error", "error": {"type": kind, "message": text}}).encode()
