@@ -1,4 +1,4 @@
-"""A loopback stand-in for the APIs that clients of models talk to, offline: Anthropic's, OpenAI's and Gemini's.
+"""A loopback stand-in for the APIs that clients of models talk to: Anthropic's, OpenAI's and Gemini's.
 
 It answers every message with one fixed text, as events where those are asked for, and keeps what it was sent;
 a script of tool calls may come first. Given to a client as its HTTPS proxy as well, it refuses and records
@@ -51,6 +51,10 @@ class Standin:
     requests: list[Recorded] = field(default_factory=list)
     script: list[ToolCall] = field(default_factory=list)
 
+    def next_reply(self, body: dict[str, Any]) -> str | ToolCall:
+        """Return what answers a message."""
+        return self.script.pop(0) if self.script and body.get("tools") else self.reply
+
     @property
     def strays(self) -> list[str]:
         """The hosts that a client tried to reach through this stand-in as its proxy."""
@@ -97,14 +101,8 @@ def _anthropic(model: str, reply: str | ToolCall) -> tuple[dict[str, Any], list[
         block, first = {"type": "text", "text": reply}, {"type": "text", "text": ""}
         delta = {"type": "text_delta", "text": reply}
     ended = {"stop_reason": "tool_use" if isinstance(reply, ToolCall) else "end_turn", "stop_sequence": None}
-    message = {
-        "id": "msg_standin",
-        "type": "message",
-        "role": "assistant",
-        "model": model,
-        "content": [block],
-    }
-    message |= ended | {"usage": {"input_tokens": 10, "output_tokens": 5}}
+    message: dict[str, Any] = {"id": "msg_standin", "type": "message", "role": "assistant", "model": model}
+    message |= {"content": [block], **ended, "usage": {"input_tokens": 10, "output_tokens": 5}}
     return message, [
         {"type": "message_start", "message": message | {"content": [], "stop_reason": None}},
         {"type": "content_block_start", "index": 0, "content_block": first},
@@ -119,7 +117,7 @@ def _responses(text: str) -> list[dict[str, Any]]:
     """Return the events of OpenAI's Responses."""
     output = {"type": "output_text", "text": text}
     message = {"type": "message", "role": "assistant", "id": "m", "content": [output]}
-    usage = {"input_tokens": 100, "output_tokens": 20, "total_tokens": 120}
+    usage: dict[str, Any] = {"input_tokens": 100, "output_tokens": 20, "total_tokens": 120}
     usage |= {"input_tokens_details": {"cached_tokens": 40}, "output_tokens_details": {"reasoning_tokens": 0}}
     return [
         {"type": "response.created", "response": {"id": "r"}},
@@ -189,7 +187,7 @@ class _Handler(BaseHTTPRequestHandler):
         if path == "/v1/messages/count_tokens":
             whole = {"input_tokens": 10}
         elif path == "/v1/messages" and isinstance(body, dict):
-            reply = standin.script.pop(0) if standin.script and body.get("tools") else standin.reply
+            reply = standin.next_reply(body)
             whole, events = _anthropic(str(body.get("model")), reply)
         elif path == "/v1/responses":
             events = _responses(standin.reply)
@@ -198,10 +196,10 @@ class _Handler(BaseHTTPRequestHandler):
         elif ":streamGenerateContent" in path:
             events = _gemini(standin.reply)
         if events and (asked.get("stream") or not whole):
-            named = [
-                (f"event: {each['type']}\n" if "type" in each else "", json.dumps(each)) for each in events
-            ]
-            text = "".join(f"{name}data: {data}\n\n" for name, data in named)
+            text = ""
+            for event in events:
+                text += f"event: {event['type']}\n" if "type" in event else ""
+                text += f"data: {json.dumps(event)}\n\n"
             self._send(200, "text/event-stream", text.encode())
         elif whole:
             self._send(200, "application/json", json.dumps(whole).encode())
