@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from loopback import Loopback
+from outcome import by_project, by_user
 from scripted import by_content
 
 from judgekit.config import settings
@@ -21,30 +22,24 @@ if TYPE_CHECKING:
 
 SECRET = "hunter2-AKIAIOSFODNN7EXAMPLE"
 THEIRS = "judge: {tiers: {quick: openai/gpt-6-luna, deep: [openai/gpt-6-sol]}}\n"
-
-
-def by_user(home: Path, text: str) -> None:
-    (home / "judgekit").mkdir(exist_ok=True)
-    (home / "judgekit" / "config.yaml").write_text(text, encoding="utf-8")
-
-
-def by_project(project: Path, text: str) -> None:
-    (project / ".judgekit").mkdir(exist_ok=True)
-    (project / ".judgekit" / "config.yaml").write_text(text, encoding="utf-8")
+OURS = {
+    "config": "judge: {tiers: {quick: custom/ours, deep: custom/ours}}\n",
+    "one tier": "judge: {tiers: {tiebreaker: custom/ours}}\n",
+}
 
 
 @pytest.fixture(autouse=True)
-def no_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_servers(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "models", lambda base, seconds=0.3: None)
 
 
-@pytest.mark.parametrize("named", ["config", "one tier", "JUDGEKIT_MODEL", "JUDGEKIT_DEEP_MODEL"])
+@pytest.mark.parametrize("named", [*OURS, "JUDGEKIT_MODEL", "JUDGEKIT_DEEP_MODEL"])
 @pytest.mark.parametrize("theirs", ["config", "memory"])
 def test_a_clones_models_do_not_count_where_the_user_named_some(
-    judgekit: Run, project: Path, isolated: Path, monkeypatch: pytest.MonkeyPatch, named: str, theirs: str
+    judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch, named: str, theirs: str
 ) -> None:
     if theirs == "config":
-        by_project(project, THEIRS)
+        by_project(THEIRS)
     else:
         own = project / ".claude" / "memory" / "memory-config.json"
         own.write_text('{"retrieval": {"judge": {"model": "openai/gpt-6-luna"}}}')
@@ -52,12 +47,10 @@ def test_a_clones_models_do_not_count_where_the_user_named_some(
         monkeypatch.setenv("OPENAI_API_KEY", "jk-test-0123456789")
         monkeypatch.setenv("OPENAI_BASE_URL", elsewhere.base)
         monkeypatch.setenv("JUDGEKIT_API_BASE", on_premises.base)
-        if named.startswith("JUDGEKIT"):
-            monkeypatch.setenv(named, "ours")
-        elif named == "config":
-            by_user(isolated, "judge: {tiers: {quick: custom/ours, deep: custom/ours}}\n")
+        if named in OURS:
+            by_user(OURS[named])
         else:
-            by_user(isolated, "judge: {tiers: {tiebreaker: custom/ours}}\n")
+            monkeypatch.setenv(named, "ours")
         assert judgekit("judge", "good.md", "bad.md").code == 1
         assert judgekit("compare", "good.md", "bad.md", "--prompt", "x").code in (0, 2)
         judgekit("search", "token", "--judge")
@@ -66,46 +59,41 @@ def test_a_clones_models_do_not_count_where_the_user_named_some(
 
 
 @pytest.mark.parametrize(
-    ("own", "theirs", "section", "key", "holds"),
+    ("key", "own", "theirs", "holds"),
     [
-        (
-            "judge: {independence: require}",
-            "judge: {independence: prefer}",
-            "judge",
-            "independence",
-            "require",
-        ),
-        ("judge: {deadline: 20}", "judge: {deadline: 900}", "judge", "deadline", 20),
-        ("", "judge: {deadline: 900}", "judge", "deadline", 180),
-        ("judge: {max_cost_usd: 1}", "judge: {max_cost_usd: 9}", "judge", "max_cost_usd", 1),
-        ("judge: {max_cost_usd: 1}", "judge: {max_cost_usd: null}", "judge", "max_cost_usd", 1),
-        ("", "judge: {samples: 8}", "judge", "samples", 1),
-        ("", "judge: {criteria: each}", "judge", "criteria", "together"),
-        ("judge: {margin: 1}", "judge: {margin: 0}", "judge", "margin", 1),
-        ("judge: {author_family: xai}", "judge: {author_family: none}", "judge", "author_family", "xai"),
-        ("gate: {mode: blocking}", "gate: {mode: advisory}", "gate", "mode", "blocking"),
-        ("", "gate: {budget: 3600}", "gate", "budget", 60),
-        ("", "retrieval: {judge: 'on'}", "retrieval", "judge", "off"),
-        ("", "retrieval: {pool: 30}", "retrieval", "pool", 15),
-        ("", "retrieval: {deadline: 3000}", "retrieval", "deadline", 8),
-        ("", "retrieval: {timeout: 3000}", "retrieval", "timeout", 3),
-        ("", "retrieval: {context_turns: 20}", "retrieval", "context_turns", 5),
-        ("", "retrieval: {tiers: [quick, deep, tiebreaker]}", "retrieval", "tiers", ["quick"]),
-        ("retrieval: {max_inject: 1}", "retrieval: {max_inject: 20}", "retrieval", "max_inject", 1),
-        ("", "escalate: {issues: 'on', rejects: true}", "escalate", "issues", "off"),
-        ("", "escalate: {issues: 'on', rejects: true}", "escalate", "rejects", False),
-        ("", "stop: {judge: 'on'}", "stop", "judge", "off"),
-        ("", "stop: {blocks: 20}", "stop", "blocks", 3),
-        ("", "stop: {max_files: 100}", "stop", "max_files", 10),
-        ("", "stop: {deadline: 60}", "stop", "deadline", 45),
+        ("judge.independence", "require", "prefer", "require"),
+        ("judge.deadline", "20", "900", 20),
+        ("judge.deadline", "", "900", 180),
+        ("judge.max_cost_usd", "1", "9", 1),
+        ("judge.max_cost_usd", "1", "null", 1),
+        ("judge.samples", "", "8", 1),
+        ("judge.criteria", "", "each", "together"),
+        ("judge.margin", "1", "0", 1),
+        ("judge.author_family", "xai", "none", "xai"),
+        ("gate.mode", "blocking", "advisory", "blocking"),
+        ("gate.budget", "", "3600", 60),
+        ("retrieval.judge", "", "'on'", "off"),
+        ("retrieval.pool", "", "30", 15),
+        ("retrieval.deadline", "", "3000", 8),
+        ("retrieval.timeout", "", "3000", 3),
+        ("retrieval.context_turns", "", "20", 5),
+        ("retrieval.tiers", "", "[quick, deep, tiebreaker]", ["quick"]),
+        ("retrieval.max_inject", "1", "20", 1),
+        ("escalate.issues", "", "'on'", "off"),
+        ("escalate.rejects", "", "true", False),
+        ("stop.judge", "", "'on'", "off"),
+        ("stop.blocks", "", "20", 3),
+        ("stop.max_files", "", "100", 10),
+        ("stop.deadline", "", "60", 45),
     ],
 )
 def test_a_clone_raises_no_limit_and_lowers_no_guard(
-    project: Path, isolated: Path, own: str, theirs: str, section: str, key: str, holds: object
+    project: Path, key: str, own: str, theirs: str, holds: object
 ) -> None:
-    by_user(isolated, f"{own}\n")
-    by_project(project, f"{theirs}\n")
-    assert getattr(getattr(settings.load(project), section), key) == holds
+    section, _, name = key.partition(".")
+    by_user(f"{section}: {{{name}: {own}}}\n" if own else "")
+    by_project(f"{section}: {{{name}: {theirs}}}\n")
+    assert getattr(getattr(settings.load(project), section), name) == holds
 
 
 @pytest.mark.parametrize(
@@ -127,11 +115,11 @@ def test_a_clone_raises_no_limit_and_lowers_no_guard(
         "retrieval: {roots: ['~']}",
     ],
 )
-def test_what_is_not_a_clones_to_say_is_refused_in_a_line(judgekit: Run, project: Path, theirs: str) -> None:
-    by_project(project, f"{theirs}\n")
+def test_what_is_not_a_clones_to_say_is_refused_in_a_line(judgekit: Run, theirs: str) -> None:
+    path = by_project(f"{theirs}\n")
     done = judgekit("judge", "good.md")
     assert (done.code, done.err.count("\n")) == (78, 1)
-    assert f"{project / '.judgekit' / 'config.yaml'}:1: " in done.err
+    assert f"{path}:1: " in done.err
     assert not any(value in done.err for value in ("evil", "id_rsa", "theirs.yaml", "/etc", "1440"))
 
 
@@ -146,7 +134,7 @@ KINDS: dict[str, Callable[[Path, Path], None]] = {
 @pytest.fixture
 def secret(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a file of the user's that no clone may read."""
-    path = tmp_path_factory.mktemp("private") / "credentials.yaml"
+    path = tmp_path_factory.mktemp("private") / "config.yaml"
     path.write_text(f"judge: {{mode: {SECRET}}}\n{SECRET}: x\n", encoding="utf-8")
     return path
 
@@ -182,17 +170,13 @@ def test_a_clones_file_that_is_none_of_its_own_is_refused_in_a_line(
 
 
 @pytest.mark.parametrize("name", ["config.yaml", "rubrics/kls@9.0.0.yaml"])
-def test_a_folder_on_the_way_is_no_link_either(
-    judgekit: Run, project: Path, tmp_path_factory: pytest.TempPathFactory, name: str
-) -> None:
-    elsewhere = tmp_path_factory.mktemp("elsewhere")
-    (elsewhere / name).parent.mkdir(exist_ok=True)
-    (elsewhere / name).write_text(f"judge: {{mode: {SECRET}}}\n")
-    (project / ".judgekit").symlink_to(elsewhere)
+def test_a_folder_on_the_way_is_no_link_either(judgekit: Run, project: Path, secret: Path, name: str) -> None:
+    (secret.parent / name).parent.mkdir(exist_ok=True)
+    (secret.parent / name).write_text(secret.read_text())
+    (project / ".judgekit").symlink_to(secret.parent)
     done = judgekit("judge", "good.md")
-    assert (done.code, done.err.count("\n")) == (78, 1)
+    assert (done.code, done.err.count("\n"), SECRET in done.err) == (78, 1, False)
     assert f"{project / '.judgekit'}: a link" in done.err
-    assert SECRET not in done.err
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -204,9 +188,8 @@ def test_a_calibration_and_an_ignore_file_that_are_none_hold_up_nothing(
     KINDS[kind](folder / "kls-strict-0123456789ab.json", secret)
     KINDS[kind](project / ".claude" / "memory" / ".judgekitignore", secret)
     done, _ = served(by_content, "judge", "good.md")
-    assert done.code == 0, done.err
+    assert (done.code, SECRET in done.out + done.err) == (0, False), done.err
     assert "calibration not used" in done.out
-    assert SECRET not in done.out + done.err
     assert judgekit("search", "token").code == 0
 
 
@@ -240,43 +223,37 @@ def test_a_calibration_and_an_ignore_file_that_are_none_hold_up_nothing(
     ],
 )
 def test_an_error_says_where_and_what_was_expected_and_not_what_stands_there(
-    judgekit: Run, project: Path, text: str
+    judgekit: Run, text: str
 ) -> None:
-    by_project(project, f"{text}\n")
-    for command in (("judge", "good.md"), ("search", "token"), ("doctor",)):
-        done = judgekit(*command)
+    path = by_project(f"{text}\n")
+    for command in ("search token", "doctor", "judge good.md"):
+        done = judgekit(*command.split())
         assert SECRET not in done.err + done.out, done.err + done.out
-    done = judgekit("judge", "good.md")
     if "paths" not in text:  # a set that never ends means itself
-        assert done.code == 78, done.err
-        assert f"{project / '.judgekit' / 'config.yaml'}" in done.err
+        assert (done.code, str(path) in done.err) == (78, True), done.err
 
 
 @pytest.mark.parametrize(
     ("place", "text", "command"),
     [
-        (".judgekit/rubrics/own@1.0.0.yaml", f"rubric: own\nversion: {SECRET}\n", ("rubric", "show", "own")),
-        (".judgekit/rubrics/own@1.0.0.yaml", f"rubric: own\ntask: {SECRET}\n", ("rubric", "show", "own")),
-        (
-            ".judgekit/retrieval/markdown.yaml",
-            f"retrieval: markdown\nversion: {SECRET}\n",
-            ("search", "token"),
-        ),
+        (".judgekit/rubrics/own@1.0.0.yaml", f"rubric: own\nversion: {SECRET}\n", "rubric show own"),
+        (".judgekit/rubrics/own@1.0.0.yaml", f"rubric: own\ntask: {SECRET}\n", "rubric show own"),
+        (".judgekit/retrieval/markdown.yaml", f"retrieval: markdown\nversion: {SECRET}\n", "search token"),
         (
             ".claude/memory/memory-config.json",
             f'{{"retrieval": {{"max_inject": "{SECRET}"}}}}',
-            ("judge", "good.md"),
+            "judge good.md",
         ),
-        (".claude/memory/memory-config.json", f'{{"retrieval": "{SECRET}"}}', ("judge", "good.md")),
-        (".claude/memory/memory-config.json", f'{{"retrieval": {SECRET}}}', ("judge", "good.md")),
+        (".claude/memory/memory-config.json", f'{{"retrieval": "{SECRET}"}}', "judge good.md"),
+        (".claude/memory/memory-config.json", f'{{"retrieval": {SECRET}}}', "judge good.md"),
     ],
 )
 def test_no_other_file_of_a_clone_is_repeated_in_an_error(
-    judgekit: Run, project: Path, place: str, text: str, command: tuple[str, ...]
+    judgekit: Run, project: Path, place: str, text: str, command: str
 ) -> None:
     path = project / place
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-    done = judgekit(*command)
+    done = judgekit(*command.split())
     assert (done.code, SECRET in done.err + done.out) == (78, False), done.err
     assert str(path) in done.err

@@ -26,7 +26,6 @@ TWO = ("compare", "good.md", "bad.md")
 
 
 def prefers_the_good_one(asked: Asked) -> Answer:
-    """Prefer the document that is called good, over the wire."""
     found = re.findall(r"The text (\w+):\s+<[^>]*>\s+# Good", asked.text)
     return says(json.dumps({"reasoning": "It is \x1b[1msound.", "better": found[0]}))
 
@@ -51,9 +50,8 @@ def test_the_exit_code_says_whether_it_is_decided(
     done, _ = served(answer, "compare", "bad.md", "good.md", *PROMPT, "--format", "jsonl")
     (line,) = done.out.splitlines()
     record = json.loads(line)
-    assert (done.code, record["verdict"]) == (code, word)
+    assert (done.code, record["verdict"], bool(done.err)) == (code, word, code == 2)
     jsonschema.Draft202012Validator(json_schema("comparison")).validate(record)
-    assert bool(done.err) == (code == 2)
 
 
 def test_a_person_reads_the_winner_the_reason_and_who_decided(
@@ -81,12 +79,12 @@ def test_a_person_reads_the_winner_the_reason_and_who_decided(
         (["-", "-", *PROMPT], 64, "standard input (-) is given twice; give it once"),
         (["good.md", "gone.md", *PROMPT], 65, "gone.md: cannot be read"),
         (["good.md", ".claude", *PROMPT], 65, "judgekit: .claude: a folder; compare takes files\n"),
-        (["good.md", "bad.md", *PROMPT, "--rubric", "nope"], 64, "no rubric 'nope'"),
-        (["good.md", "bad.md", *PROMPT, "--rubric", "memory-relevance"], 64, "task 'select'"),
-        (["good.md", "bad.md", *PROMPT, "--format", "sarif"], 64, "sarif"),
-        (["good.md", "bad.md", *PROMPT, "--author-family", ""], 64, "is a variable unset?"),
+        ([*TWO[1:], *PROMPT, "--rubric", "nope"], 64, "no rubric 'nope'"),
+        ([*TWO[1:], *PROMPT, "--rubric", "memory-relevance"], 64, "task 'select'"),
+        ([*TWO[1:], *PROMPT, "--format", "sarif"], 64, "sarif"),
+        ([*TWO[1:], *PROMPT, "--author-family", ""], 64, "is a variable unset?"),
         (
-            ["good.md", "bad.md", *PROMPT, *(["--author-family", "x"] * 3)],
+            [*TWO[1:], *PROMPT, *["--author-family=x"] * 3],
             64,
             "expected one for all or 2, one for each; got 3",
         ),
@@ -94,9 +92,8 @@ def test_a_person_reads_the_winner_the_reason_and_who_decided(
 )
 def test_mistakes_are_said_in_one_line(judgekit: Run, arguments: list[str], code: int, problem: str) -> None:
     done = judgekit("compare", *arguments)
-    assert (done.code, done.out) == (code, "")
+    assert (done.code, done.out, len(done.err.splitlines())) == (code, "", 1)
     assert problem in done.err
-    assert len(done.err.splitlines()) == 1
 
 
 def test_what_is_sent_and_what_is_not(served: Served) -> None:
@@ -116,18 +113,18 @@ def test_what_is_sent_and_what_is_not(served: Served) -> None:
 @pytest.mark.parametrize(
     ("names", "letter", "said"),
     [
-        (("list", "prose"), "A", "4 rounds; decided by deep (unanimous, 100% ahead in votes)"),
-        (("prose", "list"), "B", "4 rounds; decided by deep (unanimous, 100% ahead in votes)"),
-        (("list", "prose", "wrong"), "A", "5 rounds; decided by deep (unanimous, ahead by 2)"),
+        ("list prose", "A", "4 rounds; decided by deep (unanimous, 100% ahead in votes)"),
+        ("prose list", "B", "4 rounds; decided by deep (unanimous, 100% ahead in votes)"),
+        ("list prose wrong", "A", "5 rounds; decided by deep (unanimous, ahead by 2)"),
     ],
 )
 def test_the_example_of_the_guide(
-    judgekit: Run, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...], letter: str, said: str
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch, names: str, letter: str, said: str
 ) -> None:
     monkeypatch.chdir(EXAMPLE)
     monkeypatch.setenv("JUDGEKIT_REPLAY", "replies.jsonl")
     prompt = Path("prompt.txt").read_text(encoding="utf-8").strip()
-    files = [f"{name}.txt" for name in names]
+    files = [f"{name}.txt" for name in names.split()]
     done = judgekit("compare", *files, "--prompt", prompt, "--mode", "strict")
     assert (done.code, done.out.split()[:2]) == (0, [letter, "list.txt"])
     assert said in done.out
@@ -137,32 +134,28 @@ def test_the_example_of_the_guide(
     ("families", "wrote", "told"),
     [
         (
-            ["openai", "anthropic"],
+            "openai anthropic",
             ["openai", "anthropic"],
             "which wrote A; models favour texts of their own family",
         ),
-        (["openai"], ["openai", "openai"], "judged only by models of openai, which wrote A and B"),
-        (["anthropic", "none"], ["anthropic", None], ""),
-        ([], [None, None], ""),
+        ("openai", ["openai", "openai"], "judged only by models of openai, which wrote A and B"),
+        ("anthropic none", ["anthropic", None], ""),
+        ("", [None, None], ""),
     ],
 )
 def test_who_wrote_them_is_told_with_what_came_of_it(
-    served: Served,
-    monkeypatch: pytest.MonkeyPatch,
-    families: list[str],
-    wrote: list[str | None],
-    told: str,
+    served: Served, monkeypatch: pytest.MonkeyPatch, families: str, wrote: list[str | None], told: str
 ) -> None:
     for tier in ("QUICK", "DEEP", "TIEBREAKER"):
         monkeypatch.setenv(f"JUDGEKIT_{tier}_MODEL", "gpt-4o-mini")
-    arguments = [f"--author-family={family}" for family in families]
-    shape, _ = served(prefers_the_good_one, *TWO, *LENIENT, *arguments)
+    arguments = [f"--author-family={family}" for family in families.split()]
+    table, _ = served(prefers_the_good_one, *TWO, *LENIENT, *arguments)
     done, _ = served(prefers_the_good_one, *TWO, *LENIENT, *arguments, "--format", "json")
     assert [each["family"] for each in done.json["subjects"]] == wrote
-    independent = {"openai": False, "anthropic": True}[families[0]] if families else None
+    independent = {"openai": False, "anthropic": True}[wrote[0]] if wrote[0] else None
     assert done.json["independent"] is independent
-    assert ("not independent" in shape.out) == bool(told)
-    assert told in shape.out
+    assert ("not independent" in table.out) == bool(told)
+    assert told in table.out
 
 
 def test_a_tie_is_told_without_a_winner_who_is_ahead(served: Served) -> None:
