@@ -11,7 +11,7 @@ from xml.etree import ElementTree as ET
 import jsonschema
 import pytest
 from git_repo import GitRepo
-from loopback import Loopback, fails
+from loopback import fails
 from scripted import by_content
 
 from judgekit.cli.schema import json_schema
@@ -19,17 +19,17 @@ from judgekit.git import GitError
 from judgekit.ledger import Fault, Ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from outcome import Outcome
+    from outcome import Run, Served
 
     from judgekit.git import Repository
 
 GOOD, BAD = "# Good\n\nA sound document.\n", "# Bad\n\nTODO\n"
+GATE = ("gate", "--base", "base")
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GitRepo:
     work = GitRepo(tmp_path / "work")
     work.commit("base", readme_txt="x\n")
@@ -40,177 +40,106 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GitRepo:
     return work
 
 
-def test_a_report_says_it_of_each_file_and_exits_with_0(
-    judgekit: Callable[..., Outcome], work: GitRepo, use: Callable[[Loopback], None]
-) -> None:
-    with Loopback(by_content) as server:
-        use(server)
-        done = judgekit("gate", "--base", "base")
+def test_a_report_says_it_of_each_file_once_and_exits_with_0(judgekit: Run, served: Served) -> None:
+    done = judgekit(*GATE)
+    assert (done.code, (done.out + done.err).count("not judged")) == (0, 1)  # not with each file and below
+    done, _ = served(by_content, *GATE)
     assert done.code == 0
     words = [line.split()[:2] for line in done.out.splitlines() if not line.startswith(" ")]
     assert words == [["NO-GO", "bad.md"], ["GO", "good.md"], ["UNDETERMINED", "picture.md"]]
     assert "a binary file" in done.out
     assert "advisory: 1 NO-GO" in done.err
+    assert (done.out.count("bad.md"), "mean " in done.out) == (1, True)
 
 
-@pytest.mark.parametrize(("option", "code"), [("--block", 1), ("--advise", 0)])
-def test_only_a_no_go_while_blocking_is_1(
-    judgekit: Callable[..., Outcome],
-    work: GitRepo,
-    use: Callable[[Loopback], None],
-    option: str,
-    code: int,
+def test_only_a_no_go_while_blocking_is_1_and_the_rules_are_those_of_the_base(
+    served: Served, work: GitRepo
 ) -> None:
-    with Loopback(by_content) as server:
-        use(server)
-        assert judgekit("gate", "--base", "base", option).code == code
+    done, _ = served(fails(401), *GATE, "--block")
+    assert (done.code, done.out.count("UNDETERMINED") >= 3) == (0, True)
+    assert served(by_content, *GATE, "--advise")[0].code == 0
+    work.write(".judgekit/config.yaml", "gate: {paths: []}\n")
+    work.commit("laxer rules")
+    assert served(by_content, *GATE, "--block")[0].code == 1
 
 
-def test_a_provider_that_fails_blocks_nothing(
-    judgekit: Callable[..., Outcome], work: GitRepo, use: Callable[[Loopback], None]
-) -> None:
-    with Loopback(fails(401)) as server:
-        use(server)
-        done = judgekit("gate", "--base", "base", "--block")
-    assert done.code == 0
-    assert done.out.count("UNDETERMINED") >= 3
-
-
-def test_programs_get_every_file(
-    judgekit: Callable[..., Outcome], work: GitRepo, use: Callable[[Loopback], None]
-) -> None:
-    with Loopback(by_content) as server:
-        use(server)
-        verdicts = json.loads(judgekit("gate", "--base", "base", "--format", "json").out)
-        lines = judgekit("gate", "--base", "base", "--format", "jsonl").out.splitlines()
-        sarif = json.loads(judgekit("gate", "--base", "base", "--format", "sarif").out)
-        junit = ET.fromstring(judgekit("gate", "--base", "base", "--format", "junit").out)
+def test_programs_get_every_file(judgekit: Run, served: Served, work: GitRepo) -> None:
+    verdicts = served(by_content, *GATE, "--format", "json")[0].json
+    lines = judgekit(*GATE, "--format", "jsonl").out.splitlines()
+    sarif = judgekit(*GATE, "--format", "sarif").json
+    junit = ET.fromstring(judgekit(*GATE, "--format", "junit").out)
     for verdict in verdicts:
         jsonschema.Draft202012Validator(json_schema("verdict")).validate(verdict)
     words = ["reject", "accept", "undetermined"]
     assert [verdict["verdict"] for verdict in verdicts] == words
     assert [json.loads(line)["verdict"] for line in lines] == words
-    assert [verdict["commit"] for verdict in verdicts] == [
-        work("rev-parse", name) for name in ("HEAD~2", "HEAD~1", "HEAD")
-    ]
+    commits = [work("rev-parse", name) for name in ("HEAD~2", "HEAD~1", "HEAD")]
+    assert [verdict["commit"] for verdict in verdicts] == commits
     assert verdicts[0]["author"]["name"] == "Ada <ada@example.org>"
-    assert {
-        each["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
-        for each in sarif["runs"][0]["results"]
-    } == {
-        "bad.md",
-        "good.md",
-        "picture.md",
-    }
+    places = [each["locations"][0]["physicalLocation"] for each in sarif["runs"][0]["results"]]
+    assert {each["artifactLocation"]["uri"] for each in places} == {"bad.md", "good.md", "picture.md"}
     assert (junit.get("tests"), junit.get("failures"), junit.get("skipped")) == ("3", "1", "1")
 
 
-def test_the_rules_are_those_of_the_base(
-    judgekit: Callable[..., Outcome], work: GitRepo, use: Callable[[Loopback], None]
+@pytest.mark.parametrize(
+    ("rules", "told"),
+    [
+        ("gate: {mode: maybe}", ":1: gate.mode: "),
+        *(
+            (f"gate:\n  rubric: {rubric}", ":2: gate.rubric: ")
+            for rubric in ("nosuch", "memory-relevance", "KLS 1")
+        ),
+    ],
+)
+def test_wrong_rules_hold_up_nothing_and_are_noted(
+    judgekit: Run, work: GitRepo, rules: str, told: str
 ) -> None:
-    work.write(".judgekit/config.yaml", "gate: {paths: []}\n")
-    work.commit("laxer rules")
-    with Loopback(by_content) as server:
-        use(server)
-        assert judgekit("gate", "--base", "base", "--block").code == 1
+    work.write(".judgekit/config.yaml", f"{rules}\n")
+    base = work.commit("wrong rules")
+    work.commit("more", more_md=BAD)
+    done = judgekit("gate", "--base", "HEAD~1", "--block")
+    assert done.code == 0
+    assert f"UNDETERMINED, not judged: {base[:12]}:.judgekit/config.yaml{told}" in done.err
+    assert [type(record) for record in Ledger.of(work.folder).records()] == [Fault]
 
 
-def test_where_nothing_changed_that_is_judged_it_is_said(
-    judgekit: Callable[..., Outcome], work: GitRepo
+def test_wrong_use_and_what_is_not_judged_is_said(
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch, isolated: Path
 ) -> None:
+    for words, code, told in (
+        ("", 64, "give --base REF, or --pre-push REMOTE URL"),
+        ("--base base --block --advise", 64, "--advise and --block cannot be combined"),
+        ("--base nowhere", 65, "nowhere: not a commit of this repository"),
+        ("--base=", 64, "give --base REF"),
+    ):
+        done = judgekit("gate", *words.split())
+        assert (done.code, told in done.err) == (code, True), words
     done = judgekit("gate", "--base", "HEAD")
     assert (done.code, done.out) == (0, "")
     assert done.err == (
         "judgekit: nothing to judge: no file selected by gate.paths and gate.authors changed since HEAD\n"
     )
 
+    def too_late(_: Repository, words: tuple[str, ...], *__: object) -> None:
+        raise GitError(f"git {words[0]}: no response in 30 s")
 
-def test_wrong_rules_are_undetermined_and_noted(
-    judgekit: Callable[..., Outcome], work: GitRepo, use: Callable[[Loopback], None]
-) -> None:
-    work.write(".judgekit/config.yaml", "gate: {mode: maybe}\n")
-    work.commit("wrong rules")
-    work.commit("more", more_md=BAD)
-    done = judgekit("gate", "--base", "HEAD~1", "--block")
-    assert done.code == 0
-    assert "UNDETERMINED, not judged: " in done.err
-    assert ":.judgekit/config.yaml:1: gate.mode: " in done.err
-    assert [type(record) for record in Ledger.of(work.folder).records()] == [Fault]
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "told"),
-    [
-        ((), 64, "give --base REF, or --pre-push REMOTE URL"),
-        (("--base", "base", "--block", "--advise"), 64, "--advise and --block cannot be combined"),
-        (("--base", "nowhere"), 65, "nowhere: not a commit of this repository"),
-        (("--base", ""), 64, "give --base REF"),
-    ],
-)
-def test_wrong_use_is_said(
-    judgekit: Callable[..., Outcome], work: GitRepo, words: tuple[str, ...], code: int, told: str
-) -> None:
-    done = judgekit("gate", *words)
-    assert done.code == code
-    assert told in done.err
-
-
-@pytest.mark.parametrize("rubric", ["nosuch", "memory-relevance", "KLS 1"])
-def test_a_rubric_that_is_none_holds_up_nothing(
-    judgekit: Callable[..., Outcome], work: GitRepo, rubric: str
-) -> None:
-    work.write(".judgekit/config.yaml", f"gate:\n  rubric: {rubric}\n")
-    base = work.commit("wrong rubric")
-    work.commit("more", more_md=BAD)
-    done = judgekit("gate", "--base", "HEAD~1", "--block")
-    assert done.code == 0
-    assert f"not judged: {base[:12]}:.judgekit/config.yaml:2: gate.rubric: " in done.err
-    assert [type(record) for record in Ledger.of(work.folder).records()] == [Fault]
-
-
-def test_a_git_that_fails_holds_up_nothing(
-    judgekit: Callable[..., Outcome], work: GitRepo, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("judgekit.git.Repository._run", _too_late)
-    done = judgekit("gate", "--base", "base", "--block")
+    with monkeypatch.context() as patch:
+        patch.setattr("judgekit.git.Repository._run", too_late)
+        done = judgekit(*GATE, "--block")
     assert (done.code, "UNDETERMINED, not judged: git rev-parse: no response" in done.err) == (0, True)
-
-
-def _too_late(_: Repository, words: tuple[str, ...], *__: object) -> None:
-    raise GitError(f"git {words[0]}: no response in 30 s")
-
-
-def test_outside_of_a_repository_that_is_said(
-    judgekit: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(isolated)
     done = judgekit("gate", "--base", "HEAD")
     assert (done.code, "no git repository at " in done.err) == (65, True)
 
 
 def test_a_name_that_looks_like_an_option_is_not_offered_as_a_word(
-    judgekit: Callable[..., Outcome], work: GitRepo, use: Callable[[Loopback], None]
+    judgekit: Run, served: Served, work: GitRepo
 ) -> None:
     work("branch", "--force", "base")
     work.write("-rf.md", BAD)
     work.commit("a name")
-    with Loopback(by_content) as server:
-        use(server)
-        done = judgekit("gate", "--base", "base", "--block")
+    done, _ = served(by_content, *GATE, "--block")
     (told,) = [line for line in done.err.splitlines() if "judgekit override" in line]
     words = shlex.split(told.partition("judgekit override ")[2])
     assert re.fullmatch("[0-9a-f]{32}", words[0])
     assert judgekit("override", *words[:2], "--why", "a test").code == 0
-
-
-def test_nothing_is_printed_twice(
-    judgekit: Callable[..., Outcome], work: GitRepo, use: Callable[[Loopback], None]
-) -> None:
-    """Neither why nothing was judged, with each file and below, nor the head of a verdict."""
-    done = judgekit("gate", "--base", "base")
-    assert (done.code, (done.out + done.err).count("not judged")) == (0, 1)
-    with Loopback(by_content) as server:
-        use(server)
-        done = judgekit("gate", "--base", "base")
-    assert done.out.count("bad.md") == 1
-    assert "mean " in done.out

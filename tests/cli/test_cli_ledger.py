@@ -1,22 +1,35 @@
+"""`judgekit ledger`, `kpi`, `promote`, `triage`, `label`, `override`: what the log says and takes."""
+
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import io
 import json
+import os
+import re
+import select
+import subprocess
 import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from ledger_lines import content, given, label
+import typer
+from ledger_lines import content, given, label, several
+from outcome import by_project, by_user
 
 from judgekit.config import settings
-from judgekit.ledger import Ledger, OverrideLine, Skip
+from judgekit.ledger import Label, Ledger, LineFilter, ModeChange, OverrideLine, Skip
 from judgekit.ledger import labels as person
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
     from outcome import Run
 
+    Press = Callable[[str], None]
 
 PUSH = {
     "commit": "abc1234",
@@ -29,9 +42,355 @@ PUSH = {
     "findings": [],
     "revision_suggestions": [],
 }
+TASK = "a.md@3f2c3f2c3f2c3f2c"
 
 
-# export, import, purge
+def labels(ledger: Ledger) -> list[tuple[str, str]]:
+    found = ledger.records(LineFilter(kinds=[Label]))
+    return [(record.of, record.label) for record in found if isinstance(record, Label)]
+
+
+def change_of(ledger: Ledger) -> ModeChange:
+    (change,) = ledger.records(LineFilter(kinds=[ModeChange]))
+    assert isinstance(change, ModeChange)
+    return change
+
+
+def accumulate(ledger: Ledger, missed: int, *, go: int = 400, nogo: int = 80, labelled: int = 9999) -> None:
+    """Fill the ledger with labelled verdicts: all right, but for `missed` bad ones among the GO."""
+    right, wrong = several("accept", go, 20), several("reject", nogo, 3)
+    said = [label(each, "no-go" if n < missed else "go") for n, each in enumerate(right[:labelled])]
+    ledger.add(*right, *wrong, *said, *(label(each, "no-go") for each in wrong))
+
+
+def measured(ledger: Ledger) -> None:
+    """Fill the ledger with what a gate needs to be promoted."""
+    accumulate(ledger, 0, go=170, nogo=40)
+
+
+@pytest.fixture
+def at_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    return lambda: monkeypatch.setattr(person, "at_terminal", lambda: True)
+
+
+# kpi
+
+
+def test_the_figures(judgekit: Run, ledger: Ledger) -> None:
+    measured(ledger)
+    ledger.add(given("accept", path="x.md", model="big"))
+    done = judgekit("kpi", "--since", "30d")
+    assert done.code == 0
+    assert done.out.splitlines()[0] == "all: 211 verdicts, 210 of them labelled"
+    span = "95 % interval 0.0 % to"
+    assert f"wrong GO 0.0 % of 170 labelled verdicts, {span} 2.2 % (wanted below 5.0 %)" in done.out
+    assert f"ok      false-negative rate 0.0 % from 210 labelled verdicts, {span} 8." in done.out
+    assert "\nbig: 1 verdicts" in done.out
+    found = judgekit("kpi", "--since", "30d", "--json").json
+    assert found["all"]["kpis"]["wrong_go"]["state"] == "holds"
+    rate = found["all"]["kpis"]["false_negative_rate"]
+    assert (rate["estimate"], rate["low"], rate["labels"], rate["state"]) == (0, 0, 210, "holds")
+    assert 0.08 < rate["high"] <= 0.10 == 2 * rate["limit"]
+    assert (list(found["rubrics"]), set(found["models"])) == (["kls@1.0.0"], {"small", "big"})
+    assert judgekit("kpi", "--json").json["all"]["verdicts"] == 41
+    for name in ("kpi.svg", "kpi.html"):
+        done = judgekit("kpi", "--plot", name)
+        assert (done.code, done.err) == (0, f"judgekit: drawn: {name}\n")
+        assert "<svg" in Path(name).read_text()
+    assert judgekit("kpi", "--plot", "kpi.png").code == 64
+    assert judgekit("kpi", "--plot", "gone/kpi.svg").code == 65
+
+
+@pytest.mark.usefixtures("no_matplotlib")
+def test_without_the_extra_a_picture_is_refused_in_one_line(judgekit: Run, ledger: Ledger) -> None:
+    measured(ledger)
+    done = judgekit("kpi", "--plot", "kpi.svg")
+    assert (done.code, done.out, done.err.count("\n")) == (64, "", 1)
+    assert "pip install" in done.err
+    assert ("[report]" in done.err, "judgekit[report]" in done.err) == (True, False)
+    assert judgekit("kpi").code == 0
+
+
+def test_a_content_counts_once_the_last_time_it_was_judged(judgekit: Run, ledger: Ledger) -> None:
+    """However often, under whatever paths and rubrics; what people said of it stays."""
+    newer = {"id": "kls", "version": "2.0.0", "sha256": "a" * 64}
+    first = given("reject", name="a", days=9, **content("x"))
+    copies = [given("reject", name=f"c{n}", days=8, **content("x", f"{n}.md")) for n in range(30)]
+    last = given("accept", name="z", days=2, rubric=newer, **content("x", "b.md"))
+    unanswered = given("undetermined", name="u", days=1, **content("x"))
+    ledger.add(first, *copies, last, unanswered, label(first, "no-go"))
+    found = judgekit("kpi", "--json").json
+    assert (found["all"]["verdicts"], found["all"]["labelled"]) == (1, 1)
+    assert list(found["rubrics"]) == ["kls@2.0.0"]
+    assert (found["all"]["kpis"]["wrong_go"]["value"], found["all"]["kpis"]["wrong_go"]["total"]) == (1, 1)
+
+
+def test_an_override_is_a_label_if_a_person_typed_it(
+    judgekit: Run, ledger: Ledger, at_terminal: Callable[[], None]
+) -> None:
+    lines = several("reject", 3, 1)
+    ledger.add(*lines)
+    judgekit("override", lines[0].task_id, "accept", "--why", "a program says so")
+    assert judgekit("kpi", "--json").json["all"]["labelled"] == 0
+    at_terminal()
+    judgekit("override", lines[0].task_id, "accept", "--why", "the port is right")
+    judgekit("override", lines[1].task_id, "reject", "--why", "it is not")
+    found = judgekit("kpi", "--json").json["all"]
+    wrong = found["kpis"]["wrong_nogo"]
+    assert (found["labelled"], wrong["value"], wrong["total"]) == (2, 0.5, 2)
+
+
+# promote
+
+
+def test_promotion_is_refused_until_all_holds(judgekit: Run, ledger: Ledger, project: Path) -> None:
+    done = judgekit("promote", "--force")
+    assert (done.code, "promote needs a git repository" in done.err) == (64, True)
+    assert list(ledger.records()) == []
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True, timeout=60)
+    ledger.add(given())
+    done = judgekit("promote")
+    assert done.code == 1
+    assert "missing: time: verdicts cover 1 days; 14 are needed" in done.err
+    assert "false-positive rate: nothing measured yet" in done.err
+    assert not (project / ".judgekit").exists()
+    measured(ledger)
+    rules = "judge: {{independence: require}}\ngate:  # ours\n  mode: {}  # for now\n"
+    path = by_project(rules.format("advisory"))
+    done = judgekit("promote")
+    assert (done.code, done.err, path.read_text()) == (0, "", rules.format("blocking"))
+    change = change_of(ledger)
+    assert (change.mode, change.forced, change.why) == ("blocking", False, [])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links of POSIX")
+@pytest.mark.parametrize("link", [".judgekit", ".judgekit/config.yaml"])
+def test_a_linked_configuration_is_not_promoted(
+    judgekit: Run, ledger: Ledger, repository: Path, link: str
+) -> None:
+    outside = repository / "outside"
+    outside.mkdir()
+    (outside / "config.yaml").write_text("gate: {mode: advisory}\n")
+    (repository / link).parent.mkdir(exist_ok=True)
+    (repository / link).symlink_to(outside if link == ".judgekit" else outside / "config.yaml")
+    done = judgekit("promote", "--force")
+    assert done.code == 78
+    assert "a link, and the gate follows no links; replace it with the file" in done.err
+    assert (outside / "config.yaml").read_text() == "gate: {mode: advisory}\n"
+    assert list(ledger.records()) == []
+
+
+def test_a_promotion_in_a_subfolder_is_the_repositorys_and_one_that_fails_leaves_no_trace(
+    judgekit: Run, ledger: Ledger, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = by_project("judge: {mode: strict}\n...\n")
+    assert judgekit("promote", "--force").code == 78
+    assert list(ledger.records()) == []
+    path.unlink()
+    (repository / "docs" / ".judgekit").mkdir(parents=True)
+    monkeypatch.chdir(repository / "docs")
+    assert judgekit("promote", "--force").code == 0
+    assert settings.load(repository).gate.mode == "blocking"
+    assert (change_of(ledger).forced, len(change_of(ledger).why)) == (True, 8)
+
+
+@pytest.mark.parametrize("missed", [0, 2, 3, 8])
+def test_a_gate_that_lets_bad_content_through_is_not_promoted(
+    judgekit: Run, ledger: Ledger, repository: Path, missed: int
+) -> None:
+    promoted = missed < 3  # 8 of 88 are 9.1 %; of 3 of 83 the interval ends at 11 %
+    accumulate(ledger, missed)
+    figures = judgekit("kpi", "--since", "30d", "--json").json["all"]["kpis"]
+    assert figures["false_negative_rate"]["estimate"] == pytest.approx(missed / (80 + missed))
+    assert figures["wrong_go"]["value"] == missed / 400
+    done = judgekit("promote", "--accept-dependence")
+    assert done.code == (0 if promoted else 1), done.err
+    assert (repository / ".judgekit").exists() == promoted
+    if not promoted:
+        (line,) = [each for each in done.err.splitlines() if "missing" in each]
+        assert line.startswith("judgekit: missing: false-negative rate ")
+        assert "false-negative" not in done.out  # it is said once
+
+
+def test_promotion_says_which_labels_settle_it_and_label_asks_for_those(
+    judgekit: Run, ledger: Ledger, repository: Path, press: Press
+) -> None:
+    accumulate(ledger, 0, labelled=50)
+    done = judgekit("promote", "--accept-dependence")
+    (line,) = [each for each in done.err.splitlines() if "missing" in each]
+    found = re.search(r"label (\d+) more GO verdicts \(", line)
+    assert found is not None, line
+    wanted = int(found[1])
+    assert 50 < wanted < 200
+    press("g" * wanted)
+    assert judgekit("label", "-n", str(wanted)).out.splitlines()[-1] == f"{wanted} labelled, 0 left"
+    assert sum(of.startswith("accept") for of in dict(labels(ledger))) == 50 + wanted
+    assert judgekit("promote", "--accept-dependence").code == 0
+    assert (repository / ".judgekit" / "config.yaml").exists()
+
+
+def test_promotion_wants_independence_or_its_lack_on_record(
+    judgekit: Run, ledger: Ledger, repository: Path
+) -> None:
+    measured(ledger)
+    done = judgekit("promote")
+    assert (done.code, (repository / ".judgekit").exists()) == (1, False)
+    assert "missing: independence: " in done.err
+    assert "--accept-dependence" in done.err
+    assert judgekit("promote", "--accept-dependence").code == 0
+    change = change_of(ledger)
+    assert (change.forced, change.dependent, change.why) == (False, True, [])
+    assert "blocking (dependence accepted)" in judgekit("triage").out
+
+
+# label
+
+
+def test_labels_come_from_a_file(judgekit: Run, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger.add(given(name="aa11"), given(name="ab22", path="b.md"), given(name="ab", path="c.md"))
+    ledger.add(*several("accept", 4, 1))
+    huge = "x" * 200_000
+    Path("labels.csv").write_text(
+        f"id,label,who\naa, go\nab,no-go,bob\nab2,unsure\n\n{huge},go\naa11,maybe\na,go\nid,label\n"
+    )
+    done = judgekit("label", "--from", "labels.csv")
+    assert (done.code, done.out) == (65, "3 labelled\n")
+    assert [line.split(":")[2] for line in done.err.splitlines()] == ["6", "7", "8", "9"]
+    assert len(done.err) < 900
+    assert labels(ledger) == [("aa11", "go"), ("ab", "no-go"), ("ab22", "unsure")]
+    words = enumerate(("accept", "improve", "reject", "unsure"))  # as a judge would say
+    Path("labels.csv").write_text("".join(f"accept{n},{word}\n" for n, word in words))
+    assert judgekit("label", "--from", "labels.csv").code == 0
+    assert [word for _, word in labels(ledger)[3:]] == ["go", "no-go", "no-go", "unsure"]
+    Path("wrong.csv").write_text("accept1,4\naccept1,\naccept1\nnone,accept\naccept,reject\n")
+    done = judgekit("label", "--from", "wrong.csv")
+    assert (done.code, done.out) == (65, "0 labelled\n")
+    assert [line.removeprefix("judgekit: wrong.csv:") for line in done.err.splitlines()] == [
+        "1: label must be accept, improve or reject; got 4",
+        "2: label must be accept, improve or reject; got nothing",
+        "3: expected ID,LABEL, got 'accept1'",
+        "4: id must be that of one verdict; got 'none', and no verdict has it",
+        "5: id must be that of one verdict; got 'accept', and 4 verdicts have an id that starts so",
+    ]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"aa11,go\n")))
+    assert judgekit("label", "--from", "-").code == 0
+    assert judgekit("label", "--from", "gone.csv").code == 65
+    done = judgekit("label")
+    assert (done.code, done.out, "needs a terminal" in done.err) == (64, "", True)
+
+
+@pytest.fixture
+def press(monkeypatch: pytest.MonkeyPatch, at_terminal: Callable[[], None]) -> Press:
+    """Let a person at a terminal press keys, one after the other; at their end there is no input any more."""
+    at_terminal()
+
+    def keys(text: str, end: type[BaseException] = EOFError) -> None:
+        left = iter(text)
+
+        def getchar() -> str:
+            try:
+                return next(left)
+            except StopIteration:
+                raise end from None
+
+        monkeypatch.setattr("typer.getchar", getchar)
+
+    return keys
+
+
+def test_one_key_a_verdict(judgekit: Run, ledger: Ledger, press: Press) -> None:
+    ledger.add(*several("accept", 3, 1), *several("reject", 3, 1))
+    press("gxNu")
+    assert judgekit("label").out.splitlines()[-1] == "3 labelled, 3 left"
+    assert [word for _, word in labels(ledger)] == ["go", "no-go", "unsure"]
+    press("sgq")
+    assert judgekit("label").out.splitlines()[-1] == "1 labelled, 2 left"
+    assert len(dict(labels(ledger))) == 4
+    press("")
+    assert judgekit("label", "-n", "1").out.splitlines()[-1] == "0 labelled, 1 left"
+    judgekit("ledger", "purge", "--all", "--yes")
+    ledger.add(*several("accept", 2, 1))
+    press("bgbngsbb")  # the last answer is taken back
+    assert judgekit("label").code == 0
+    (first, _), *_, (second, _) = said = labels(ledger)[:4]
+    assert said == [(first, "go"), (first, "withdrawn"), (first, "no-go"), (second, "go")]
+
+
+def test_blind_shows_the_text_and_not_the_verdict(judgekit: Run, ledger: Ledger, press: Press) -> None:
+    text = "".join(f"line {n}\n" for n in range(60))
+    Path("doc.md").write_text(text)
+    subject = {"path": "doc.md", "sha256": hashlib.sha256(text.encode()).hexdigest()}
+    ledger.add(given("reject", path="doc.md", subjects=[subject], findings=[{"issue": "wrong port"}]))
+    press("aq")
+    blind = judgekit("label", "--blind").out
+    for shown in ("line 39\n", "20 more lines (a shows them)", "line 59\n"):
+        assert shown in blind
+    press("g")
+    seen = judgekit("label").out
+    for verdict in ("REJECT", "wrong port"):
+        assert (verdict in blind, verdict in seen) == (False, True)
+    (record,) = ledger.records(LineFilter(kinds=[Label]))
+    assert isinstance(record, Label)
+    assert not record.blind
+
+
+@pytest.mark.parametrize("stopped", [KeyboardInterrupt, typer.Abort])
+def test_an_interruption_says_what_was_kept(
+    judgekit: Run,
+    ledger: Ledger,
+    press: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    stopped: type[BaseException],
+) -> None:
+    def interrupts(*_: object) -> None:
+        raise stopped
+
+    ledger.add(*several("accept", 4, 1))
+    press("gg", end=stopped)
+    done = judgekit("label")
+    kept = "2 labels are saved; judgekit label continues there"
+    assert (done.code, done.err) == (130, f"judgekit: interrupted; {kept}\n")
+    assert len(labels(ledger)) == 2
+    monkeypatch.setattr("judgekit.ledger.store.entries", interrupts)
+    for command in ("kpi", "triage"):
+        done = judgekit(command)
+        assert (done.code, done.err) == (130, "judgekit: interrupted; the ledger is unchanged\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a POSIX terminal")
+def test_labelling_at_a_real_terminal(ledger: Ledger, project: Path) -> None:
+    pty = pytest.importorskip("pty")
+    ledger.add(*several("accept", 1, 1), *several("reject", 1, 1))
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "judgekit", "label", "--blind"]
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=project)
+    os.close(theirs)
+    seen, deadline = b"", time.monotonic() + 60
+
+    def read() -> bytes:
+        """Return what the terminal shows within half a second."""
+        with contextlib.suppress(OSError):  # what Linux says when the other side is closed
+            return os.read(ours, 65536) if select.select([ours], [], [], 0.5)[0] else b""
+        return b""
+
+    try:
+        while time.monotonic() < deadline and process.poll() is None:
+            seen += read()
+            if b"q quit" in seen:
+                # Asked for one key, a terminal forgets what was typed before: so a person types again.
+                with contextlib.suppress(OSError):  # it has just gone
+                    os.write(ours, b"g")
+        seen += read()
+        assert process.wait(1) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+    assert [word for _, word in labels(ledger)] == ["go", "go"]
+    assert b"2 labelled, 0 left" in seen
+
+
+# ledger
 
 
 def test_lines_come_out_as_they_are(judgekit: Run, ledger: Ledger) -> None:
@@ -49,29 +408,29 @@ def test_lines_come_out_as_they_are(judgekit: Run, ledger: Ledger) -> None:
 
 
 def test_projects_are_told_apart(judgekit: Run, ledger: Ledger, tmp_path: Path) -> None:
+    commands = [words.split() for words in ("kpi", "triage", "ledger export", "ledger purge --all --yes")]
+    for command in commands:
+        done = judgekit(*command, "--project", "nosuch")
+        assert (done.code, done.out) == (64, "")
+        assert done.err.startswith("judgekit: --project nosuch: no ledger of that name in ")
+        assert done.err.endswith("; there is none yet\n")
+    ledger.add(given(path="here.md"))
+    for command in commands:
+        done = judgekit(*command, "--project", "nosuch")
+        assert (done.code, done.err.endswith(f"; there are {ledger.name}\n")) == (64, True)
+        assert judgekit(*command, "--project", ledger.name[:-13]).code == 0
     ledger.add(given(path="here.md"))
     Ledger.of(tmp_path.parent).add(given(path="there.md", **content("there", "there.md")))
     assert len(judgekit("ledger", "export").out.splitlines()) == 2
-    assert "here.md" in judgekit("ledger", "export", "--project", ledger.name).out
-    assert "there.md" not in judgekit("ledger", "export", "--project", ledger.name).out
+    out = judgekit("ledger", "export", "--project", ledger.name).out
+    assert ("here.md" in out, "there.md" in out) == (True, False)
     assert judgekit("kpi", "--json").json["all"]["verdicts"] == 1
     assert judgekit("kpi", "--json", "--project", "all").json["all"]["verdicts"] == 2
 
 
-@pytest.mark.parametrize("command", ["kpi", "triage", "ledger export", "ledger purge --all --yes"])
-def test_a_project_without_a_ledger_is_wrong_usage(judgekit: Run, ledger: Ledger, command: str) -> None:
-    told = "judgekit: --project nosuch: no ledger of that name in "
-    done = judgekit(*command.split(), "--project", "nosuch")
-    assert (done.code, done.out) == (64, "")
-    assert done.err.startswith(told)
-    assert done.err.endswith("; there is none yet\n")
-    ledger.add(given())
-    done = judgekit(*command.split(), "--project", "nosuch")
-    assert (done.code, done.err.endswith(f"; there are {ledger.name}\n")) == (64, True)
-    assert judgekit(*command.split(), "--project", ledger.name[:-13]).code == 0
-
-
-def test_older_lines_are_brought_in_once(judgekit: Run, project: Path) -> None:
+def test_older_lines_are_brought_in_once_and_what_is_no_ledger_is_told_shortly(
+    judgekit: Run, project: Path
+) -> None:
     source = project / "older.jsonl"
     source.write_text(json.dumps(PUSH) + '\n{"torn\n')
     done = judgekit("ledger", "import", str(source))
@@ -80,10 +439,7 @@ def test_older_lines_are_brought_in_once(judgekit: Run, project: Path) -> None:
     again = judgekit("ledger", "import", str(source))
     assert again.out.startswith("0 lines added")
     assert again.out.endswith("1 were already there\n")
-    assert json.loads(judgekit("ledger", "export").out)["imported"] == {}
-
-
-def test_what_is_no_ledger_is_told_shortly(judgekit: Run, project: Path) -> None:
+    assert judgekit("ledger", "export").json["imported"] == {}
     (project / "empty").mkdir()
     (project / "page.md").write_text("words\n" * 500)
     done = judgekit("ledger", "import", "empty")
@@ -101,13 +457,17 @@ def test_what_is_no_ledger_is_told_shortly(judgekit: Run, project: Path) -> None
         assert (done.code, "is not a time" in done.err) == (64, True)
 
 
-def test_purging_asks_first(judgekit: Run, ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_purging_asks_first(
+    judgekit: Run, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, at_terminal: Callable[[], None]
+) -> None:
     old = given(days=100)
     ledger.add(old, given(), label(old, "go"))
     done = judgekit("ledger", "purge", "--before", "90d")
     assert (done.code, done.out) == (64, f"{ledger.name}: 1 label, 1 verdict\n")
     assert "--yes" in done.err
-    monkeypatch.setattr(person, "at_terminal", lambda: True)
+    for words in ((), ("--all", "--before", "1d"), ("--all",)):  # nobody is there to be asked
+        assert judgekit("ledger", "purge", *words).code == 64
+    at_terminal()
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
     assert judgekit("ledger", "purge", "--before", "90d").code == 130
     assert len(list(ledger.records())) == 3
@@ -115,29 +475,11 @@ def test_purging_asks_first(judgekit: Run, ledger: Ledger, monkeypatch: pytest.M
     assert (done.code, done.out.splitlines()[-1]) == (0, "removed 2 lines")
     assert len(list(ledger.records())) == 1
     assert judgekit("ledger", "purge", "--before", "90d").out.startswith("nothing is older")
-
-
-def test_purging_all_takes_today_and_days_to_come(judgekit: Run, ledger: Ledger) -> None:
-    ledger.add(given(days=100), given(days=0), given(days=-3), Skip(variable="X", who="ann", terminal=True))
-    assert judgekit("ledger", "purge").code == 64
-    assert judgekit("ledger", "purge", "--all", "--before", "1d").code == 64
-    assert judgekit("ledger", "purge", "--all").code == 64  # nobody is there to be asked
-    assert len(list(ledger.records())) == 4
-    done = judgekit("ledger", "purge", "--all", "--yes")
+    ledger.add(given(days=100), given(days=-3), Skip(variable="X", who="ann", terminal=True))
+    done = judgekit("ledger", "purge", "--all", "--yes")  # today's too, and those of days to come
     assert (done.code, done.out.splitlines()[-1]) == (0, "removed 4 lines")
     assert list(ledger.folder.glob("*.jsonl")) == []
     assert judgekit("ledger", "purge", "--all").out == "the ledger is empty\n"
-
-
-def test_a_ledger_that_cannot_be_written_is_said_in_one_line(
-    judgekit: Run, ledger: Ledger, isolated: Path
-) -> None:
-    (isolated / "judgekit").mkdir()
-    (isolated / "judgekit" / "state").write_text("a file in the way")
-    done = judgekit("override", "a.md@3f2c3f2c3f2c3f2c", "accept", "--why", "known")
-    assert done.code == 78
-    assert "the ledger cannot be written" in done.err
-    assert done.err.count("\n") == 1
 
 
 # override
@@ -180,36 +522,32 @@ def test_a_path_is_meant_from_where_one_stands(
     assert judgekit("override", "../../a.md", "accept", "--why", "x").code == 64
 
 
-def test_an_override_counts_at_a_terminal_or_where_the_user_says_so(
-    judgekit: Run, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+def test_an_override_needs_a_known_task_a_word_and_a_reason_and_counts_at_a_terminal_or_by_the_users_word(
+    judgekit: Run, ledger: Ledger, at_terminal: Callable[[], None]
 ) -> None:
-    task = "a.md@3f2c3f2c3f2c3f2c"
-    settings.user_file().parent.mkdir(parents=True, exist_ok=True)
-    settings.user_file().write_text("gate: {override_without_terminal: true}\n")
-    assert judgekit("override", task, "accept", "--why", "x").err.count("terminal") == 0
-    assert ledger.override_for(task) is None
-    monkeypatch.setattr(person, "at_terminal", lambda: True)
-    done = judgekit("override", task, "reject", "--why", "no")
-    assert (done.code, "yet; the override applies to the next one" in done.err) == (0, True)
-    assert ledger.override_for(task) is not None
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
+    for arguments, said in (
         (("a.md", "accept", "--why", "x"), "no verdict on it"),
         (("a.md@3f2c", "accept", "--why", "x"), "no verdict on it"),
         (("a.md@3f2c3f2c", "maybe", "--why", "x"), "maybe"),
         (("a.md@3f2c3f2c", "accept", "--why", " "), "--why is empty"),
         (("a.md@3f2c3f2c", "accept"), "--why"),
-    ],
-)
-def test_an_override_needs_a_known_task_a_word_and_a_reason(
-    judgekit: Run, ledger: Ledger, arguments: tuple[str, ...], said: str
-) -> None:
-    done = judgekit("override", *arguments)
-    assert (done.code, said in done.err) == (64, True)
-    assert list(ledger.records()) == []
+    ):
+        done = judgekit("override", *arguments)
+        assert (done.code, said in done.err, list(ledger.records())) == (64, True, [])
+    by_user("gate: {override_without_terminal: true}\n")
+    assert judgekit("override", TASK, "accept", "--why", "x").err.count("terminal") == 0
+    assert ledger.override_for(TASK) is None
+    at_terminal()
+    done = judgekit("override", TASK, "reject", "--why", "no")
+    assert (done.code, "yet; the override applies to the next one" in done.err) == (0, True)
+    assert ledger.override_for(TASK) is not None
+
+
+def test_a_ledger_that_cannot_be_written_is_said_in_one_line(judgekit: Run, isolated: Path) -> None:
+    (isolated / "judgekit").mkdir()
+    (isolated / "judgekit" / "state").write_text("a file in the way")
+    done = judgekit("override", TASK, "accept", "--why", "known")
+    assert (done.code, done.err.count("\n"), "the ledger cannot be written" in done.err) == (78, 1, True)
 
 
 # triage
@@ -217,10 +555,9 @@ def test_an_override_needs_a_known_task_a_word_and_a_reason(
 
 def test_what_needs_a_person_over_many_ledgers(judgekit: Run, project: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
+        finding = {"issue": "wrong\x1b[31m port"}
         Ledger(tmp_path / name, f"{name}-0123456789ab").add(
-            given(
-                "reject", path=f"{name}.md", commit="c0ffee" * 6, findings=[{"issue": "wrong\x1b[31m port"}]
-            ),
+            given("reject", path=f"{name}.md", commit="c0ffee" * 6, findings=[finding]),
             given("reject", path="long-ago.md", days=9, name=f"{name}-long-ago"),
             given("undetermined", path=f"{name}.md", days=2),
             OverrideLine(task_id="b.md@3f2c3f2c", decision="accept", why="known", who="ann", terminal=False),
@@ -228,11 +565,14 @@ def test_what_needs_a_person_over_many_ledgers(judgekit: Run, project: Path, tmp
     places = ("--ledger", str(tmp_path / "one"), "--ledger", str(tmp_path / "two"))
     done = judgekit("triage", *places)
     assert done.code == 0
-    assert "NO-GO (2)\n" in done.out
-    assert "one.md@3f2c000000000000 in c0ffeec0ffee: reject semantic 1: wrong[31m port" in done.out
-    assert "Overrides (2)" in done.out
-    assert "WITHOUT A TERMINAL: known" in done.out
-    assert "2 times timeout, small: no reply in 45 s" in done.out
+    for text in (
+        "NO-GO (2)\n",
+        "one.md@3f2c000000000000 in c0ffeec0ffee: reject semantic 1: wrong[31m port",
+        "Overrides (2)",
+        "WITHOUT A TERMINAL: known",
+        "2 times timeout, small: no reply in 45 s",
+    ):
+        assert text in done.out
     assert "long-ago" not in done.out
     assert len(judgekit("triage", *places, "--since", "2w", "--json").json["nogo"]) == 4
     assert judgekit("triage").out == "nothing needs a person\n"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from loopback import Loopback, says
+from outcome import by_user
 from scripted import by_content, scores
 
 from judgekit import api
@@ -22,17 +22,21 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("project")
 NO_PRICE = "no price is known for custom/stand-in"
+RECORD = ("judge", "good.md", "--format", "jsonl", "--no-cache")
 
 
-def by_user(home: Path, text: str) -> None:
-    (home / "judgekit").mkdir(exist_ok=True)
-    (home / "judgekit" / "config.yaml").write_text(text, encoding="utf-8")
+def own_profile(home: Path, provider: str, old: str = "", new: str = "", more: str = "") -> None:
+    text = (files.folder("providers") / f"{provider}.yaml").read_text(encoding="utf-8").replace(old, new)
+    path = home / "judgekit" / "providers" / f"{provider}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{text}\n{more}\n", encoding="utf-8")
 
 
-def priced(home: Path, text: str, provider: str = "openai-compatible") -> None:
-    own = (files.folder("providers") / f"{provider}.yaml").read_text(encoding="utf-8")
-    (home / "judgekit" / "providers").mkdir(parents=True, exist_ok=True)
-    (home / "judgekit" / "providers" / f"{provider}.yaml").write_text(f"{own}\n{text}\n", encoding="utf-8")
+def on_path(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, program: str) -> None:
+    folder.mkdir()
+    (folder / name).write_text(program)
+    (folder / name).chmod(0o700)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
 
 
 @pytest.mark.parametrize(
@@ -49,12 +53,10 @@ def priced(home: Path, text: str, provider: str = "openai-compatible") -> None:
         "rubric check kls --run",
     ],
 )
-def test_a_limit_for_a_model_without_a_price_is_refused_where_it_stands(
-    served: Served, isolated: Path, command: str
-) -> None:
+def test_a_limit_for_a_model_without_a_price_is_refused_where_it_stands(served: Served, command: str) -> None:
     configured = "--max-cost" not in command
     if configured:
-        by_user(isolated, "judge:\n  max_cost_usd: 2\n")
+        by_user("judge:\n  max_cost_usd: 2\n")
     done, asked = served(by_content, *command.split())
     assert (done.code, asked) == (78 if configured else 64, []), done.err
     assert NO_PRICE in done.err
@@ -66,24 +68,25 @@ def test_a_limit_for_a_model_without_a_price_is_refused_where_it_stands(
         assert (done.out, done.err.count("\n")) == ("", 1)
 
 
-def test_python_raises(use: Use, isolated: Path) -> None:
+def test_python_raises(use: Use) -> None:
     with Loopback(by_content) as server:
         use(server)
-        with pytest.raises(UsageError, match=NO_PRICE):
-            api.judge("good.md", max_cost_usd=1)
-        with pytest.raises(UsageError, match=NO_PRICE):
-            api.judge_texts({"a": "x"}, max_cost_usd=1)
-        with pytest.raises(UsageError, match=NO_PRICE):
-            api.compare("a", "b", prompt="x", max_cost_usd=1)
-        by_user(isolated, "judge: {max_cost_usd: 2}\n")
+        for call in (
+            lambda: api.judge("good.md", max_cost_usd=1),
+            lambda: api.judge_texts({"a": "x"}, max_cost_usd=1),
+            lambda: api.compare("a", "b", prompt="x", max_cost_usd=1),
+        ):
+            with pytest.raises(UsageError, match=NO_PRICE):
+                call()
+        by_user("judge: {max_cost_usd: 2}\n")
         with pytest.raises(ConfigError, match=NO_PRICE):
             api.judge("good.md")
         assert server.requests == []
 
 
 def test_a_price_in_the_profile_makes_the_limit_good(served: Served, isolated: Path) -> None:
-    priced(isolated, "price: {stand: {input: 1000000, output: 0}}")
-    done, asked = served(by_content, "judge", "good.md", "--max-cost", "5", "--format", "jsonl")
+    own_profile(isolated, "openai-compatible", more="price: {stand: {input: 1000000, output: 0}}")
+    done, asked = served(by_content, *RECORD, "--max-cost", "5")
     found = (done.json["verdict"], done.json["cost_usd"], len(asked))
     assert found == ("undetermined", 11.0, 1)
     assert "budget" in done.err
@@ -97,8 +100,8 @@ def test_who_says_what_a_reply_costs_may_have_a_limit_and_one_that_does_not_afte
         with Loopback(answer) as server:
             monkeypatch.setenv("LITELLM_PROXY_API_BASE", server.base)
             monkeypatch.setenv("JUDGEKIT_MODEL", "team")
-            done = judgekit("judge", "good.md", "--max-cost", "1", "--format", "jsonl", "--no-cache")
-            assert (json.loads(done.out)["verdict"], len(server.requests)) == (word, calls)
+            done = judgekit(*RECORD, "--max-cost", "1")
+            assert (done.json["verdict"], len(server.requests)) == (word, calls)
             assert ("the cost of a call is unknown, so the limit of" in done.err) == (word == "undetermined")
 
 
@@ -120,20 +123,16 @@ def test_what_a_call_costs_is_said(
 ) -> None:
     with Loopback(by_content) as server:
         use(server)
-        done = judgekit("judge", "good.md")
-        assert "cost unknown (no price for stand-in)" in done.out.replace("custom/", "")
+        out = judgekit("judge", "good.md").out
+        assert "cost unknown (no price for stand-in)" in out.replace("custom/", "")
         monkeypatch.delenv("JUDGEKIT_API_BASE")
         monkeypatch.delenv("JUDGEKIT_MODEL")
-        text = (files.folder("providers") / "ollama.yaml").read_text(encoding="utf-8")
-        (isolated / "judgekit" / "providers").mkdir(parents=True)
-        own = text.replace("http://127.0.0.1:11434/v1", server.base)
-        (isolated / "judgekit" / "providers" / "ollama.yaml").write_text(own, encoding="utf-8")
-        monkeypatch.setattr(
-            servers, "models", lambda base, seconds=0.3: ["m"] if base == server.base else None
-        )
+        own_profile(isolated, "ollama", "http://127.0.0.1:11434/v1", server.base)
+        there = {server.base: ["m"]}
+        monkeypatch.setattr(servers, "models", lambda base, seconds=0.3: there.get(base))
         done = judgekit("judge", "good.md", "--max-cost", "1")
         assert "cost 0 (local)" in done.out, done.err
-        found = json.loads(judgekit("judge", "good.md", "--no-cache", "--format", "jsonl").out)
+        found = judgekit(*RECORD).json
         assert (found["cost_usd"], found["cost_source"], found["cost_complete"]) == (0.0, "local", True)
 
 
@@ -150,7 +149,7 @@ def test_an_empty_reply_is_asked_again_once(judgekit: Run, use: Use, empty: str 
         assert all(each["content"].strip() for each in again)
     with Loopback(says(empty)) as server:
         use(server)
-        verdict = judgekit("judge", "bad.md", "--no-cache", "--format", "jsonl").json
+        verdict = judgekit(*RECORD).json
         assert verdict["verdict"] == "undetermined"
         assert len(server.requests) == 2 * len(verdict["rounds"])
 
@@ -158,28 +157,25 @@ def test_an_empty_reply_is_asked_again_once(judgekit: Run, use: Use, empty: str 
 def test_an_empty_reply_of_a_program_is_asked_again_once(
     judgekit: Run, isolated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "bin"
-    folder.mkdir()
     count = tmp_path / "count"
-    (folder / "mine").write_text(
+    program = (
         f"#!{sys.executable}\nimport pathlib, sys\nsys.stdin.read()\np = pathlib.Path({str(count)!r})\n"
         f"n = len(p.read_text()) if p.exists() else 0\np.write_text('x' * (n + 1))\n"
         f"print({scores(1, 1, 1)!r} if n else '')\n"
     )
-    (folder / "mine").chmod(0o700)
-    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    on_path(monkeypatch, tmp_path / "bin", "mine", program)
     (isolated / "judgekit" / "providers").mkdir(parents=True)
     (isolated / "judgekit" / "providers" / "mine.yaml").write_text(
         "provider: mine\ntitle: Mine\nkind: command\ndetect: {command: mine}\nmodels: {quick: m}\n"
         "output: text\nargv: [mine]\n"
     )
-    by_user(isolated, "providers: {allow: [mine]}\n")
+    by_user("providers: {allow: [mine]}\n")
     done = judgekit("judge", "bad.md")
     assert (done.code, count.read_text()) == (1, "xx"), done.err
 
 
 def test_a_proxy_without_a_model_is_said_alike_by_those_who_judge_and_those_who_list(
-    judgekit: Run, monkeypatch: pytest.MonkeyPatch, isolated: Path
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def listed() -> str:
         return next(each for each in judgekit("provider", "list").out.splitlines() if "litellm-proxy" in each)
@@ -187,35 +183,27 @@ def test_a_proxy_without_a_model_is_said_alike_by_those_who_judge_and_those_who_
     with Loopback(by_content) as server:
         monkeypatch.setenv("LITELLM_PROXY_API_BASE", server.base)
         done = judgekit("judge", "good.md")
-        assert done.code == 2
+        assert (done.code, listed().split()[1]) == (2, "-")
         told = f"LITELLM_PROXY_API_BASE is {server.base}: set JUDGEKIT_MODEL to a model of that server"
-        assert listed().split()[1] == "-"
         for text in (done.err, listed(), judgekit("provider", "check").err):
             assert told in text
         monkeypatch.setenv("JUDGEKIT_MODEL", "team")
-        assert judgekit("judge", "good.md").code == 0
-        assert listed().split()[1] == "usable"
+        assert (judgekit("judge", "good.md").code, listed().split()[1]) == (0, "usable")
         monkeypatch.delenv("JUDGEKIT_MODEL")
-        by_user(isolated, "judge: {tiers: {quick: litellm_proxy/team}}\n")
-        assert judgekit("judge", "good.md", "--no-cache").code == 0
-        assert listed().split()[1] == "usable"
+        by_user("judge: {tiers: {quick: litellm_proxy/team}}\n")
+        assert (judgekit("judge", "good.md", "--no-cache").code, listed().split()[1]) == (0, "usable")
 
 
-@pytest.mark.parametrize("command", ["claude", "codex"])
+@pytest.mark.parametrize(("command", "provider"), [("claude", "claude-code"), ("codex", "codex")])
 def test_a_subscription_is_no_key_and_how_it_can_judge_is_said(
-    judgekit: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, provider: str
 ) -> None:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    (folder / command).write_text("#!/bin/sh\n")
-    (folder / command).chmod(0o700)
-    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setenv("PATH", "/nowhere")
+    on_path(monkeypatch, tmp_path / "bin", command, "#!/bin/sh\n")
     monkeypatch.setattr(servers, "models", lambda base, seconds=0.3: None)
-    provider = {"claude": "claude-code"}.get(command, command)
     told = (
         f"{command} is on PATH, but a subscription is not an API key: to judge with it, add {provider} to "
         "providers.allow in your own configuration"
     )
     assert told in judgekit("judge", "good.md").err
-    listed = judgekit("provider", "list").out
-    assert f"not allowed: {told}" in listed
+    assert f"not allowed: {told}" in judgekit("provider", "list").out

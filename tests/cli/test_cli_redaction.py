@@ -10,9 +10,9 @@ import pytest
 import secret_samples
 from git_repo import GitRepo
 from loopback import says
+from outcome import by_user
 from scripted import by_content, scores
 
-from judgekit.config import settings
 from judgekit.ledger import Ledger
 
 if TYPE_CHECKING:
@@ -25,12 +25,8 @@ SECRET = secret_samples.forms(11)["github classic"]
 LEFT_OUT = "[redacted: GitHub token]"
 PASSWORD = "Kuerbis2031!"
 REFUSED = "1 secret was found, and judge.redact is refuse"
+REFUSE = "judge: {redact: refuse}\n"
 GOOD = says(scores(4, 4, 4))
-
-
-def by_user(text: str) -> None:
-    settings.user_file().parent.mkdir(parents=True, exist_ok=True)
-    settings.user_file().write_text(text)
 
 
 @pytest.fixture
@@ -45,55 +41,45 @@ def test_secrets_are_left_out_and_counted_once(keys: Path, judgekit: Run, served
     (keys / "bad.md").write_text(f"# More\n\n{SECRET}\n\npassword = 'correcthorse'\n")
     done, asked = served(GOOD, "judge", "good.md", "bad.md", "--format", "json")
     sent = "\n".join(map(str, asked))
-    assert "Keys" in sent
-    assert SECRET not in sent
-    assert "correcthorse" not in sent
+    assert ("Keys" in sent, SECRET in sent, "correcthorse" in sent) == (True, False, False)
     assert done.err == "judgekit: 3 secrets were removed before sending\n"
     about = ("--description", f"The password is {PASSWORD}.", "--acceptance", f"It works with {SECRET}.")
     shown = judgekit("judge", "good.md", "--task-id", "T-1", *about, "--show-prompt").out
     assert f"It works with {LEFT_OUT}" in shown
-    assert SECRET not in shown
-    assert PASSWORD not in shown
+    assert (SECRET in shown, PASSWORD in shown) == (False, False)
     by_user("judge: {redact: false}\n")
     assert SECRET in judgekit("judge", "--show-prompt", "good.md").out
 
 
-def test_nothing_is_sent_of_a_text_with_a_secret_where_the_user_refuses(keys: Path, served: Served) -> None:
-    by_user("judge: {redact: refuse}\n")
-    for command in (
-        ("judge", "good.md", "--format", "json"),
-        ("compare", "good.md", "bad.md", "--prompt", "x"),
-    ):
-        done, asked = served(GOOD, *command)
-        assert (done.code, asked) == (2, [])
-        assert REFUSED in done.out
-
-
-def test_the_gate_sends_nothing_of_a_file_with_a_secret_where_the_user_refuses(
-    tmp_path: Path, served: Served, monkeypatch: pytest.MonkeyPatch
+def test_nothing_is_sent_of_a_text_with_a_secret_where_the_user_refuses(
+    keys: Path, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    by_user(REFUSE)
+    for command in ("judge good.md --format json", "compare good.md bad.md --prompt x"):
+        done, asked = served(GOOD, *command.split())
+        assert (done.code, asked, REFUSED in done.out) == (2, [], True)
     work = GitRepo(tmp_path / "work")
     work.commit("base", readme_txt="x\n")
     work("branch", "base")
     work.commit("change", good_md="# Good\n\nA sound document.\n", keys_md=f"# Keys\n\n{SECRET}\n")
     monkeypatch.chdir(work.folder)
-    by_user("judge: {redact: refuse}\n")
     done, asked = served(by_content, "gate", "--base", "base")
     words = [line.split()[:2] for line in done.out.splitlines() if not line.startswith(" ")]
     assert words == [["GO", "good.md"], ["UNDETERMINED", "keys.md"]]
     assert REFUSED in done.out
     sent = "\n".join(map(str, asked))
-    assert "sound document" in sent
-    assert SECRET not in sent
-    assert "# Keys" not in sent
+    assert ("sound document" in sent, SECRET in sent, "# Keys" in sent) == (True, False, False)
 
 
-@pytest.mark.parametrize("query", [f"refresh the JWT {SECRET}", "refresh the JWT"])
-def test_a_search_asks_no_model_where_the_user_refuses(project: Path, served: Served, query: str) -> None:
+@pytest.mark.parametrize(
+    ("query", "root"), [(f"refresh the JWT {SECRET}", ".claude/memory"), ("refresh the JWT", "docs")]
+)
+def test_a_search_asks_no_model_where_the_user_refuses(
+    project: Path, served: Served, query: str, root: str
+) -> None:
     (project / "docs").mkdir(exist_ok=True)
     (project / "docs" / "refresh.md").write_text(f"# Refresh the JWT\n\nRefresh the JWT with {SECRET}\n")
-    root = ".claude/memory" if SECRET in query else "docs"
-    by_user("judge: {redact: refuse}\n")
+    by_user(REFUSE)
     done, asked = served(says('{"keep": []}'), "search", query, "--judge", "--json", "--root", root)
     assert asked == []
     assert done.json["results"]
@@ -109,9 +95,13 @@ def test_reports_name_a_file_without_its_secret(project: Path, served: Served, f
     assert SECRET not in "\n".join([done.out, *map(str, asked)])
 
 
-def test_names_in_the_ledger_and_in_issues_have_no_secrets(
+def test_names_in_the_ledger_and_in_issues_and_what_models_say_have_no_secrets(
     project: Path, judgekit: Run, served: Served
 ) -> None:
+    def first(asked: Asked) -> Answer:
+        better = re.findall(r"The text (\w+):", asked.text)[0]
+        return says(json.dumps({"reasoning": f"It holds {SECRET}.", "better": better}))
+
     folder = project / f"password={PASSWORD}"
     folder.mkdir()
     (folder / f"{SECRET}.md").write_text("# Good\n\nA sound document.\n")
@@ -121,19 +111,9 @@ def test_names_in_the_ledger_and_in_issues_have_no_secrets(
     issue = judgekit("escalate", f"T-2 {LEFT_OUT}", "--dry-run").out
     kept = "".join(path.read_text() for path in Ledger.of(project).folder.iterdir())
     sent = "\n".join(map(str, asked))
-    assert "T-1" in kept
-    assert "sound document" in sent
-    assert "Review needed: T-2" in issue
+    assert ("T-1" in kept, "sound document" in sent, "Review needed: T-2" in issue) == (True, True, True)
     for each in (SECRET, PASSWORD):
         assert each not in kept + sent + issue
-
-
-def test_what_models_say_of_a_comparison_has_no_secrets(project: Path, served: Served) -> None:
-    def first(asked: Asked) -> Answer:
-        better = re.findall(r"The text (\w+):", asked.text)[0]
-        return says(json.dumps({"reasoning": f"It holds {SECRET}.", "better": better}))
-
     done, asked = served(first, "compare", "bad.md", "good.md", "--prompt", "Which?", "--format", "json")
     assert asked
-    assert f"It holds {LEFT_OUT}" in done.out
-    assert SECRET not in done.out
+    assert (f"It holds {LEFT_OUT}" in done.out, SECRET in done.out) == (True, False)

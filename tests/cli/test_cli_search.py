@@ -1,43 +1,46 @@
+"""`judgekit search` and `index`; without any package the plugin's `search` answers as with them."""
+
 from __future__ import annotations
 
+import io
 import json
 import re
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 import sample_store
-from loopback import DRIP, RESET, SILENT, Answer, Asked, Loopback, fails, says
+from loopback import DRIP, RESET, SILENT, Answer, Asked, fails, says
 from memory_store import MemoryStore
+from outcome import Outcome, Run, Served, by_project
 
+import judgekit as package
+from judgekit import environment
+from judgekit.cli import plain, search
+from judgekit.judging.search import Result
 from judgekit.retrieval import update
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    from outcome import Outcome
-
-    Judgekit = Callable[..., Outcome]
-    Use = Callable[[Loopback], None]
-
+ROOT = Path(package.__file__).parents[1]
 QUERY = "refresh the JWT"
-FIELDS = "id path title category tags snippet bm25 confidence confidence_label kept_by"
+STORE = ".claude/memory"
 LENIENT = "Is this memory related to the request, even indirectly?"
 STRICT = "Is this memory directly relevant to the request"
-
-
-def listed(asked: Asked) -> list[str]:
-    """Return the lines of a request that list candidates, each with its label in brackets."""
-    return [line for line in asked.text.splitlines() if re.match(r"\[\w{4}\] ", line)]
 
 
 def keeping(*titles: str) -> Callable[[Asked], Answer]:
     """Keep the candidates of these titles, whatever their labels are."""
 
     def answer(asked: Asked) -> Answer:
-        kept = [line[1:5] for line in listed(asked) if any(title in line for title in titles)]
-        return says(json.dumps({"keep": kept}))
+        listed = [line for line in asked.text.splitlines() if re.match(r"\[\w{4}\] ", line)]
+        return says(
+            json.dumps({"keep": [line[1:5] for line in listed if any(each in line for each in titles)]})
+        )
 
     return answer
 
@@ -45,44 +48,32 @@ def keeping(*titles: str) -> Callable[[Asked], Answer]:
 keeping_all = keeping("")
 
 
-def lanterns(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Write memories that all speak of lanterns, each a little longer than the one before."""
-    store = MemoryStore(project)
-    for each in range(20):
-        store.add(f"m{each:02}", f"Lantern {each:02}", " ".join(["lantern", *["oil"] * each]))
-    monkeypatch.chdir(project)
-
-
-def text_of(server: Loopback) -> str:
-    return "\n".join(asked.text for asked in server.requests)
-
-
 def test_the_json_form_is_a_contract_and_a_person_reads_titles_and_paths(
-    judgekit: Judgekit, project: Path
+    judgekit: Run, project: Path
 ) -> None:
     done = judgekit("search", QUERY, "--json")
     assert set(done.json) == {"query", "mode", "degraded", "results", "duration_ms"}
     assert (done.json["query"], done.json["mode"], done.json["degraded"]) == (QUERY, "lenient", None)
     first = done.json["results"][0]
-    assert set(first) == set(FIELDS.split())
+    assert list(first) == list(Result.model_fields)
     assert (first["id"], first["title"]) == (sample_store.JWT.id, sample_store.JWT.title)
     assert first["path"] == sample_store.JWT.path
     assert (first["kept_by"], first["confidence_label"], done.code) == ("bm25", "high", 0)
     lines = judgekit("search", QUERY).out.splitlines()
     assert lines[0] == f" 1. {sample_store.JWT.title}"
     assert sample_store.JWT.path in lines[1]
+    for query in ('"', "NEAR(", "a OR b*", "\ud800 refresh", "x" * 1_000_000, "-"):
+        assert judgekit("search", query, "--json").code == 0
 
 
-def test_the_judge_decides_what_is_kept(judgekit: Judgekit, project: Path, use: Use) -> None:
+def test_the_judge_decides_what_is_kept(judgekit: Run, project: Path, served: Served) -> None:
     query = "JWT refresh queue backlog billing tables"
     alone = judgekit("search", query, "--json").json["results"]
     assert len(alone) >= 2
-    with Loopback(keeping(alone[-1]["title"])) as server:
-        use(server)
-        judged = judgekit("search", query, "--judge", "--mode", "strict", "--json").json
-    assert [each["id"] for each in judged["results"]] == [alone[-1]["id"]]
-    assert (judged["results"][0]["kept_by"], judged["degraded"]) == ("deep", None)
-    assert len(server.requests) == 2
+    words = ("search", query, "--judge", "--mode", "strict", "--json")
+    done, asked = served(keeping(alone[-1]["title"]), *words)
+    assert [each["id"] for each in done.json["results"]] == [alone[-1]["id"]]
+    assert (done.json["results"][0]["kept_by"], done.json["degraded"], len(asked)) == ("deep", None, 2)
 
 
 @pytest.mark.parametrize(
@@ -90,19 +81,12 @@ def test_the_judge_decides_what_is_kept(judgekit: Judgekit, project: Path, use: 
 )
 @pytest.mark.parametrize("mode", ["strict", "lenient"])
 def test_when_no_model_answers_bm25_does(
-    judgekit: Judgekit,
-    project: Path,
-    use: Use,
-    monkeypatch: pytest.MonkeyPatch,
-    answer: Answer,
-    mode: str,
+    judgekit: Run, project: Path, served: Served, monkeypatch: pytest.MonkeyPatch, answer: Answer, mode: str
 ) -> None:
     monkeypatch.setenv("JUDGEKIT_JUDGE_DEADLINE", "1")
     alone = judgekit("search", QUERY, "--json").json["results"]
     start = time.monotonic()
-    with Loopback(answer) as server:
-        use(server)
-        done = judgekit("search", QUERY, "--judge", "--mode", mode, "--json")
+    done, _ = served(answer, "search", QUERY, "--judge", "--mode", mode, "--json")
     assert time.monotonic() - start < 20
     ids = [each["id"] for each in done.json["results"]]
     sure = [each["id"] for each in alone if each["confidence_label"] == "high"][:2]
@@ -112,59 +96,44 @@ def test_when_no_model_answers_bm25_does(
     assert (done.err.count("\n"), done.code) == (1, 0)
 
 
-def test_without_a_provider_the_answer_is_bm25_and_says_so(judgekit: Judgekit, project: Path) -> None:
+def test_without_a_provider_or_full_text_search_the_answer_says_so(
+    judgekit: Run, project: Path, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = ["CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)"]
+    with monkeypatch.context() as patch:
+        patch.setattr(update, "LAYOUT", missing)
+        for query, first in ((QUERY, [sample_store.JWT.id]), ("zeppelin", [])):
+            done, asked = served(says("{}"), "search", query, "--judge", "--json")
+            assert (done.json["degraded"], done.code) == ("no model is asked without full-text search", 0)
+            assert ([each["id"] for each in done.json["results"]][:1], asked) == (first, [])
+    monkeypatch.delenv("JUDGEKIT_API_BASE")
+    monkeypatch.delenv("JUDGEKIT_MODEL")
     done = judgekit("search", QUERY, "--judge", "--json")
     assert done.json["results"]
     assert done.json["degraded"].startswith("no model found: set a provider's key")
     assert done.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("query", [QUERY, "zeppelin"])
-def test_without_full_text_search_no_model_is_asked(
-    judgekit: Judgekit, project: Path, use: Use, monkeypatch: pytest.MonkeyPatch, query: str
-) -> None:
-    monkeypatch.setattr(update, "LAYOUT", ["CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)"])
-    with Loopback() as server:
-        use(server)
-        done = judgekit("search", query, "--judge", "--json")
-        assert server.requests == []
-    assert (done.json["degraded"], done.code) == ("no model is asked without full-text search", 0)
-    ids = [each["id"] for each in done.json["results"]]
-    assert ids[:1] == ([sample_store.JWT.id] if query == QUERY else [])
-
-
-def test_a_wrong_configuration_is_one_line(judgekit: Judgekit, project: Path) -> None:
-    (project / ".judgekit").mkdir()
-    (project / ".judgekit" / "config.yaml").write_text("retrieval:\n  pool: many\n")
-    done = judgekit("search", QUERY)
-    assert (done.code, done.out, done.err.count("\n")) == (78, "", 1)
-    assert "config.yaml:2: retrieval.pool: expected a whole number" in done.err
-
-
-@pytest.mark.parametrize("query", ['"', "NEAR(", "a OR b*", "\ud800 refresh", "x" * 1_000_000, "-"])
-def test_hostile_queries_are_queries(judgekit: Judgekit, project: Path, query: str) -> None:
-    assert judgekit("search", query, "--json").code == 0
-
-
 def test_where_nothing_is_found_it_is_said(
-    judgekit: Judgekit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    judgekit: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = judgekit("search", QUERY)
     assert (done.code, done.out) == (0, "nothing found\n")
     assert done.err == "judgekit: no store found (.claude/memory); name one with --root\n"
-    (tmp_path / ".claude" / "memory").mkdir(parents=True)
+    (tmp_path / STORE).mkdir(parents=True)
     for words in ((QUERY,), ("zeppelin",), (QUERY, "--root", "claude:auto")):
         done = judgekit("search", *words)
         assert (done.code, done.out) == (0, "nothing found\n")
         assert bool(done.err) is ("--root" in words)
+    by_project("retrieval:\n  pool: many\n")
+    done = judgekit("search", QUERY)
+    assert (done.code, done.out, done.err.count("\n")) == (78, "", 1)
+    assert "config.yaml:2: retrieval.pool: expected a whole number" in done.err
 
 
 def test_a_root_starts_at_the_current_folder_and_may_be_anywhere(
-    judgekit: Judgekit,
-    project: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path_factory: pytest.TempPathFactory,
+    judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     def paths(*roots: str) -> list[str]:
         options = [word for root in roots for word in ("--root", root)]
@@ -177,33 +146,24 @@ def test_a_root_starts_at_the_current_folder_and_may_be_anywhere(
     for folder in (inner / "docs", notes):
         (folder / "jwt.md").write_text("# Refreshing a JWT by hand\n\nCall the refresh endpoint.\n")
     (project / "linked").symlink_to(notes)
-    assert set(paths("src/docs", ".claude/memory")[:2]) == {"src/docs/jwt.md", sample_store.JWT.path}
-    overlapping = paths(".claude/memory", str(project / ".claude" / "memory"))
+    assert set(paths("src/docs", STORE)[:2]) == {"src/docs/jwt.md", sample_store.JWT.path}
+    overlapping = paths(STORE, str(project / STORE))
     assert sample_store.JWT.path in overlapping
     assert len(overlapping) == len(set(overlapping))
     assert paths(str(notes)) == paths("linked") == [str(notes.resolve() / "jwt.md")]
     monkeypatch.chdir(inner)
     assert paths("docs") == ["src/docs/jwt.md"]
-    assert paths("../.claude/memory")[0] == sample_store.JWT.path
-
-
-def test_a_store_that_leads_out_is_left_out_and_said(
-    judgekit: Judgekit, project: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    elsewhere = tmp_path_factory.mktemp("elsewhere") / "memory"
-    store = project / ".claude" / "memory"
-    store.rename(elsewhere)
-    store.symlink_to(elsewhere)
+    assert paths(f"../{STORE}")[0] == sample_store.JWT.path
+    monkeypatch.chdir(project)
+    for root in ("missing", "good.md", "", "~nobody-of-this-name/x", "\ud800"):
+        done = judgekit("search", QUERY, "--root", root, "--root", STORE)
+        assert (done.code, done.out, done.err.count("\n")) == (65, "", 1)
+        assert "no such folder" in done.err
+    (project / STORE).rename(notes / "memory")
+    (project / STORE).symlink_to(notes / "memory")
     done = judgekit("search", QUERY)
     assert (done.code, done.out, done.err.count("\n")) == (0, "nothing found\n", 1)
     assert done.err.startswith("judgekit: .claude/memory: outside the project")
-
-
-@pytest.mark.parametrize("root", ["missing", "good.md", "", "~nobody-of-this-name/x", "\ud800"])
-def test_a_root_that_is_no_folder_is_bad_input(judgekit: Judgekit, project: Path, root: str) -> None:
-    done = judgekit("search", QUERY, "--root", root, "--root", ".claude/memory")
-    assert (done.code, done.out, done.err.count("\n")) == (65, "", 1)
-    assert "no such folder" in done.err
 
 
 @pytest.mark.parametrize(
@@ -215,62 +175,247 @@ def test_a_root_that_is_no_folder_is_bad_input(judgekit: Judgekit, project: Path
     ],
 )
 def test_the_judge_is_asked_leniently_unless_told_otherwise(
-    judgekit: Judgekit, project: Path, use: Use, options: list[str], text: str, mode: str
+    project: Path, served: Served, options: list[str], text: str, mode: str
 ) -> None:
-    (project / ".judgekit").mkdir()
-    (project / ".judgekit" / "config.yaml").write_text(text)
-    with Loopback(keeping_all) as server:
-        use(server)
-        assert judgekit("search", QUERY, "--judge", *options, "--json").json["mode"] == mode
-    assert (LENIENT in text_of(server), STRICT in text_of(server)) == (mode == "lenient", mode == "strict")
+    by_project(text)
+    done, asked = served(keeping_all, "search", QUERY, "--judge", *options, "--json")
+    sent = "\n".join(each.text for each in asked)
+    assert done.json["mode"] == mode
+    assert (LENIENT in sent, STRICT in sent) == (mode == "lenient", mode == "strict")
 
 
-@pytest.mark.parametrize("options", [[], ["--judge"]])
 def test_the_judge_reads_bodies_and_a_person_the_passage_that_matches(
-    judgekit: Judgekit, tmp_path: Path, use: Use, monkeypatch: pytest.MonkeyPatch, options: list[str]
+    tmp_path: Path, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filler = "word " * 300
     text = f"the beginning {filler} the lantern of the harbour {filler} beyond-the-limit"
     MemoryStore(tmp_path).add("deep", "Notes", text)
     monkeypatch.chdir(tmp_path)
-    with Loopback(keeping_all) as server:
-        use(server)
-        (result,) = judgekit("search", "harbour lantern", *options, "--json").json["results"]
-    assert ("lantern of the harbour" in text_of(server)) == bool(options)
-    assert "beyond-the-limit" not in text_of(server)
-    assert "lantern of the harbour" in result["snippet"]
-    assert result["snippet"].startswith("…")
-    assert len(result["snippet"]) <= 300
+    for options in ([], ["--judge"]):
+        done, asked = served(keeping_all, "search", "harbour lantern", *options, "--json")
+        (result,) = done.json["results"]
+        sent = "\n".join(each.text for each in asked)
+        assert ("lantern of the harbour" in sent, "beyond-the-limit" in sent) == (bool(options), False)
+        assert "lantern of the harbour" in result["snippet"]
+        assert result["snippet"].startswith("…")
+        assert len(result["snippet"]) <= 300
 
 
-@pytest.mark.parametrize(("options", "most"), [([], 10), (["-n", "12"], 12), (["-n", "3"], 3)])
-@pytest.mark.parametrize("judge", [[], ["--judge"]])
-def test_ten_results_unless_another_number_is_asked_for(
-    judgekit: Judgekit,
-    tmp_path: Path,
-    use: Use,
+def test_ten_results_unless_another_number_is_asked_for_and_what_is_dropped_makes_room(
+    judgekit: Run, tmp_path: Path, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore(tmp_path)
+    for each in range(20):  # each a little longer than the one before
+        store.add(f"m{each:02}", f"Lantern {each:02}", " ".join(["lantern", *["oil"] * each]))
+    monkeypatch.chdir(tmp_path)
+    for number, most in (([], 10), (["-n", "12"], 12), (["-n", "3"], 3)):
+        for judge, kept_by in ((["--judge"], {"quick"}), ([], {"bm25"})):
+            done, asked = served(keeping_all, "search", "lantern", *number, *judge, "--json")
+            assert len(done.json["results"]) == most
+            assert {each["kept_by"] for each in done.json["results"]} == kept_by
+            shown = {word for each in asked for word in re.findall(r"Lantern \d\d", each.text)}
+            assert len(shown) == (20 if judge else 0)  # the pool of a search; the hook's is configured
+    found = judgekit("search", "lantern", "-n", "20", "--json").json["results"]
+    alone = [each["title"] for each in found]
+    done, _ = served(keeping(*alone[3:]), "search", "lantern", "--judge", "--mode", "strict", "--json")
+    assert [each["title"] for each in done.json["results"]] == alone[3:13]
+
+
+# index
+
+KEYS = {
+    *("root", "path", "kind", "entries", "files", "pending", "problems", "bytes", "generation"),
+    *("updated", "stale"),
+}
+
+
+def test_status_says_what_a_query_has_read(judgekit: Run, project: Path) -> None:
+    store = (project / STORE).resolve()
+
+    def status() -> tuple[dict[str, object], str]:
+        (found,) = judgekit("index", "status", "--json").json["roots"]
+        return found, judgekit("index", "status").out
+
+    found, shown = status()
+    assert (set(found), found["root"], found["path"], found["stale"]) == (KEYS, str(store), None, True)
+    assert "no index yet" in shown
+    assert not Path(environment.cache_home(), update.FOLDER).exists()
+    judgekit("search", QUERY)
+    found, shown = status()
+    assert (found["kind"], found["pending"], found["stale"]) == ("claude-memory", 0, False)
+    assert 0 < int(str(found["entries"])) <= int(str(found["files"]))
+    assert int(str(found["bytes"])) > 0
+    assert str(found["updated"]).endswith("+00:00")
+    assert "up to date" in shown
+    path = project / sample_store.JWT.path
+    path.write_text(path.read_text() + " ")
+    for _ in range(2):  # it is left so
+        found, shown = status()
+        assert (found["stale"], "stale" in shown) == (True, True)
+    (store / "decisions" / "broken.json").write_text("{")
+    judgekit("search", QUERY)
+    found, shown = status()
+    assert "problem: decisions/broken.json: not valid JSON; skipped" in shown
+    Path(str(found["path"])).write_bytes(b"garbage" * 1000)
+    done = judgekit("index", "status")
+    assert (done.code, "the index is damaged" in done.out) == (0, True)
+
+
+def test_rebuild_reads_everything_anew(
+    judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch, isolated: Path
+) -> None:
+    store = (project / STORE).resolve()
+    judgekit("search", QUERY)
+    done = judgekit("index", "rebuild")
+    assert (done.code, done.err) == (0, "")
+    assert f"{store}: claude-memory, " in done.out
+    (found,) = judgekit("index", "status", "--json").json["roots"]
+    assert (found["generation"], found["stale"]) == (1, False)
+    done = judgekit("index", "rebuild", "--root", ".", "--root", str(store))
+    kinds = [line.partition(",")[0].rpartition(": ")[2] for line in done.out.splitlines()]
+    assert kinds == ["markdown", "claude-memory"]
+    missing = judgekit("index", "status", "--root", "none")
+    assert (missing.code, "none: no such folder" in missing.err) == (65, True)
+    monkeypatch.chdir(isolated)
+    done = judgekit("index", "status")
+    assert (done.code, done.out) == (0, "")
+    assert "no store found; name one with --root" in done.err
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
+    search._progress(256, 1000)
+    search._progress(1000, 1000)
+    assert terminal.getvalue() == "\r256 of 1,000 files read\r1,000 of 1,000 files read\n"
+
+
+# Without packages
+
+
+@pytest.fixture
+def alone(project: Path) -> Run:
+    """Run a command in a Python that has no packages."""
+    code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); sys.modules['pydantic'] = None\n"
+    code += "from judgekit.cli import plain; sys.exit(plain.main(sys.argv[1:]))"
+
+    def call(*arguments: str) -> Outcome:
+        command = [sys.executable, "-I", "-S", "-c", code, *arguments]
+        done = subprocess.run(command, cwd=project, capture_output=True, timeout=60, check=False)
+        return Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        (QUERY,),
+        (QUERY, "-n", "1"),
+        ("database tables", "--mode", "strict"),
+        ("quokka",),
+        ("document", "--root", "."),
+        ("refresh", "--root", STORE, "--root", "claude:auto", "--no-judge"),
+        ("ü \ud83d\ude00 🎉 refresh".encode("utf-16", "surrogatepass").decode("utf-16"),),
+    ],
+)
+def test_the_json_form_is_the_one_of_the_real_command(
+    judgekit: Run, alone: Run, options: tuple[str, ...]
+) -> None:
+    expected, outcome = judgekit("search", "--json", *options), alone("search", "--json", *options)
+    assert (outcome.code, outcome.err) == (expected.code, expected.err) == (0, "")
+    assert outcome.json | {"duration_ms": 0} == expected.json | {"duration_ms": 0}
+    assert list(outcome.json) == list(expected.json)
+
+
+def test_a_person_reads_titles_and_paths_and_that_no_model_judged(alone: Run, project: Path) -> None:
+    lines = alone("search", QUERY).out.splitlines()
+    assert lines[0] == sample_store.JWT.title
+    assert lines[1].split()[0] == sample_store.JWT.path
+    assert alone("search", "quokka").out == "nothing found\n"
+    done = alone("search", QUERY, "--judge", "--json")
+    assert done.json["degraded"] == "the plugin has no judge"
+    assert (done.code, done.err) == (0, "judgekit: the plugin has no judge\n")
+    assert list(done.json["results"][0]) == list(Result.model_fields)
+    by_project("retrieval: {max_inject: 2}\n")  # which a Python without packages cannot read
+    done = alone("search", QUERY, "--json")
+    assert (done.code, done.json["results"][0]["title"]) == (0, sample_store.JWT.title)
+    assert (done.err.count("\n"), "defaults" in done.err) == (1, True)
+
+
+def test_what_is_wrong_is_one_line(alone: Run) -> None:
+    for words, code in (
+        ("search", 64),
+        ("search x --nosuch", 64),
+        ("search x --no-j", 64),  # options have one spelling
+        ("search x -n many", 64),
+        ("search x --mode mild", 64),
+        ("search x --root nosuch", 65),
+        ("search x --root=", 65),
+        ("search x --root good.md", 65),
+        ("", 78),
+        ("judge a.md", 78),
+        ("--version", 78),
+    ):
+        done = alone(*words.split())
+        assert (done.code, done.out, done.err.count("\n")) == (code, "", 1), words
+        assert done.err.startswith("judgekit: ")
+        assert (f"pip install '{ROOT}'" in done.err) == (code == 78)
+    done = alone("hook", "--explain", "How do we refresh the JWT?")
+    assert (done.code, sample_store.JWT.title in done.out) == (0, True)
+    done = alone("search", "--help")
+    assert (done.code, "--root" in done.out) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--judge",), "--judge and --no-judge cannot be combined"),
+        (("--root", ".."), "outside the project"),
+        (("--root", "linked"), "outside the project"),
+        (("--root", STORE, "--root", "/"), "outside the project"),
+        (("--root=~",), "outside the project"),
+    ],
+)
+def test_what_an_agent_may_run_unasked_stays_so_whatever_follows(
+    judgekit: Run,
+    alone: Run,
+    project: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    options: tuple[str, ...],
+    said: str,
+) -> None:
+    (project / "linked").symlink_to(tmp_path_factory.mktemp("notes"))
+    for run in (judgekit, alone):
+        for words in (("--no-judge", "--json", *options), (*options, "--json", "--no-judge")):
+            done = run("search", "x", *words)
+            assert (done.code, done.out, done.err.count("\n")) == (64, "", 1)
+            assert said in done.err
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "said"),
+    [
+        (BrokenPipeError(), 141, ""),
+        (ZeroDivisionError("by nothing"), 70, "judgekit: internal error (ZeroDivisionError: by nothing)\n"),
+    ],
+)
+def test_a_reader_that_goes_away_and_a_fault_of_ours(
     monkeypatch: pytest.MonkeyPatch,
-    options: list[str],
-    most: int,
-    judge: list[str],
+    project: Path,
+    capsys: pytest.CaptureFixture[str],
+    fault: Exception,
+    code: int,
+    said: str,
 ) -> None:
-    lanterns(tmp_path, monkeypatch)
-    with Loopback(keeping_all) as server:
-        use(server)
-        done = judgekit("search", "lantern", *options, *judge, "--json")
-    assert len(done.json["results"]) == most
-    assert {each["kept_by"] for each in done.json["results"]} == ({"quick"} if judge else {"bm25"})
-    shown = set(re.findall(r"Lantern \d\d", text_of(server)))
-    assert len(shown) == (20 if judge else 0)  # the pool of a search; the hook's is configured
+    def broken(*_: object) -> None:
+        raise fault
 
-
-def test_a_judge_that_drops_the_first_lets_later_ones_in(
-    judgekit: Judgekit, tmp_path: Path, use: Use, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ten of fifteen are shown, so what is dropped makes room for what ranked eleventh."""
-    lanterns(tmp_path, monkeypatch)
-    alone = [each["title"] for each in judgekit("search", "lantern", "-n", "20", "--json").json["results"]]
-    with Loopback(keeping(*alone[3:])) as server:
-        use(server)
-        found = judgekit("search", "lantern", "--judge", "--json").json["results"]
-    assert [each["title"] for each in found] == alone[3:13]
+    monkeypatch.setattr(plain, "_print", broken)
+    monkeypatch.setattr("os.dup2", lambda old, new: None)
+    assert plain.main(["search", QUERY]) == code
+    assert capsys.readouterr().err == said

@@ -1,0 +1,516 @@
+"""What holds for every command: help, errors, terminals, signals; schemas, doctor, providers, demo."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import imports
+import jsonschema
+import pytest
+import typer.main
+from engine_processes import private_folder
+from loopback import SILENT, Loopback, fails, says
+from outcome import by_project, by_user
+from scripted import by_content, scores
+
+import judgekit as package
+from judgekit import environment
+from judgekit.cli import output
+from judgekit.cli.app import COMMANDS, application, terminable
+from judgekit.cli.output import printable, say, verdict_text, warn
+from judgekit.config import files as bundled
+from judgekit.config import settings, yamlfile
+from judgekit.engine import client
+from judgekit.errors import ConfigError, InputError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from outcome import Run, Served
+
+    from judgekit.errors import CostSource
+
+WHOLE: Any = typer.main.get_command(application())
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="interrupts and ends processes otherwise")
+PROGRAM = [sys.executable, "-m", "judgekit"]
+
+
+# The application
+
+
+def _shape(command: Any) -> Any:  # noqa: ANN401 - typer's own classes, which it does not export
+    """Return the options and the commands of a command, down to the last."""
+    own = [(param.name, param.opts, param.required, str(param.default)) for param in command.params]
+    below = {name: _shape(each) for name, each in getattr(command, "commands", {}).items()}
+    return own, command.help, below
+
+
+def test_a_command_alone_is_what_it_is_among_the_others() -> None:
+    assert list(WHOLE.commands) == list(COMMANDS)
+    for name in COMMANDS:
+        alone: Any = typer.main.get_command(application(name))
+        assert list(alone.commands) == [name]
+        assert _shape(alone.commands[name]) == _shape(WHOLE.commands[name])
+        assert _shape(alone)[:2] == _shape(WHOLE)[:2]
+    assert _shape(typer.main.get_command(application("no-such-command"))) == _shape(WHOLE)
+
+
+def test_a_wrong_command_line_is_one_line_and_a_group_alone_is_its_help(judgekit: Run) -> None:
+    for arguments, told in (
+        (["judge", "--deadlin", "3"], "(judgekit judge --help lists the options)"),
+        (["rubric", "show"], "(judgekit rubric show --help lists the options)"),
+        (["judge", "a.md", "--deadline", "soon"], "'soon' is not a number."),
+        (["judge", "a.md", "-j", "two"], "'two' is not a whole number."),
+        (["jugde"], "(judgekit --help lists the options)"),
+        (["jugde", "a.md"], "jugde"),
+        (
+            ["judge", "a.md", "--task-id", ""],
+            "--task-id: expected a name for all paths together, got nothing",
+        ),
+        (["search", " "], "QUERY: expected words to search for, got nothing"),
+    ):
+        done = judgekit(*arguments)
+        assert (done.code, done.out, len(done.err.splitlines())) == (64, "", 1)
+        assert done.err.startswith("judgekit: ")
+        assert told in done.err
+    for group in ((), ("rubric",), ("install",), ("ledger",)):
+        done = judgekit(*group)
+        assert (done.code, done.out, "shows what there is" in done.err) == (64, "", False)
+        assert done.err.startswith("Usage: ")
+
+
+def _helps(command: object, words: tuple[str, ...] = ()) -> Iterator[list[str]]:
+    """Yield the `--help` of a command and of all commands in it."""
+    yield [*words, "--help"]
+    for name, each in sorted(getattr(command, "commands", {}).items()):
+        yield from _helps(each, (*words, name))
+
+
+def test_help_imports_nothing_heavy_and_a_command_no_other_command() -> None:
+    done = imports.of(*_helps(WHOLE))
+    assert (set(done.codes), done.imported, "Usage: " in done.out) == ({0}, {}, True)
+    for words in (["--help"], ["--version"]):
+        done = imports.of(words)
+        assert (done.codes, done.imported) == ([0], {})
+    others = [f"judgekit.cli.{each.partition('.')[0]}" for name, each in COMMANDS.items() if name != "schema"]
+    assert imports.of(["schema", "verdict"], heavy=others).imported.keys() <= {"judgekit.cli.app"}
+    done = imports.of(["schema", "verdict"], heavy=["judgekit.retrieval.profiles"])  # the probe can fail
+    assert done.imported == {"judgekit.retrieval.profiles": "judgekit.cli.schema"}
+
+
+def test_the_api_is_loaded_when_it_is_used() -> None:
+    code = (
+        "import sys, judgekit; print('pydantic' in sys.modules); judgekit.Verdict; "
+        "from judgekit.cli.app import run; run(['rubric', 'list']); run(['doctor']); "
+        "print('litellm' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60)
+    lines = done.stdout.splitlines()
+    assert (lines[0], lines[-1]) == (b"False", b"False")
+    for name in package.__all__:
+        assert getattr(package, name) is not None
+    with pytest.raises(AttributeError):
+        package.nothing  # noqa: B018 - it is the point
+
+
+# What is printed
+
+
+def test_commands_to_a_terminal_are_escaped() -> None:
+    for command in ("\x1b]0;EVIL\x07", "\x1b[2J", "\x1b[1;1H", "\x1bc", "\x9b2J", "\r", "\x08", "\x1b["):
+        shown = printable(f"a{command}b")
+        assert shown.isprintable()
+        assert shown.startswith("a\\x")
+    text = "\x1b[32m\x1b[1mACCEPT\x1b[0m\ta\nb é"
+    assert printable(text) == text
+
+
+def test_both_streams_are_guarded_and_complaints_have_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
+    title = "\x1b]0;EVIL\x07"
+    say(title)
+    warn(title)
+    streams = capsys.readouterr()
+    assert ("\x1b" in streams.out + streams.err, "EVIL" in streams.out) == (False, True)
+    warn("\x1b[31mred")
+    assert capsys.readouterr().err == "judgekit: \\x1b[31mred\n"
+    error = ConfigError("expected\na mapping", path=f"x{title}\n y.json", line=3, key=f"a\n{title}")
+    assert str(error).isprintable()
+    assert ":3: " in str(error)
+    for kind in (InputError, UsageError):
+        text = str(kind(f"miss\x1b[31m{title}\nX: cannot be read"))
+        assert text == "miss\\x1b[31m\\x1b]0;EVIL\\x07\\nX: cannot be read"
+
+
+def test_a_name_colours_no_error(judgekit: Run, project: Path) -> None:
+    for command in (("judge",), ("compare", "--prompt", "q", "x"), ("eval", "judge"), ("triage",)):
+        done = judgekit(*command, "miss\x1b[31m\nX")
+        assert (done.code == 0, "\x1b" in done.err, len(done.err.splitlines())) == (False, False, 1)
+
+
+RECORD: dict[str, Any] = {
+    "verdict": "accept",
+    "scores": {"semantic": 4},
+    "average": 4,
+    "task_id": "a.md@1",
+    "rubric": {"id": "kls", "version": "1.0.0"},
+    "mode": "strict",
+    "rounds": [
+        {
+            "tier": "quick",
+            "model": "custom/m",
+            "opinion": {"outcome": "accept"},
+            "failure": None,
+            "usage": {"unpriced_calls": 1},
+        }
+    ],
+    "model": "m",
+    "consensus": "single",
+    "duration_ms": 1500,
+    "degraded": None,
+    "reasoning": "",
+    "findings": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("cost", "source", "complete", "end"),
+    [
+        (0.0123, "provider", True, "1.5 s, $0.0123 (as the provider reports)"),
+        (0.0123, "litellm", False, "1.5 s, at least $0.0123 (by litellm's prices)"),
+        (0.0123, "profile", True, "1.5 s, $0.0123 (by the prices of the provider's profile)"),
+        (0.0123, "mixed", True, "1.5 s, $0.0123 (from several sources)"),
+        (0.0, "cache", True, "1.5 s, $0.0000 (all replies cached)"),
+        (None, None, False, "1.5 s, cost unknown (no price for custom/m)"),
+        (0.0, "local", True, "1.5 s, cost 0 (local)"),
+        (None, None, True, "1.5 s"),
+        (0.0123, None, None, "1.5 s, $0.0123"),
+    ],
+)
+def test_the_line_says_what_it_cost_and_how_sure_that_is(
+    cost: float | None, source: CostSource | None, *, complete: bool | None, end: str
+) -> None:
+    record = RECORD | {"cost_usd": cost, "cost_source": source, "cost_complete": complete}
+    assert verdict_text(record).endswith(end)
+    assert verdict_text(RECORD | {"cost_usd": 0.5}).endswith("$0.5000")  # of an older version
+
+
+def test_machine_formats_are_utf_8_whatever_the_locale_is(project: Path) -> None:
+    (project / "dök.md").write_text("text")
+    environ = os.environ | {"PYTHONIOENCODING": "ascii"}
+
+    def printed(*words: str) -> Any:  # noqa: ANN401 - any JSON
+        done = subprocess.run([*PROGRAM, *words], cwd=project, env=environ, capture_output=True, check=False)
+        return json.loads(done.stdout)
+
+    assert printed("judge", "dök.md", "--format", "jsonl")["subjects"][0]["path"] == "dök.md"
+    assert printed("search", "ü refresh 🎉", "--json")["query"] == "ü refresh 🎉"
+
+
+def test_colours_follow_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    printed: list[bool | None] = []
+    monkeypatch.setattr("typer.echo", lambda _, color: printed.append(color))
+    output.say("x")
+    monkeypatch.delenv("NO_COLOR")
+    for terminal in ("dumb", "xterm"):
+        monkeypatch.setenv("TERM", terminal)
+        output.say("x")
+    assert printed == [False, False, None]
+
+
+def test_without_stderr_a_folder_or_a_sound_judgekit_the_exit_code_holds(
+    judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError("oops")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", None)
+        assert judgekit("judge", "missing.md").code == 65
+    with monkeypatch.context() as patch:
+        patch.setattr("judgekit.judging.search.search", broken)
+        done = judgekit("search", "x")
+    assert (done.code, done.err.count("\n")) == (70, 1)
+    assert done.err.startswith("judgekit: internal error (")
+    assert judgekit("--version").out == f"judgekit {package.__version__}\n"
+    gone = project / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    done = judgekit("rubric", "list")
+    monkeypatch.chdir(project)
+    told = "judgekit: the current folder no longer exists; change to another folder\n"
+    assert (done.code, done.err) == (65, told)
+
+
+# Variables
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("JUDGEKIT_API_BASSE", "JUDGEKIT_API_BASE"),
+        ("JUDGEKIT_JUDGE_DEADLIN", "JUDGEKIT_JUDGE_DEADLINE"),
+        ("JUDGEKIT_MODLE", "JUDGEKIT_MODEL"),
+        ("JUDGEKIT_ZQX", None),
+    ],
+)
+def test_an_unknown_variable_is_told_once_with_what_may_be_meant_and_never_by_a_hook(
+    judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch, name: str, meant: str | None
+) -> None:
+    monkeypatch.setenv(name, "x")
+    monkeypatch.setenv("JUDGEKIT_JUDGE_INDEPENDENCE", "prefer")
+    done = judgekit("search", "token")
+    assert done.code == 0
+    ends = f"; did you mean {meant}?" if meant else ""
+    assert done.err == f"judgekit: {name}: judgekit has no such variable, so it has no effect{ends}\n"
+    payload = json.dumps({"hook_event_name": "UserPromptSubmit", "prompt": "How do we refresh the token?"})
+    hook = subprocess.run([*PROGRAM, "hook"], input=payload.encode(), capture_output=True, check=False)
+    assert (hook.returncode, name.encode() in hook.stdout + hook.stderr) == (0, False)
+
+
+def test_what_the_code_the_docs_or_a_profile_of_the_users_own_names_is_known(
+    judgekit: Run, project: Path, isolated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = isolated / "judgekit" / "providers"
+    folder.mkdir(parents=True)
+    (folder / "mine.yaml").write_text(
+        "provider: mine\ntitle: Mine\nkind: litellm\nprefix: mine/\ndetect: {env: [[JUDGEKIT_MINE_KEY]]}\n"
+        "key: [JUDGEKIT_MINE_KEY]\noutput: text\n"
+    )
+    monkeypatch.setenv("JUDGEKIT_MINE_KEY", "x")
+    assert judgekit("search", "token").err == ""
+    root = Path(package.__file__).parents[1]
+    files = [*(root / "judgekit").rglob("*.py"), *(root / "docs").rglob("*.md")]
+    text = "\n".join(
+        path.read_text(encoding="utf-8") for path in [*files, *(root / "providers").glob("*.yaml")]
+    )
+    named = set(re.findall(r"JUDGEKIT_[A-Z_]*[A-Z](?![A-Z_<])", text))
+    known = {*environment.NAMES, *settings.variable_names()}
+    assert {each for each in named if not each.startswith("JUDGEKIT_TEST_")} <= known
+
+
+# Signals
+
+
+@POSIX
+@pytest.mark.parametrize(
+    ("words", "requests", "kept"),
+    [
+        ("judge a.md b.md -j 1 --mode lenient --no-engine", 2, "1 verdict is complete"),
+        ("compare a.md b.md --prompt p", 1, "complete replies are cached"),
+    ],
+)
+def test_what_is_kept_is_said_in_one_line(words: str, requests: int, kept: str, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# A page\n\nWith a text.\n")
+    (tmp_path / "b.md").write_text("# Another page\n\nWith another text.\n")
+    command = [*PROGRAM, *words.split()]
+    with Loopback(says(scores(5, 5, 5)), SILENT) as server:
+        environ = {**os.environ, "JUDGEKIT_API_BASE": server.base, "JUDGEKIT_MODEL": "stand-in"}
+        with subprocess.Popen(command, cwd=tmp_path, env=environ, stderr=subprocess.PIPE) as process:
+            assert _waited(lambda: len(server.requests) >= requests)
+            process.send_signal(signal.SIGINT)
+            said = process.communicate(timeout=60)[1].decode()
+    lines = said.rstrip("\n").split("\n")
+    assert (process.returncode, "Traceback" in said) == (130, False), said
+    assert [line for line in lines if "interrupted" in line] == lines[-1:]
+    assert kept in lines[-1]
+    assert lines[-1].endswith("run the same command to continue")
+
+
+@POSIX
+def test_a_program_that_is_asked_ends_with_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place, program = tmp_path / "pid", tmp_path / "bin" / "my-program"
+    program.parent.mkdir()
+    program.write_text(
+        f"#!{sys.executable}\nimport os, time\nopen({str(place)!r}, 'w').write(str(os.getpid()))\n"
+        "time.sleep(60)\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    by_user("providers: {allow: [my-program]}\n")
+    profile = settings.user_file().parent / "providers" / "my-program.yaml"
+    profile.parent.mkdir(parents=True)
+    profile.write_text(
+        "provider: my-program\ntitle: A program of mine\nkind: command\ndetect: {command: my-program}\n"
+        "argv: [my-program]\nmodels: {quick: default}\noutput: text\n"
+    )
+    (tmp_path / "a.md").write_text("# A page\n\nWith a text.\n")
+    command = [*PROGRAM, "judge", "a.md", "--no-engine"]
+    with subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE) as judging:
+        assert _waited(lambda: place.exists() and place.read_text() != "")
+        judging.terminate()
+        assert judging.wait(20) == -signal.SIGTERM
+        assert judging.stderr is not None
+        assert b"Traceback" not in judging.stderr.read()
+    asked = int(place.read_text())
+    assert _waited(lambda: not _lives(asked))
+
+
+@POSIX
+def test_nothing_changes_but_while_it_is_entered_on_the_main_thread() -> None:
+    def handlers() -> tuple[object, bool, object]:
+        """Return who handles the signal before and after, and whether that differs in between."""
+        before = signal.getsignal(signal.SIGTERM)
+        with terminable():
+            differs = signal.getsignal(signal.SIGTERM) is not before
+        return before, differs, signal.getsignal(signal.SIGTERM)
+
+    assert handlers() == (signal.SIG_DFL, True, signal.SIG_DFL)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(handlers).result() == (signal.SIG_DFL, False, signal.SIG_DFL)
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        assert handlers() == (signal.SIG_IGN, False, signal.SIG_IGN)  # who handles it already goes on
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _waited(happens: Any, seconds: float = 60) -> bool:  # noqa: ANN401 - a function
+    end = time.monotonic() + seconds
+    while not happens() and time.monotonic() < end:
+        time.sleep(0.05)
+    return bool(happens())
+
+
+def _lives(process: int) -> bool:
+    status = Path(f"/proc/{process}/status")
+    if Path("/proc/self").exists():
+        return status.exists() and "State:\tZ" not in status.read_text()
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+# Schemas, doctor, providers, the engine, the demo
+
+
+def test_every_schema_is_published_and_bundled_files_fit(judgekit: Run) -> None:
+    names = "verdict comparison rubric provider retrieval config ledger calibration"
+    for name in names.split():
+        schema = judgekit("schema", name).json
+        assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+        jsonschema.Draft202012Validator.check_schema(schema)
+    for name in ("rubric", "provider"):
+        validator = jsonschema.Draft202012Validator(judgekit("schema", name).json)
+        files = sorted(bundled.folder(f"{name}s").glob("*.yaml"))
+        assert files
+        for path in files:
+            # The schema is about JSON, in which every key is a string.
+            validator.validate(json.loads(json.dumps(yamlfile.load_yaml(path))))
+
+
+def test_doctor_says_what_to_do_and_finds_names_that_nobody_has(judgekit: Run, project: Path) -> None:
+    done = judgekit("doctor")
+    lines = done.out.splitlines()
+    states = {line.split("  ", 1)[1].split(":")[0].strip(): line.split()[0] for line in lines}
+    assert done.code == 0
+    assert [states[each] for each in ("configuration", "models", "prompt hook")] == ["ok", "note", "note"]
+    for section, told in (
+        ("judge: {rubric: nosuch}", "judge.rubric: no rubric of that name"),
+        ("gate: {rubric: memory-relevance}", "gate.rubric: the rubric memory-relevance@"),
+        ("retrieval: {rubric: none.yaml}", "retrieval.rubric: there is no such file"),
+        ("providers: {allow: [anthropic, nobody]}", "providers.allow: no provider 'nobody'"),
+        ("providers: {order: [custom, nobody]}", "providers.order: no provider 'nobody'"),
+    ):
+        by_user(f"{section}\n")
+        done = judgekit("doctor")
+        (wrong,) = [line for line in done.out.splitlines() if line.startswith("wrong")]
+        assert (done.code, f"{settings.user_file()}:1: {told}" in wrong) == (78, True)
+    by_project("judge: [\n")
+    done = judgekit("doctor")
+    assert (done.code, "wrong  configuration" in done.out) == (78, True)
+
+
+def test_providers_are_listed_with_what_they_lack_and_checked_by_a_real_call(
+    judgekit: Run, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "")
+    done, _ = served(says("yes"), "provider", "check")
+    assert (done.code, "answered in" in done.out) == (0, True)
+    done, _ = served(fails(401, "bad key"), "provider", "check", "openai-compatible")
+    assert (done.code, "authentication" in done.out) == (2, True)
+    assert judgekit("provider", "check", "nobody").code == 64
+    assert judgekit("provider", "check", "anthropic").code == 2
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-secret")
+    done = judgekit("provider", "list")
+    lines = {line.split()[0]: line for line in done.out.splitlines()}
+    assert lines["anthropic"].split()[1] == "usable"
+    assert "set OPENAI_API_KEY" in lines["openai"]
+    assert "not allowed" in lines["claude-code"]
+    assert "sk-secret" not in done.out
+
+
+@pytest.fixture
+def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a runtime folder; engines in it end with the test."""
+    with private_folder() as folder:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+        (folder / "judgekit").mkdir(mode=0o700)
+        yield folder / "judgekit"
+
+
+def test_an_engine_is_started_seen_and_stopped(
+    judgekit: Run, runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert judgekit("engine", "status").out == "no engine is running; it is switched off here\n"
+    with monkeypatch.context() as patch:
+        patch.delenv("JUDGEKIT_ENGINE")
+        assert "starts one" in judgekit("engine", "status").out
+    assert judgekit("engine", "status", "--json").json == {"engines": []}
+    started = judgekit("engine", "start")
+    assert (started.code, str(runtime) in started.out) == (0, True), started.err
+    again = judgekit("engine", "start")
+    (told,) = judgekit("engine", "status", "--json").json["engines"]
+    assert told["ready"] is True
+    for said in (started.out, again.out, judgekit("engine", "status").out):
+        assert f"process {told['pid']}: ready" in said
+    stopped = judgekit("engine", "stop")
+    assert (stopped.code, stopped.out.endswith(": stopped\n")) == (0, True)
+    assert judgekit("engine", "stop").out == "no engine is running\n"
+    client.connect_or_start().close()
+    assert judgekit("engine", "stop", "--now").out.endswith(": stopped\n")
+    assert judgekit("engine", "status", "--json").json == {"engines": []}
+
+
+def test_where_no_engine_can_be_started(judgekit: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "start", lambda _=None: None)
+    outcome = judgekit("engine", "start")
+    assert (outcome.code, outcome.out, len(outcome.err.splitlines())) == (70, "", 1)
+    assert "the engine could not start" in outcome.err
+    by_user("engine: {idle_minutes: 0}\n")
+    outcome = judgekit("engine", "start")
+    assert (outcome.code, outcome.out) == (78, "")
+    assert f"{settings.user_file()}:1: engine.idle_minutes: expected a number above 0" in outcome.err
+
+
+def test_the_demo_judges_with_what_is_set_up_and_goes_on_without_any_model(
+    judgekit: Run, project: Path, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done, _ = served(by_content, "demo")
+    assert done.code == 0
+    for text in (
+        '<result category="DECISION" confidence="high">JWT',
+        "(nothing added to the agent's context)",
+        "ACCEPT        first.md",
+        "UNDETERMINED  first.md",
+    ):
+        assert text in done.out
+    assert "openai-compatible" in done.out or "stand-in" in done.out
+    for name in ("JUDGEKIT_API_BASE", "JUDGEKIT_MODEL"):
+        monkeypatch.delenv(name)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    done = judgekit("demo")
+    assert (done.code, "No model judged anything. Set a provider's key, or run" in done.out) == (0, True)

@@ -1,0 +1,598 @@
+"""`judgekit calibrate` and `judgekit eval`: what is promised, measured, drawn and refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import imports
+import pytest
+from loopback import Loopback, fails, says
+from scripted import by_content, scores
+
+from judgekit.evaluation import cases as labelled
+from judgekit.evaluation import runner
+from judgekit.rubric import loader
+from judgekit.rubric.schema import ScoreRubric
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from loopback import Answer, Asked
+    from outcome import Run, Served, Use
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples" / "judging"
+RETRIEVAL = ROOT / "examples" / "retrieval"
+KLS = ("--rubric", "kls", "--mode", "strict")
+JUDGED = ("judge", "good.md", "--format", "jsonl")
+DEAD = "http://127.0.0.1:9/v1"
+LIVE = [{"id": str(number), "text": "# A", "label": "accept"} for number in range(5)]
+
+
+def recorded(number: int) -> dict[str, Any]:
+    judges = {
+        "quick": {
+            "model": "small",
+            "scores": {"semantic": 5, "pragmatic": 5, "syntactic": 5},
+            "cost_usd": 0.001,
+        },
+        "deep": {"model": "large", "reply": scores(5, 5, 5)},
+    }
+    return {"id": str(number), "label": "accept", "judges": judges}
+
+
+def chosen(name: str, choice: str = "accept", **more: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+    return {"id": name, "label": "accept", "judges": {"q": {"choice": choice}}, **more}
+
+
+def write(folder: Path, *lines: dict[str, Any]) -> str:
+    path = folder / "cases.jsonl"
+    text = "".join(json.dumps(each, ensure_ascii=False) + "\n" for each in lines)
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def labels(tmp_path: Path) -> str:
+    return write(tmp_path, *map(recorded, range(100)))
+
+
+@pytest.fixture
+def tiers(monkeypatch: pytest.MonkeyPatch) -> Use:
+    """Make a server a quick and a deep model."""
+
+    def point(server: Loopback | str) -> None:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server if isinstance(server, str) else server.base)
+        monkeypatch.setenv("JUDGEKIT_QUICK_MODEL", "small")
+        monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "large")
+
+    return point
+
+
+@pytest.fixture
+def server(tiers: Use) -> Iterator[Loopback]:
+    """Serve a quick and a deep model that judge by what a text says."""
+    with Loopback(by_content) as running:
+        tiers(running)
+        yield running
+
+
+# calibrate
+
+
+def test_what_labels_allow_is_said_kept_and_accepted(
+    judgekit: Run, labels: str, project: Path, isolated: Path
+) -> None:
+    outcome = judgekit("calibrate", labels, *KLS)
+    assert outcome.code == 0
+    for text in ("quick accept", "0 wrong of 100, at most 3.0%", "calls of deep"):
+        assert text in outcome.out
+    folder = isolated / "judgekit" / "calibrations"
+    (kept,) = (path for path in folder.iterdir() if path.name != "accepted.json")
+    assert kept.name in outcome.err
+    assert json.loads(kept.read_text())["schema"] == "judgekit/calibration@1"
+    path = project / ".judgekit" / "calibrations" / "ours.json"
+    outcome = judgekit("calibrate", labels, *KLS, "--error", "0.1", "--out", str(path), "--json")
+    assert outcome.json == json.loads(path.read_text())
+    assert outcome.json["promise"] == {"rate": 0.1, "confidence": 0.95, "reference": None}
+    (accepted,) = isolated.rglob("accepted.json")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert digest in accepted.read_text()  # its own output
+    accepted.unlink()
+    outcome = judgekit("calibrate", "accept", str(path))
+    assert (outcome.code, "0 wrong of 100" in outcome.out, "quick accept" in outcome.out) == (0, True, True)
+    assert f"accepted: {path}" in outcome.err
+    before = accepted.read_text()
+    assert digest in before
+    path.write_text(path.read_text().replace('"labels": 100', '"labels": 0'))
+    outcome = judgekit("calibrate", "accept", str(path))
+    assert (outcome.code, accepted.read_text()) == (78, before)
+    assert f"{path}: gates.0.labels: 0 wrong of 0 does not support a rate of at most 0.1" in outcome.err
+    outcome = judgekit("calibrate", labels, *KLS, "--excess", "0.05", "--out", str(path), "--json")
+    assert outcome.json["promise"]["reference"] == "deep"
+
+
+def test_with_too_few_labels_nothing_is_written(
+    judgekit: Run, tmp_path: Path, isolated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = Path(write(tmp_path, *map(recorded, range(20))))
+    monkeypatch.chdir(tmp_path)
+    few.rename("accept")  # labels may be called so
+    outcome = judgekit("calibrate", *KLS, "accept")
+    assert (outcome.code, "too few labels; about 39 more" in outcome.out) == (0, True)
+    none = "these labels support no promise, so no file was written; the rubric's own rules apply"
+    assert none in outcome.err
+    assert not (isolated / "judgekit" / "calibrations").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ((*KLS, "--error", "0.05", "--excess", "0.05"), "two different promises"),
+        ((*KLS, "--error", "0"), "between 0 and 1"),
+        ((*KLS, "--confidence", "1"), "between 0 and 1"),
+        (("--mode", "strict"), "--rubric is missing"),
+        (("--rubric", "kls"), "--mode is missing"),
+        ((*KLS, "another.jsonl"), "expected one file of labels, got 2"),
+    ],
+)
+def test_what_cannot_be_promised(judgekit: Run, labels: str, options: tuple[str, ...], problem: str) -> None:
+    outcome = judgekit("calibrate", labels, *options)
+    assert (outcome.code, problem in outcome.err) == (64, True)
+
+
+def test_the_promise_is_told_as_it_was_asked(judgekit: Run, labels: str) -> None:
+    for asked, shown in (("0.0001", "0.01%"), ("0.00042", "0.042%"), ("0.0555", "5.55%"), ("0.1", "10.0%")):
+        assert f"in at most {shown}\n" in judgekit("calibrate", labels, *KLS, "--error", asked).out
+
+
+def test_without_recorded_opinions_the_models_are_asked(
+    judgekit: Run, project: Path, server: Loopback
+) -> None:
+    cases: list[dict[str, Any]] = [
+        {"id": "good", "path": "good.md", "label": {"strict": "accept", "lenient": "accept"}},
+        {"id": "bad", "text": "# Bad\n\nTODO\n", "label": "reject"},
+    ]
+    path = write(project, *cases)
+    outcome = judgekit("calibrate", path, *KLS, "--out", str(project / "c.json"), "--json")
+    assert outcome.code == 0, outcome.err
+    known = outcome.json
+    assert [each["labels"] for each in known["not_promised"] if each["tier"] == "quick"] == [1, 1]
+    assert known["without"]["errors"] == 0
+    report = judgekit("eval", "judge", path, "--rubric", "kls", "--json").json
+    accuracy = {each["judge"]: each["accuracy"]["value"] for each in report["judges"]}
+    assert accuracy.items() >= {("quick", 1.0), ("deep", 1.0)}
+
+
+def test_a_judge_uses_what_was_learned(
+    judgekit: Run, project: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = {"quick": "custom/small", "deep": "custom/large", "tiebreaker": "custom/large"}
+    scored = {"semantic": 4, "pragmatic": 4, "syntactic": 5}
+    judges = {tier: {"model": model, "scores": scored} for tier, model in name.items()}
+    lines = ({"id": str(number), "label": "accept", "judges": judges} for number in range(100))
+    assert judgekit("calibrate", write(project, *lines), *KLS).code == 0
+    verdict = judgekit(*JUDGED, "--no-cache").json
+    assert [each["tier"] for each in verdict["rounds"]] == ["quick"], verdict["degraded"]
+    assert verdict["calibration"].startswith("kls-strict-")
+    monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "another")
+    stale = judgekit(*JUDGED, "--no-cache").json
+    assert (len(stale["rounds"]), stale["calibration"]) == (2, None)
+    assert "not used" in stale["degraded"]
+    bad = project / ".judgekit" / "calibrations" / "kls-strict-0123456789ab.json"
+    bad.parent.mkdir(parents=True)
+    bad.write_text('{"schema": "judgekit/calibration@1"}')
+    verdict = judgekit(*JUDGED).json
+    assert f"calibration not used: {bad}: id: missing key" in verdict["degraded"]
+    assert "\n" not in verdict["degraded"]
+
+
+def test_nobody_is_asked_for_what_cannot_be_written(
+    judgekit: Run, project: Path, server: Loopback, isolated: Path
+) -> None:
+    path = write(project, {"id": "1", "path": "good.md", "label": "accept"})
+    (isolated / "judgekit").mkdir(parents=True, exist_ok=True)
+    (isolated / "judgekit" / "calibrations").write_text("")  # a file in place of the own folder
+    for out in (("--out", str(project)), ("--out", str(project / "good.md" / "c.json")), ()):
+        outcome = judgekit("calibrate", path, *KLS, *out)
+        assert (outcome.code, outcome.out, server.requests) == (65, "", [])
+        assert "cannot be written (" in outcome.err
+        assert "File exists" not in outcome.err
+
+
+# Several subjects
+
+RANKS = {"best": 5, "good": 4, "poor": 1}
+ANSWER = ("--rubric", "answer-quality")
+TEXTS = [f"{each} answer\n" for each in ("good", "best", "poor")]
+
+
+def by_rank(asked: Asked) -> Answer:
+    """Score a text by the word that it holds, over the wire."""
+    (rank,) = [each for name, each in RANKS.items() if f"\n{name} answer" in asked.text]
+    rubric = loader.score_rubric("answer-quality").rubric
+    assert isinstance(rubric, ScoreRubric)
+    points = dict.fromkeys(rubric.dimensions, rank)
+    return says(json.dumps({"reasoning": "x", "scores": points, "findings": []}))
+
+
+def test_margins_of_several_subjects_are_learned_used_and_measured(
+    judgekit: Run, project: Path, tiers: Use, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def compared(*names: str, mode: str = "strict") -> dict[str, Any]:
+        files = [f"{name}.md" for name in names]
+        how = (*ANSWER, "--prompt", "Answer.", "--mode", mode, "--format", "jsonl")
+        return dict(judgekit("compare", *files, *how).json)
+
+    for name in RANKS:
+        (project / f"{name}.md").write_text(f"{name} answer\n")
+    three = ("poor", "best", "good")
+    with Loopback(by_rank) as server:
+        tiers(server)
+        before = compared(*three)
+        assert (before["verdict"], before["calibration"]) == ("B", None)
+        assert {each["tier"] for each in before["rounds"]} == {"quick", "deep"}
+        case = {"prompt": "Answer.", "subjects": TEXTS, "label": "B"}
+        path = write(project, *({"id": str(at), **case} for at in range(30)))
+        done = judgekit("calibrate", path, *ANSWER, "--mode", "strict", "--error", "0.1")
+        assert done.code == 0, done.err
+        assert "best of quick, ahead by 1 or more" in done.out
+        assert "0 wrong of 30" in done.out
+        assert re.search(r"calls of quick +90 +90\n +calls of deep +0 +60\n", done.out)
+        found = compared(*three)
+        assert (found["verdict"], found["judge_tier"], len(found["rounds"])) == ("B", "quick", 3)
+        assert found["calibration"].startswith("answer-quality-strict-")
+        assert found["degraded"] is None
+        # Another number of texts, another mode and a document are something else; so are other models.
+        two = compared("best", "good")
+        assert two["calibration"] is None
+        assert "made for 3 texts, not for 2" in two["degraded"]
+        assert compared(*three, mode="lenient")["calibration"] is None
+        judged = judgekit("judge", "best.md", *ANSWER, "--mode", "strict", "--format", "jsonl")
+        assert judged.json["calibration"] is None
+        cases = (case, {**case, "subjects": TEXTS[:1] * 2, "label": "tie"}, {**case, "label": "C"})
+        path = write(project, *({"id": str(at), **each} for at, each in enumerate(cases)))
+        report = judgekit("eval", "judge", path, *ANSWER, "--json").json
+        accuracy = {each["judge"]: round(each["accuracy"]["value"], 4) for each in report["judges"]}
+        assert accuracy == dict.fromkeys(("quick", "deep", "tiebreaker"), 0.6667)
+        monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "another")
+        stale = compared(*three)
+    assert stale["calibration"] is None
+    assert "deep was custom/large and is custom/another now" in stale["degraded"]
+
+
+# Files of cases
+
+SAID = {"model": "m", "orders": {"AB": "A", "BA": "A"}}
+PAIR = {"prompt": "Which?", "a": "x", "b": "y", "label": "A"}
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("", " empty"),
+        ("{", "1: "),
+        ("{}", "1: id"),
+        ({"text": "x", "label": 4}, "1: label must be accept, improve or reject; got 4"),
+        (
+            {"text": "x", "label": {"strict": 4, "lenient": "accept"}},
+            "1: label.strict must be accept, improve",
+        ),
+        ({"text": "x", "label": True}, "1: label must be accept, improve or reject; got true"),
+        ({**PAIR, "label": 4}, "1: label must be A, B or tie; got 4"),
+        ({"text": "x"}, "1: label: missing key; add it"),
+        ({**PAIR, "label": "C", "judges": {"quick": SAID, "deep": SAID}}, "1: case 1: label: expected A, B"),
+        ({**PAIR, "b": "x"}, "1: a and b are the same text, which is always a tie; change one"),
+        ({**PAIR, "b": "x", "label": {"strict": "tie", "lenient": "B"}}, "1: a and b are the same text"),
+    ],
+)
+def test_a_wrong_file_or_case_is_named_by_file_and_line(
+    judgekit: Run, tmp_path: Path, line: str | dict[str, Any], told: str
+) -> None:
+    path = tmp_path / "cases.jsonl"
+    path.write_text(line if isinstance(line, str) else json.dumps({"id": "1", **line}))
+    for command in (("calibrate", "--mode", "strict"), ("eval", "judge")):
+        outcome = judgekit(*command, str(path), "--rubric", "answer-preference")
+        assert (outcome.code, outcome.out) == (65, "")
+        assert outcome.err.startswith(f"judgekit: {path}:{told}")
+
+
+def test_what_a_file_of_cases_may_hold(judgekit: Run, tmp_path: Path) -> None:
+    outcome = judgekit("calibrate", "nope.jsonl", *KLS)
+    assert (outcome.code, outcome.err.count("nope.jsonl")) == (65, 1)
+    path = write(tmp_path, {"id": "1", **PAIR, "b": "x", "label": "tie"})
+    (case,) = labelled.read(Path(path))
+    assert (case.label, case.where) == ("tie", f"{path}:1: case {case.id}")
+    assert all(labelled.read(file) for file in EXAMPLES.glob("*.jsonl"))
+    file = write(tmp_path, chosen("a", text="one\u2028two\x85three\x0cfour"), chosen("b"))
+    assert "2 labelled items" in judgekit("eval", "judge", file).out
+    file = write(tmp_path, chosen("b", variant="rerun", pair="a"), chosen("a"))  # before its original
+    assert "flips when asked again" in judgekit("eval", "judge", file).out
+    for more, told in (
+        ({"variant": "swapped", "pair": "zz"}, ":2: pair: 'zz' is no case of this file"),
+        ({"variant": "rerun"}, ":2: pair: expected the id of the case that this is a variant of"),
+        ({"variant": "injected", "pair": "b"}, ":2: pair: 'b' is a variant itself"),
+        ({"pair": "a"}, ":2: variant: expected swapped, rerun or injected, together with pair"),
+    ):
+        file = write(tmp_path, chosen("a"), chosen("b", **more))
+        done = judgekit("eval", "judge", file)
+        assert (done.code, done.out, len(done.err.splitlines())) == (65, "", 1)
+        assert f"{file}{told}" in done.err
+
+
+# eval judge
+
+
+def test_judges_are_measured_and_drawn(judgekit: Run, labels: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    outcome = judgekit("eval", "judge", labels, "--rubric", "kls", "--html", str(page))
+    assert outcome.code == 0
+    for text in ("quick (small): 100 items", "accuracy", "$0.001000"):
+        assert text in outcome.out
+    assert page.read_text().startswith("<!doctype html>")
+    report = judgekit("eval", "judge", labels, "--rubric", "kls", "--json").json
+    assert (report["schema"], "schema_" in report) == ("judgekit/eval-judge@1", False)
+    for rubric in ((), ("--rubric", "kls")):
+        outcome = judgekit("eval", "judge", labels, *rubric, "--again")
+        assert (outcome.code, outcome.out, "--again asks models" in outcome.err) == (64, "", True)
+
+
+@pytest.mark.parametrize(
+    ("page", "first", "command"),
+    [
+        ("calibrate.md", "kls-lenient", "calibrate --rubric kls --mode lenient labels.jsonl --out c.json"),
+        ("eval.md", "variants.jsonl: ", "eval judge variants.jsonl"),
+    ],
+)
+def test_pages_show_what_is_printed(
+    judgekit: Run, project: Path, page: str, first: str, command: str
+) -> None:
+    (shown,) = re.findall(rf"```text\n({first}.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
+    words = [str(EXAMPLES / each) if each.endswith(".jsonl") else each for each in command.split()]
+    assert judgekit(*words).out.splitlines() == shown.splitlines()
+
+
+def test_again_asks_a_second_time_and_in_another_order(judgekit: Run, server: Loopback) -> None:
+    file = str(EXAMPLES / "memories.jsonl")
+    outcome = judgekit("eval", "judge", file, "--rubric", "memory-relevance", "--again", "--json")
+    assert outcome.code == 0, outcome.err
+    quick = outcome.json["judges"][0]
+    assert quick["items"] == quick["order_flips"]["pairs"] == quick["rerun_flips"]["pairs"] == 84
+    assert quick["order_flips"]["rate"]["value"] == 0
+
+
+def test_words_and_names_keep_their_columns_and_are_not_obeyed(judgekit: Run, tmp_path: Path) -> None:
+    words = ("accept", "accept", "acept", "\x1b[31maccept", "x" * 3_000 + "\ny")
+    done = judgekit(
+        "eval", "judge", write(tmp_path, *(chosen(str(at), word) for at, word in enumerate(words)))
+    )
+    rows = [row for row in done.out.splitlines() if "precision" in row]
+    assert "\x1b" not in done.out
+    assert [row.split()[0] for row in rows[:3]] == ["\\x1b[31maccept", "accept", "acept"]
+    assert rows[3].split()[0].endswith("x…")
+    once = "said 1 time, no label says so"
+    assert [row.split(", ", 2)[2] for row in rows] == [once, "5 labelled so", once, once]
+    assert len({row.index("precision") for row in rows}) == 1
+    said = {"q\n\x1b[2J": {"choice": "accept", "model": "m\x1b[1m"}}
+    done = judgekit("eval", "judge", write(tmp_path, {"id": "a", "label": "accept", "judges": said}))
+    assert "q\\n\\x1b[2J (m\\x1b[1m): 1 items" in done.out
+
+
+def test_a_dead_provider_is_no_unreadable_judge(judgekit: Run, project: Path, tiers: Use) -> None:
+    tiers(DEAD)
+    file = write(project, *LIVE)
+    outcome = judgekit("eval", "judge", file, "--rubric", "kls")
+    assert (outcome.code, "1.000" in outcome.out) == (2, False)
+    assert re.search(r"not answered +5 connection", outcome.out)
+    assert re.search(r"unreadable +-", outcome.out)
+    assert "no model answered 5 of 5 cases (connection); there are no figures" in outcome.err
+    told = judgekit("eval", "judge", file, "--rubric", "kls", "--json").json
+    found = [(each["unanswered"], each["unreadable"]) for each in told["judges"]]
+    assert all(each == ({"connection": 5}, None) for each in found)
+    outcome = judgekit("calibrate", file, *KLS)
+    assert outcome.code == 2
+    assert "no model answered 5 of 5 cases (connection)" in outcome.err
+    outcome = judgekit("rubric", "check", "kls", "--run", "--mode", "strict")
+    assert outcome.code == 2
+    assert re.search(r"strict: no case was decided: .+", outcome.err)
+    file = write(project, {"id": "p", **PAIR})
+    outcome = judgekit("eval", "judge", file, "--rubric", "answer-preference")
+    assert outcome.code == 2
+    assert "no model answered 1 of 1 cases (connection)" in outcome.err
+
+
+def test_a_provider_that_answers_in_part_leaves_a_part(project: Path, served: Served) -> None:
+    def answer(asked: Asked) -> Answer:
+        return fails(401, "no such key") if "AWAY" in asked.text else says(scores(5, 5, 5))
+
+    file = write(project, *LIVE, {"id": "away", "text": "# AWAY", "label": "accept"})
+    outcome, _ = served(answer, "eval", "judge", file, "--rubric", "kls")
+    assert outcome.code == 2
+    assert "not every tier answered 1 of 6 cases (authentication)" in outcome.err
+    assert re.search(r"unreadable +0.000", outcome.out)
+    file = write(project, *({**each, "text": "# B"} for each in LIVE))
+    outcome, _ = served(says("no JSON"), "eval", "judge", file, "--rubric", "kls")  # which is an answer
+    assert outcome.code == 0
+    assert re.search(r"unreadable +1.000", outcome.out)
+    outcome, _ = served(says(scores(5, 5, 5)), "eval", "judge", file, "--rubric", "groundedness")
+    assert (outcome.code, "source" in outcome.err, "--rubric" in outcome.err) == (65, True, False)
+
+
+def test_probabilities_are_measured_too(judgekit: Run, tmp_path: Path) -> None:
+    candidates = [{"id": each, "title": each} for each in ("m1", "m2")]
+    said = {"x": {"probabilities": {"m1": 0.9, "m2": 0.1}}}
+    case = {"id": "a", "query": "q", "candidates": candidates, "label": ["m1"], "judges": said}
+    page = tmp_path / "page.html"
+    command = ("eval", "judge", write(tmp_path, case), "--rubric", "memory-relevance")
+    done = judgekit(*command, "--html", str(page))
+    assert done.code == 0
+    assert "Brier and ECE of its probabilities          0.010, 0.100 of 2\n" in done.out
+    assert "best on the dashed line" in page.read_text()
+    assert judgekit(*command, "--json").json["judges"][0]["probabilities"]["answers"] == 2
+
+
+def test_without_the_extra_or_its_folder_no_model_is_asked(
+    judgekit: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    def ask(*_: object) -> None:
+        raise AssertionError("a model was asked")
+
+    monkeypatch.setattr(runner, "ask", ask)
+    command = ("eval", "judge", write(tmp_path, *LIVE), "--rubric", "kls", "--html")
+    done = judgekit(*command, str(tmp_path / "gone" / "p.html"))
+    assert (done.code, done.out, done.err.count("\n")) == (65, "", 1)
+    assert "there is no folder" in done.err
+    request.getfixturevalue("no_matplotlib")
+    done = judgekit(*command, str(tmp_path / "page.html"))
+    assert (done.code, done.out, done.err.count("\n")) == (64, "", 1)
+    assert "pip install" in done.err
+    assert "[report]" in done.err
+    assert "judgekit[report]" not in done.err
+    assert not (tmp_path / "page.html").exists()
+    file = write(tmp_path, recorded(1) | {"text": "a"})
+    done = judgekit("eval", "judge", file, "--rubric", "kls")  # all but the page is there
+    assert (done.code, done.err, "accuracy" in done.out) == (0, "", True)
+
+
+def test_only_the_page_imports_what_draws_it(judgekit: Run, labels: str, tmp_path: Path) -> None:
+    command, heavy = ["eval", "judge", labels, "--rubric", "kls"], ("matplotlib", "numpy")
+    assert imports.of(command, [*command, "--json"], heavy=heavy).imported == {}
+    done = imports.of([*command, "--html", str(tmp_path / "page.html")], heavy=heavy)
+    assert done.codes == [0]
+    assert done.imported["matplotlib"] == "judgekit.evaluation.charts"
+    outcome = judgekit(*command, "--html", str(tmp_path))
+    assert (outcome.code, f"{tmp_path}: cannot be written" in outcome.err) == (65, True)
+
+
+# eval retrieval
+
+METRICS = ["nDCG@10", "R@10", "P@3", "MRR"]
+SCOPED = ("eval", "retrieval", str(RETRIEVAL), "--scope-prefix")
+
+
+def test_figures_with_their_intervals_as_the_page_shows_them(judgekit: Run) -> None:
+    """Every row of the page is a row of the output; only digits and which bins hold a hit may differ."""
+    done = judgekit(*SCOPED)
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("retrieval: 14 documents in 2 scopes, 12 queries, 10 of them judged;")
+    for name in METRICS:
+        assert re.search(rf"^  {name} +\d\.\d{{3}}  \[\d\.\d{{3}}, \d\.\d{{3}}\]$", done.out, re.MULTILINE)
+    assert re.search(r"^Confidence of \d+ hits: Brier 0\.\d{4}, ECE 0\.\d{4}$", done.out, re.MULTILINE)
+    assert "To 12 prompts, 10 of them answerable, the hook would add" in done.out
+    assert "Asked against the documents of the next scope" in done.out
+    page = (ROOT / "docs" / "eval.md").read_text(encoding="utf-8")
+    (shown,) = re.findall(r"```text\n(retrieval: .*?)```", page, re.DOTALL)
+    bins = re.compile(r"^  \d\.\d to .*\n", re.MULTILINE)
+    rows = [re.sub(r"[\d.]+", "0", bins.sub("", text)) for text in (shown, done.out)]
+    assert [line.split() for line in rows[0].splitlines()] == [line.split() for line in rows[1].splitlines()]
+
+
+def test_the_json_form_and_the_run_are_contracts(judgekit: Run, tmp_path: Path) -> None:
+    run = tmp_path / "example.run"
+    found = judgekit(*SCOPED, "--run", str(run), "--json").json
+    assert list(found["metrics"]) == METRICS
+    keys = {
+        "metrics MRR": "value low high",
+        "confidence": "hits brier ece bins labels",
+        "confidence bins": "low high count confidence relevant",
+        "confidence labels": "label count confidence relevant",
+        "injection": "prompts answerable injected nudged precision coverage",
+        "elsewhere": "prompts injected nudged",
+        "bootstrap": "level resamples seed",
+    }
+    for place, names in keys.items():
+        part = found
+        for key in place.split():
+            part = part[key]
+        assert set(part[0] if isinstance(part, list) else part) == set(names.split()), place
+    assert (found["queries"], found["judged"], found["scopes"], found["depth"]) == (12, 10, 2, 100)
+    alone = judgekit("eval", "retrieval", str(RETRIEVAL), "--json").json
+    assert (alone["scopes"], alone["elsewhere"]) == (None, None)
+    rows = [line.split("\t") for line in (RETRIEVAL / "qrels.tsv").read_text().splitlines()[1:]]
+    relevant: dict[str, set[str]] = {query: set() for query, _, _ in rows}
+    for query, document, score in rows:
+        relevant[query] |= {document} if int(score) > 0 else set()
+    ranked: dict[str, list[str]] = {query: [] for query in relevant}
+    for query, _, document, *_ in map(str.split, run.read_text().splitlines()):
+        assert query.partition("/")[0] == document.partition("/")[0]
+        ranked.setdefault(query, []).append(document)
+    places = [
+        next((1 / place for place, each in enumerate(ranked[query], 1) if each in right), 0)
+        for query, right in relevant.items()
+    ]
+    assert found["metrics"]["MRR"]["value"] == pytest.approx(sum(places) / len(places))
+
+
+def test_the_projects_own_profile_ranks(
+    judgekit: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = ("eval", "retrieval", str(RETRIEVAL), "--json")
+    before = judgekit(*command).json
+    text = (ROOT / "retrieval" / "claude-memory.yaml").read_text(encoding="utf-8")
+    own = tmp_path / ".judgekit" / "retrieval" / "claude-memory.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text(re.sub(r"high: [0-9.]+,", "high: 1.0,", text), encoding="utf-8")
+    after = judgekit(*command).json
+    assert before["injection"]["injected"]["value"] > 0 == after["injection"]["injected"]["value"]
+    assert after["metrics"] == before["metrics"]
+    other = judgekit(*command, "--profile", "markdown").json
+    assert other["profile"]["retrieval"] == "markdown"
+    assert other["injection"]["injected"]["value"] > 0
+
+
+@pytest.fixture
+def collection(tmp_path: Path) -> Path:
+    """A copy of the example, to be changed."""
+    for path in RETRIEVAL.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    return tmp_path
+
+
+def test_strays_and_queries_that_find_nothing_are_figures_too(judgekit: Run, collection: Path) -> None:
+    with (collection / "qrels.tsv").open("a") as file:
+        file.write("shop/q2\tshop/gone\t1\n")
+    done = judgekit("eval", "retrieval", str(collection), "--json")
+    assert (done.code, done.err.count("\n"), done.json["strays"]) == (0, 1, 1)
+    assert "qrels.tsv: 1 judgements name unknown queries or documents" in done.err
+    (collection / "corpus.jsonl").write_text('{"id": "a", "text": "lantern"}\n')
+    (collection / "queries.jsonl").write_text('{"id": "q", "text": "zeppelin"}\n')
+    (collection / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq\ta\t1\n")
+    done = judgekit("eval", "retrieval", str(collection))
+    assert (done.code, "Confidence: no query had hits" in done.out) == (0, True)
+    assert re.search(r"nDCG@10 +0\.000", done.out)
+    assert re.search(r"share of what is injected +-$", done.out, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("corpus.jsonl", '{"id": "a"}\n', "corpus.jsonl:1: text: missing key; add it"),
+        ("qrels.tsv", "q a 1\n", "qrels.tsv:1: expected the header"),
+        ("queries.jsonl", None, "queries.jsonl: cannot be read"),
+    ],
+)
+def test_bad_input_is_one_line_and_65(
+    judgekit: Run, collection: Path, name: str, text: str | None, expected: str
+) -> None:
+    (collection / name).unlink()
+    if text is not None:
+        (collection / name).write_text(text)
+    done = judgekit("eval", "retrieval", str(collection))
+    assert (done.code, done.out, done.err.count("\n")) == (65, "", 1)
+    assert expected in done.err
+
+
+def test_wrong_ids_and_places_are_said_before_anything_is_searched(judgekit: Run, collection: Path) -> None:
+    done = judgekit(*SCOPED, "--run", str(collection / "missing" / "run"))
+    assert (done.code, done.out, "cannot be written" in done.err) == (64, "", True)
+    for path in collection.iterdir():
+        path.write_text(path.read_text().replace("shop/", "shop-"))
+    done = judgekit("eval", "retrieval", str(collection), "--scope-prefix")
+    assert done.code == 65
+    assert "corpus.jsonl: id: expected SCOPE/NAME, got 'shop-jwt'" in done.err
+    assert judgekit("eval", "retrieval").code == 64
