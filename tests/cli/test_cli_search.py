@@ -21,7 +21,7 @@ import judgekit as package
 from judgekit import environment
 from judgekit.cli import plain, search
 from judgekit.judging.search import Result
-from judgekit.retrieval import update
+from judgekit.retrieval import index_file, update
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -239,7 +239,7 @@ def test_status_says_what_a_query_has_read(judgekit: Run, project: Path) -> None
     found, shown = status()
     assert (set(found), found["root"], found["path"], found["stale"]) == (KEYS, str(store), None, True)
     assert "no index yet" in shown
-    assert not Path(environment.cache_home(), update.FOLDER).exists()
+    assert not Path(environment.cache_home(), index_file.FOLDER).exists()
     judgekit("search", QUERY)
     found, shown = status()
     assert (found["kind"], found["pending"], found["stale"]) == ("claude-memory", 0, False)
