@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -122,22 +120,6 @@ def test_the_newest_change_of_a_file_counts_with_its_author(work: GitRepo) -> No
     assert [commit.author for commit in a.earlier] == ["Ada <ada@example.org>"]
 
 
-def test_what_is_removed_taken_back_or_only_moved_is_left_out(work: GitRepo) -> None:
-    work.commit("add", a_md="a\n", old_md="changed\n")
-    work("rm", "--quiet", "a.md")
-    work.commit("take back", old_md="old\n")
-    assert paths(push(work)) == []
-    work("reset", "--quiet", "--hard", "origin/main")
-    work("mv", "old.md", "moved.md")
-    (work.folder / "moved.md").chmod(0o755)
-    (work.folder / "link.md").symlink_to("moved.md")
-    work("update-index", "--add", "--cacheinfo", f"160000,{work('rev-parse', 'HEAD')},module.md")
-    work.commit("move")
-    assert paths(push(work)) == []
-    work.commit("change", moved_md="old\nand new\n")
-    assert paths(push(work)) == ["moved.md"]
-
-
 def test_what_is_new_to_the_remote(work: GitRepo, origin: Path) -> None:
     work.commit("theirs", theirs_md="x\n")
     work("push", "--quiet", "origin", "main:shared")
@@ -153,59 +135,6 @@ def test_what_is_new_to_the_remote(work: GitRepo, origin: Path) -> None:
     only.commit("first", a_md="a\n")
     only.commit("second", b_md="b\n")
     assert paths(push(only, "main", before=ZEROS)) == ["a.md", "b.md"]
-
-
-def test_of_a_merge_only_what_it_made_itself_is_its_own(work: GitRepo) -> None:
-    work("switch", "--quiet", "-c", "side")
-    work.commit("side", old_md="side\n", side_md="x\n")
-    work("switch", "--quiet", "main")
-    work.commit("main", old_md="main\n")
-    work.run("merge", "--quiet", "side")
-    merge = work.commit("resolved", ("Mia", "m@x"), old_md="both\n")
-    by = {change.path: change.commit for change in push(work).changes}
-    assert sorted(by) == ["old.md", "side.md"]
-    assert by["old.md"].oid == merge
-    assert by["side.md"].author == "Ada <ada@example.org>"
-
-
-def test_tags_and_deletions(work: GitRepo) -> None:
-    blob = work("hash-object", "-w", "--stdin", stdin=b"x")
-    work.commit("tagged", a_md="a\n")
-    work("tag", "-a", "v1", "-m", "one")
-    updates = [
-        RefUpdate("(delete)", ZEROS, "refs/heads/main", work("rev-parse", "main~")),
-        RefUpdate("refs/tags/blob", blob, "refs/tags/blob", ZEROS),
-        RefUpdate("refs/tags/v1", work("rev-parse", "v1"), "refs/tags/v1", ZEROS),
-    ]
-    pushed = commits.of_push(Repository(work.folder), updates, "origin", lambda change: True)
-    assert paths(pushed) == ["a.md"]
-    assert pushed.unjudged == [
-        "refs/tags/blob: it points to no commit in this clone, so its files are not judged"
-    ]
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="names that Windows cannot hold")
-def test_any_name_is_read(work: GitRepo) -> None:
-    names = ["with space.md", 'quo"te.md', "new\nline.md", "tab\t.md", "ü.md", ":colon.md", "-dash.md"]
-    if sys.platform == "linux":
-        names.append(os.fsdecode(b"latin-\xe9.md"))
-    for name in names:
-        work.write(name)
-    work.commit("names")
-    assert paths(push(work)) == sorted(names)
-
-
-def test_a_linked_worktree_and_a_bare_repository_are_read(
-    work: GitRepo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tree = tmp_path / "tree"
-    work("worktree", "add", "--quiet", "-b", "topic", str(tree))
-    linked = GitRepo(tree)
-    linked.commit("there", a_md="a\n")
-    assert paths(push(linked, "topic")) == ["a.md"]
-    work("clone", "--quiet", "--bare", str(work.folder), str(tmp_path / "bare.git"))
-    monkeypatch.setenv("GIT_DIR", ".")  # as git tells its hooks there
-    assert paths(push(GitRepo(tmp_path / "bare.git"), "topic")) == ["a.md", "old.md"]
 
 
 def test_the_oldest_commit_of_a_shallow_clone_is_not_taken_for_the_author_of_all(

@@ -1,9 +1,13 @@
-"""What an issue says, and what it leaves unsaid."""
+"""What an issue says, what it leaves unsaid, and that nothing in it acts."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from ledger_lines import SHA, round_of, verdict
 
 from judgekit.gate import issues
@@ -43,6 +47,10 @@ def test_it_says_what_was_judged_by_whom_and_what_to_do() -> None:
     assert "1. deep, pragmatic, in Deployment: no way back is given" in made.body
     assert "-> say how to roll back" in made.body
     assert f"judgekit override docs/a.md@{SHA[:16]} accept --why '...'" in made.body
+    opinions = [round_of("accept", opinion=opinion("accept", a=4.0, b=2.75))]
+    assert "`a 4, b 2.75`" in issues.of(disagreement(rounds=opinions)).body
+    odd = round_of("accept", opinion={"outcome": None, "scores": "high", "findings": []})
+    assert "| `None` | - | - |" in issues.of(disagreement(rounds=[odd])).body, "of another shape"
 
 
 def test_no_content_is_in_it_unless_asked_for() -> None:
@@ -84,13 +92,9 @@ def test_the_same_task_has_the_same_token_whatever_it_holds() -> None:
     assert issue.state != other.state
     assert issues.of(verdict("reject", path="docs/a.md")).state != issue.state
     assert issues.of(verdict("escalate", path="docs/b.md")).token != issue.token
-
-
-def test_the_mark_is_read_back() -> None:
-    made = issues.of(disagreement())
-    assert issues.mark(made.body) == (made.token, made.state)
-    assert issues.mark(made.body.replace("\n", "\r\n")) == (made.token, made.state)
-    assert made.token in made.body.rpartition("<sub>")[2]  # where GitHub's search sees it
+    for body in (issue.body, issue.body.replace("\n", "\r\n")):
+        assert issues.mark(body) == (issue.token, issue.state)
+    assert issue.token in issue.body.rpartition("<sub>")[2]  # where GitHub's search sees it
 
 
 def test_a_mark_that_content_brings_along_is_none() -> None:
@@ -109,20 +113,9 @@ def test_names_do_not_act() -> None:
     assert "a'b¦c@team <!-- -->' $(touch x).md" in made.body
     # A name that no shell takes as it is: the verdict's own id stands for it.
     assert "judgekit override docs/a.md-escalate-0 accept" in made.body
-
-
-def test_a_shell_gets_a_name_as_one_word() -> None:
     assert "judgekit override T-42 accept" in issues.of(disagreement(task_id="T-42")).body
-    path = "it's $(touch x).md"
-    made = issues.of(disagreement(task_id=f"{path}@{SHA[:12]}"))
+    made = issues.of(disagreement(task_id=f"it's $(touch x).md@{SHA[:12]}"))
     assert f"judgekit override 'it'\"'\"'s $(touch x).md@{SHA[:12]}' accept" in made.body
-
-
-def test_scores_are_shown_as_they_are() -> None:
-    opinions = [round_of("accept", opinion=opinion("accept", a=4.0, b=2.75))]
-    assert "`a 4, b 2.75`" in issues.of(disagreement(rounds=opinions)).body
-    odd = round_of("accept", opinion={"outcome": None, "scores": "high", "findings": []})
-    assert "| `None` | - | - |" in issues.of(disagreement(rounds=[odd])).body, "of another shape"
 
 
 def test_it_is_never_too_long() -> None:
@@ -136,3 +129,60 @@ def test_it_is_never_too_long() -> None:
     assert "and 40 more files" in body
     assert "more\n~~~" in body  # findings
     assert "judgekit override" in body
+
+
+HOSTILE = [
+    "@everyone look",
+    "![x](https://example.org/pixel.png)",
+    "[click](javascript:alert(1))",
+    "`code` and ``more``",
+    "a | b | @team",
+    "\\| @team | \\`",
+    "<img src=x onerror=alert(1)> <!-- hidden -->",
+    "line\n\n# heading\n- [ ] task",
+    "```\nfence\n```",
+    "~~~~~\nout @team\n~~~~~",
+    "#1 GH-2 owner/repo#3 https://example.org",
+    "\u202eright to left\u200b\x1b[31m",
+]
+
+
+def code_spans(line: str) -> str:
+    """Return what is left of a line of Markdown when its code is taken out, as GitHub would."""
+    return re.sub(r"`[^`]*`", "", line)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_stays_inside_its_code(text: str) -> None:
+    shown = issues.inline(text)
+    assert shown.count("`") == 2
+    assert code_spans(shown) == ""
+    assert not set("\n|") & set(shown)
+    first, *inside, last = issues.block(text, "text").splitlines()
+    marks = first.removesuffix("text")
+    assert set(marks) == {"~"}
+    assert last == marks
+    assert not [line for line in inside if re.match(rf" {{0,3}}~{{{len(marks)},}}\s*$", line)]
+    title = issues.title(text)
+    assert not set("@`#<>\n") & set(title)
+    assert "://" not in title
+
+
+@given(st.text() | st.text(alphabet="~`\n a"))
+def test_any_text_stays_inside_its_code(text: str) -> None:
+    shown = issues.inline(text, 50)
+    assert code_spans(shown) in ("", issues.NOTHING)
+    assert len(shown) <= 52
+    first, *inside, last = issues.block(text).split("\n")
+    assert first == last
+    assert first not in inside
+    assert not [line for line in inside if line.strip().startswith(first)]
+
+
+def test_long_texts_are_cut_and_wrapped_and_characters_that_hide_are_left_out() -> None:
+    assert issues.block("a\x1b[31mb\u202ec\u200bd") == "~~~\na[31mbcd\n~~~"
+    shown = issues.wrapped("word " * 100, 300, "1. ", "   ")
+    assert len(shown.splitlines()) == 4
+    assert all(len(line) <= issues.WIDTH for line in shown.splitlines())
+    assert shown.endswith("…")
+    assert shown.splitlines()[1].startswith("   word")

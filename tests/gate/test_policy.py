@@ -63,17 +63,6 @@ def test_a_push_goes_by_the_remotes_rules_whatever_it_pushes(work: GitRepo) -> N
     assert mode_for(work, update(work, ZEROS), remote="elsewhere") == "advisory", "a first push"
 
 
-@pytest.mark.parametrize("default", ["main", "trunk"])
-def test_a_branch_that_was_given_laxer_rules_goes_by_the_default_branch(work: GitRepo, default: str) -> None:
-    if default != "main":
-        work("push", "--quiet", "origin", f"origin/main:refs/heads/{default}")
-        work("remote", "set-head", "origin", default)
-        work("push", "--quiet", "--force", "origin", "HEAD:main")
-    work("push", "--quiet", "origin", "HEAD:topic")
-    topic = work("rev-parse", "origin/topic")
-    assert mode_for(work, update(work, topic, "refs/heads/topic")) == "blocking"
-
-
 def test_without_any_commit_the_defaults_hold(work: GitRepo) -> None:
     work("update-ref", "-d", "refs/remotes/origin/main")
     assert mode_for(work, remote="elsewhere") == "advisory" == settings.Config().gate.mode
@@ -91,16 +80,6 @@ def test_rubrics_come_with_the_rules(work: GitRepo) -> None:
         named = settings.load(folder).gate.rubric
         assert loader.score_rubric(named, folder).rubric.rubric == "own"
         assert loader.score_rubric("own", folder).origin == "project"
-
-
-def test_a_mistake_is_named_as_git_names_the_file(work: GitRepo) -> None:
-    work.write(RULES, "gate:\n  mode: maybe\n")
-    commit = work.commit("wrong")
-    with (
-        pytest.raises(ConfigError, match=rf"^{commit[:12]}:\.judgekit/config\.yaml:2: gate\.mode: "),
-        policy.rules(Repository(work.folder), commit) as folder,
-    ):
-        settings.load(folder)
 
 
 def test_links_and_names_that_lead_out_are_not_written(
@@ -123,29 +102,34 @@ def test_links_and_names_that_lead_out_are_not_written(
             assert list(tmp_path.rglob("out.yaml")) == []
 
 
+def refuses(work: GitRepo, commit: str, problem: str) -> None:
+    """Check that the rules of a commit are refused, with the file named as git names it."""
+    with (
+        pytest.raises(ConfigError, match=rf"^{commit[:12]}:{problem}"),
+        policy.rules(Repository(work.folder), commit) as folder,
+    ):
+        settings.load(folder)
+
+
 @pytest.mark.parametrize(
     "name", [".judgekit", RULES, ".judgekit/rubrics", ".judgekit/rubrics/kls@1.0.0.yaml"]
 )
-def test_rules_that_are_links_are_not_left_out_in_silence(work: GitRepo, tmp_path: Path, name: str) -> None:
+def test_rules_that_are_links_too_large_or_wrong_are_not_left_out_in_silence(
+    work: GitRepo, tmp_path: Path, name: str
+) -> None:
     path = work.folder / name
+    if name.endswith(".yaml"):
+        work.write(name, "# x\n" * 30_000)
+        refuses(work, work.commit("large"), rf"{re.escape(name)}: larger than 100 kB, or ")
+    work.write(RULES, "gate:\n  mode: maybe\n")
+    (work.folder / ".judgekit/rubrics/kls@1.0.0.yaml").unlink(missing_ok=True)
+    refuses(work, work.commit("wrong"), r"\.judgekit/config\.yaml:2: gate\.mode: ")
     if path.is_dir():
         shutil.rmtree(path)
     path.unlink(missing_ok=True)
     path.parent.mkdir(exist_ok=True)
     path.symlink_to(tmp_path)
-    commit = work.commit("a link")
-    told = rf"^{commit[:12]}:{re.escape(name)}: not a regular file, and the gate"
-    with pytest.raises(ConfigError, match=told), policy.rules(Repository(work.folder), commit):
-        raise AssertionError
-
-
-@pytest.mark.parametrize("name", [RULES, ".judgekit/rubrics/kls@1.0.0.yaml"])
-def test_rules_that_are_too_large_are_not_left_out_in_silence(work: GitRepo, name: str) -> None:
-    work.write(name, "# x\n" * 30_000)
-    commit = work.commit("large")
-    told = rf"^{commit[:12]}:{re.escape(name)}: larger than 100 kB, or "
-    with pytest.raises(ConfigError, match=told), policy.rules(Repository(work.folder), commit):
-        raise AssertionError
+    refuses(work, work.commit("a link"), rf"{re.escape(name)}: not a regular file, and the gate")
 
 
 def test_what_decides_nothing_may_be_missing(work: GitRepo) -> None:
@@ -160,24 +144,15 @@ def partial(work: GitRepo, tmp_path: Path) -> GitRepo:
     """Return a clone without blobs, and without a working tree that would fetch them."""
     origin = tmp_path / "origin.git"
     GitRepo(origin)("config", "uploadpack.allowFilter", "true")
-    words = (
-        "clone",
-        "--quiet",
-        "--filter=blob:none",
-        "--no-checkout",
-        f"file://{origin}",
-        str(tmp_path / "partial"),
-    )
-    work(*words)
+    words = ("--quiet", "--filter=blob:none", "--no-checkout", f"file://{origin}")
+    work("clone", *words, str(tmp_path / "partial"))
     return GitRepo(tmp_path / "partial")
 
 
 def test_rules_that_a_partial_clone_lacks_are_named_with_a_remedy(partial: GitRepo) -> None:
     commit = partial("rev-parse", "HEAD")
     remedy = rf"\(fetch it with: git show {commit[:12]}:\.judgekit/c"
-    told = rf"^{commit[:12]}:\.judgekit/config\.yaml: .* not in this clone {remedy}"
-    with pytest.raises(ConfigError, match=told), policy.rules(Repository(partial.folder), commit):
-        raise AssertionError
+    refuses(partial, commit, rf"\.judgekit/config\.yaml: .* not in this clone {remedy}")
     partial("show", f"{commit[:12]}:{RULES}")
     with policy.rules(Repository(partial.folder), commit) as folder:
         assert settings.load(folder).gate.mode == "blocking"
@@ -218,53 +193,34 @@ def keep(work: GitRepo) -> None:
     policy.keep(repository, commits_of(repository, [main_of(work)], "origin"), ["*.md"], [])
 
 
-def test_what_is_chosen_is_not_known_before_a_full_run(chosen: GitRepo) -> None:
-    chosen.commit("code", a_py="x\n")
-    assert not nothing_to_judge(chosen)
-    keep(chosen)
-    assert nothing_to_judge(chosen)
-
-
-def test_something_to_judge_is_seen(chosen: GitRepo) -> None:
-    keep(chosen)
-    chosen.commit("text", a_md="x\n")
-    assert not nothing_to_judge(chosen)
-
-
-def test_a_deletion_needs_no_rules(chosen: GitRepo) -> None:
+def test_what_decides_a_choice_makes_it_read_again(chosen: GitRepo, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = RefUpdate("(delete)", "0" * 40, "refs/heads/x", chosen("rev-parse", "main"))
-    assert policy.nothing_to_judge(Repository(chosen.folder), [gone], "origin")
-    assert policy.nothing_to_judge(Repository(chosen.folder), [], "origin")
-
-
-def test_other_rules_on_the_remote_are_read_anew(chosen: GitRepo) -> None:
-    keep(chosen)
-    chosen.write(".judgekit/config.yaml", "gate: {paths: ['*.py']}\n")
-    chosen.commit("other rules")
-    chosen("push", "--quiet", "origin", "main")
+    for updates in ([gone], []):  # need no rules
+        assert policy.nothing_to_judge(Repository(chosen.folder), updates, "origin")
     chosen.commit("code", a_py="x\n")
-    assert not nothing_to_judge(chosen)
-
-
-def test_other_rules_of_the_users_are_read_anew(chosen: GitRepo, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not nothing_to_judge(chosen), "before a full run"
     keep(chosen)
-    chosen.commit("code", a_py="x\n")
-    monkeypatch.setenv("JUDGEKIT_GATE_PATHS", "*.py")
-    assert not nothing_to_judge(chosen)
-    monkeypatch.delenv("JUDGEKIT_GATE_PATHS")
     assert nothing_to_judge(chosen)
+    with monkeypatch.context() as patch:
+        patch.setenv("JUDGEKIT_GATE_PATHS", "*.py")
+        assert not nothing_to_judge(chosen)
+    [kept] = (Path(os.environ["JUDGEKIT_HOME"]) / "cache" / "gate").iterdir()
+    for content in ("", "no JSON", "[]", '{"key": 1}'):
+        kept.write_text(content)
+        assert not nothing_to_judge(chosen)
+    keep(chosen)
     settings.user_file().parent.mkdir(parents=True, exist_ok=True)
     settings.user_file().write_text("gate: {paths: ['*.py']}\n")
     assert not nothing_to_judge(chosen)
-
-
-@pytest.mark.parametrize("content", ["", "no JSON", "[]", '{"key": 1}'])
-def test_a_damaged_file_is_read_anew(chosen: GitRepo, content: str) -> None:
+    settings.user_file().unlink()
     keep(chosen)
-    [kept] = (Path(os.environ["JUDGEKIT_HOME"]) / "cache" / "gate").iterdir()
-    kept.write_text(content)
-    chosen.commit("code", a_py="x\n")
-    assert not nothing_to_judge(chosen)
+    chosen.commit("text", a_md="x\n")
+    assert not nothing_to_judge(chosen), "something to judge"
+    chosen.write(RULES, "gate: {paths: ['*.py']}\n")
+    chosen.commit("other rules")
+    chosen("push", "--quiet", "origin", "main")
+    chosen.commit("no code", a_txt="x\n")
+    assert not nothing_to_judge(chosen), "other rules on the remote"
 
 
 def test_a_push_of_nothing_relevant_imports_nothing_heavy(chosen: GitRepo) -> None:

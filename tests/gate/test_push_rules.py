@@ -1,4 +1,7 @@
-"""Real pushes: whose rules hold, what blocks and what does not, and what a person can do about it."""
+"""Real pushes: whose rules hold, what blocks and what does not, and what a person can do about it.
+
+Where it is not plain whose rules hold, the strictest known do.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,12 @@ from typing import TYPE_CHECKING
 
 import ledger_lines
 import pytest
+from loopback import Loopback
 from pushing import BLOCKING, bad, good
+from scripted import by_content
 
 from judgekit.config import files
+from judgekit.hooks.pre_push import skipped_by
 from judgekit.ledger import Fault, Label, Ledger, ModeChange, OverrideLine, Skip, kpi
 
 if TYPE_CHECKING:
@@ -22,13 +28,18 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-ADVISORY = "gate: {mode: advisory}\n"
+ADVISORY = LAX = "gate: {mode: advisory}\n"
 CONFIG = ".judgekit/config.yaml"
 
 
 def decide(world: World, task: str, decision: Decided, *, terminal: bool = True) -> None:
     line = OverrideLine(task_id=task, decision=decision, why="I read it", who="ann", terminal=terminal)
     Ledger.of(world.work.folder).add(line)
+
+
+def share(world: World, *refs: str) -> None:
+    """Push without asking the gate."""
+    world.work("push", "--quiet", "--no-verify", "origin", *(refs or ("main",)))
 
 
 def users_config(world: World, text: str) -> None:
@@ -83,16 +94,13 @@ def test_a_push_cannot_approve_itself(world: World, pushed: str | None) -> None:
     world.push(judged={"a.md": "NO-GO"}, code=1)
 
 
-def test_nor_can_it_in_two_pushes(world: World) -> None:
+def test_nor_can_it_in_two_pushes_or_by_an_orphan_branch(world: World) -> None:
     world.work("switch", "--quiet", "--create", "topic")
     world.work.write(CONFIG, 'gate: {mode: advisory, paths: ["!**"]}\n')
     world.work.commit("lax rules")
     world.push("origin", "topic")
     world.work.commit("a bad document", a_md=bad("a"))
     world.push("origin", "topic", judged={"a.md": "NO-GO"}, code=1)
-
-
-def test_an_orphan_branch_cannot_either(world: World) -> None:
     world.work("switch", "--quiet", "--orphan", "pages")
     world.work.commit("root", a_md=bad("a"))
     world.push("origin", "pages", judged={"a.md": "NO-GO"}, code=1)
@@ -142,20 +150,34 @@ def test_broken_configuration_of_the_user_blocks_nothing(world: World) -> None:
     assert line["problem"].startswith("~/judgekit/config.yaml:1: gate.mode: ")
 
 
-def test_a_variable_goes_before_the_rules(world: World) -> None:
+def test_a_variable_goes_before_the_rules(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.work.commit("bad", a_md=bad("a"))
-    for value in ("", "0"):
-        world.push(judged={"a.md": "NO-GO"}, code=1, JUDGEKIT_SKIP=value)
+    world.push(judged={"a.md": "NO-GO"}, code=1, JUDGEKIT_SKIP="0")
     world.push(judged={"a.md": "NO-GO"}, JUDGEKIT_GATE_MODE="advisory")
+    for value in ("", "0", "false", "False", "no", "off", "1", "true", "yes", "wip"):
+        monkeypatch.setenv("JUDGEKIT_SKIP", value)
+        assert skipped_by() == ("JUDGEKIT_SKIP" if value in ("1", "true", "yes", "wip") else None)
 
 
-@pytest.mark.parametrize("variable", ["JUDGEKIT_SKIP", "GIT_JUDGE_SKIP", "JUDGEKIT_DISABLE"])
-def test_a_push_past_the_gate_leaves_a_line(world: World, variable: str) -> None:
+def test_an_unchanged_push_again_asks_no_model(world: World) -> None:
     world.work.commit("bad", a_md=bad("a"))
-    push = world.push(**{variable: "1"})  # type: ignore[arg-type]  # it is none of the named ones
-    (line,) = push.of("skip")
-    assert (line["variable"], line["refs"]) == (variable, ["refs/heads/main"])
-    assert (f"{variable} is set" in push.err) == (variable != "JUDGEKIT_DISABLE")
+    with Loopback(by_content) as server:
+        world.environ |= {"JUDGEKIT_REPLAY": "", "JUDGEKIT_API_BASE": server.base, "JUDGEKIT_MODEL": "m"}
+        asked = 0
+        for cached in (False, True):
+            (verdict,) = world.push(judged={"a.md": "NO-GO"}, code=1).verdicts
+            assert verdict["gate"]["cached"] == cached
+            asked = asked or len(server.requests)
+        assert len(server.requests) == asked
+
+
+def test_a_push_past_the_gate_leaves_a_line(world: World) -> None:
+    world.work.commit("bad", a_md=bad("a"))
+    for variable in ("JUDGEKIT_SKIP", "GIT_JUDGE_SKIP", "JUDGEKIT_DISABLE"):
+        push = world.push("--dry-run", "origin", "main", **{variable: "1"})  # type: ignore[arg-type]  # none of the named
+        (line,) = push.of("skip")
+        assert (line["variable"], line["refs"]) == (variable, ["refs/heads/main"])
+        assert (f"{variable} is set" in push.err) == (variable != "JUDGEKIT_DISABLE")
 
 
 def test_an_override_holds_until_the_file_changes(world: World) -> None:
@@ -184,25 +206,20 @@ def test_the_newest_override_of_this_very_file_counts(world: World) -> None:
     world.push(judged={"c.md": "NO-GO"}, code=1)
 
 
-@pytest.mark.parametrize("allowed", [False, True])
-def test_an_override_without_a_terminal_counts_only_if_the_user_says_so(world: World, allowed: bool) -> None:  # noqa: FBT001 - a case
+def test_an_override_without_a_terminal_counts_only_if_the_user_says_so(world: World) -> None:
     world.work.commit("bad", a_md=bad("a"))
     task = world.push(judged={"a.md": "NO-GO"}, code=1).verdicts[0]["task_id"]
     command = [sys.executable, "-m", "judgekit", "override", task, "accept", "--why", "an agent says so"]
     done = start(command, cwd=world.work.folder, capture_output=True, check=True, timeout=60)
     assert b"without a terminal" in done.stderr
-    if allowed:
-        users_config(world, "gate: {override_without_terminal: true}\n")
-        assert "accepted by" in world.push().err
-    else:
-        world.push(judged={"a.md": "NO-GO"}, code=1)
-
-
-def test_no_project_can_allow_that(bare_world: World) -> None:
-    bare_world.start("gate: {mode: blocking, override_without_terminal: true}\n")
-    bare_world.work.commit("bad", a_md=bad("a"))
-    push = bare_world.push()
-    assert "only the user's configuration" in push.err
+    world.push(judged={"a.md": "NO-GO"}, code=1)
+    users_config(world, "gate: {override_without_terminal: true}\n")
+    assert "accepted by" in world.push("--dry-run", "origin", "main").err
+    world.work.write(CONFIG, "gate: {mode: blocking, override_without_terminal: true}\n")
+    world.work.commit("no project can allow that")
+    share(world)
+    world.work.commit("bad", a_md=bad("b"))
+    assert "only the user's configuration" in world.push().err
 
 
 def test_blocking_that_labels_speak_against_is_suspended(world: World) -> None:
@@ -290,3 +307,77 @@ def test_what_is_recorded_is_private(world: World) -> None:
     assert file.parent.stat().st_mode & 0o077 == 0
     assert "It says what holds" not in file.read_text(encoding="utf-8")
     assert str(Path.home()) not in file.read_text(encoding="utf-8")
+
+
+# Where it is not plain whose rules hold
+
+UNSURE = "gate: {mode: blocking, undetermined: block}\n"
+
+
+def lax_commit(world: World, **files: str) -> None:
+    """Commit files, and rules that would let them pass."""
+    world.work.write(CONFIG, LAX)
+    world.work.commit("lax", **files)
+
+
+def test_a_push_by_address_goes_by_the_rules_of_that_remote(world: World) -> None:
+    lax_commit(world, bad_md=bad("a"))
+    for form in ("{}", "file://{}", "{}/", "{}/../origin.git"):
+        url = form.format(world.origin.folder)
+        world.push(url, "main", judged={"bad.md": "NO-GO"}, code=1)
+        world.push(url, "main:new", judged={"bad.md": "NO-GO"}, code=1)
+
+
+def test_a_second_name_of_a_remote_brings_no_other_rules(world: World) -> None:
+    lax_commit(world, bad_md=bad("a"))
+    world.work("remote", "add", "second", str(world.origin.folder))
+    world.push("second", "main", judged={"bad.md": "NO-GO"}, code=1)
+    world.work("update-ref", "refs/remotes/second/main", "HEAD~1")
+    world.push("second", "main:new", judged={"bad.md": "NO-GO"}, code=1)
+
+
+@pytest.mark.parametrize("config", [LAX, "gate: {mode: maybe}\n"], ids=["lax", "damaged"])
+def test_without_a_default_branch_the_strictest_branch_decides(world: World, config: str) -> None:
+    """Rules that cannot be read put no others out of force."""
+    share(world, "main:refs/heads/strict")
+    world.work.write(CONFIG, config)
+    world.work.commit("other rules")
+    share(world, "main:refs/heads/topic")
+    world.work("update-ref", "-d", "refs/remotes/origin/main")
+    world.work("update-ref", "-d", "refs/remotes/origin/HEAD")
+    world.work.commit("more", bad_md=bad("a"))
+    world.push("origin", "main:topic", judged={"bad.md": "NO-GO"}, code=1)
+
+
+def test_teams_may_let_nothing_pass_that_is_not_judged(world: World) -> None:
+    world.work.write(CONFIG, UNSURE)
+    world.work.commit("rules")
+    share(world)
+    world.work.commit("binary", a_md="a\0b")
+    done = world.push(judged={}, code=1)
+    assert "blocked: 1 UNDETERMINED" in done.err
+    world.work("reset", "--quiet", "--hard", "HEAD~1")
+    world.work("tag", "odd", world.work("rev-parse", "main^{tree}"))
+    assert "blocked: 1 UNDETERMINED" in world.push("origin", "odd", code=1).err
+    world.work.commit("good", a_md=good("a"))
+    world.push(judged={"a.md": "GO"})
+
+
+def test_that_is_not_lowered_by_a_project_or_a_push(world: World) -> None:
+    world.work.write(CONFIG, BLOCKING.replace("}", ", undetermined: pass}"))
+    world.work.commit("rules")
+    share(world)
+    config = world.home / "config" / "judgekit" / "config.yaml"
+    world.work.commit("binary", a_md="a\0b")
+    world.push(judged={}, code=1, JUDGEKIT_GATE_UNDETERMINED="block")
+    assert not config.exists()
+    world.push(judged={})
+
+
+def test_a_fault_of_ours_is_not_passed_there_either(world: World) -> None:
+    world.work.write(CONFIG, UNSURE.replace("}", ", rubric: no-such}"))
+    world.work.commit("rules")
+    share(world)
+    world.work.commit("good", a_md=good("a"))
+    done = world.push(code=1)
+    assert "nothing was judged" in done.err

@@ -37,12 +37,8 @@ def test_whatever_names_what_is_pushed(world: World) -> None:
         push = world.push("origin", name.replace("{oid}", oid), judged={f"{number}.md": "GO"})
         (verdict,) = push.verdicts
         assert verdict["commit"] == oid
-        assert verdict["gate"] == {
-            "mode": "blocking",
-            "remote": "../origin.git",
-            "ref": ref,
-            "cached": False,
-        }
+        about = {"mode": "blocking", "remote": "../origin.git", "ref": ref, "cached": False}
+        assert verdict["gate"] == about
         share(world)
     world.work("switch", "--quiet", "--detach")
     world.work.commit("bad", bad_md=bad("a"))
@@ -102,22 +98,20 @@ def test_forced_pushes(world: World) -> None:
     world.push("--force", "origin", "main~:main")
 
 
-def test_deletions(world: World) -> None:
+def test_deletions_and_tags(world: World) -> None:
     share(world, "main:refs/heads/old", "main:refs/heads/older")
     world.push("origin", "--delete", "old")
     assert "refs/heads/old\n" not in world.refs()
-    world.work.commit("one", a_md=good("a"))
-    push = world.push("origin", ":older", "main", judged={"a.md": "GO"})
-    assert push.verdicts[0]["gate"]["ref"] == "refs/heads/main"
-
-
-def test_tags(world: World) -> None:
     world.work("tag", "--annotate", "-m", "known", "v0")
-    world.work("tag", "config", "main:.judgekit/config.yaml")
-    world.work("tag", "folder", "main:.judgekit")
-    world.push("origin", "v0", "config", "folder")
-    assert "refs/tags/folder" in world.refs()
+    world.push("origin", "v0")
+    for name, what in (("config", "main:.judgekit/config.yaml"), ("folder", "main:.judgekit")):
+        world.work("tag", name, what)
+        push = world.push("origin", name)
+        assert f"UNDETERMINED: refs/tags/{name}: it points to no commit" in push.err
+        assert f"refs/tags/{name}" in world.refs()
     world.work.commit("one", a_md=good("a"))
+    push = world.push("--dry-run", "origin", ":older", "main", judged={"a.md": "GO"})
+    assert push.verdicts[0]["gate"]["ref"] == "refs/heads/main"
     world.work("tag", "v1")
     world.push("origin", "v1", judged={"a.md": "GO"})
     oid = world.work.commit("two", b_md=bad("b"))
@@ -132,19 +126,14 @@ def test_pushes_of_nothing_and_past_the_hook(world: World) -> None:
     assert "judgekit" not in push.err
     refs = world.refs()
     world.work.commit("one", a_md=good("a"))
-    world.push("--dry-run", "origin", "main", judged={"a.md": "GO"})
+    push = world.push("--dry-run", "--porcelain", "origin", "main", judged={"a.md": "GO"})
     assert world.refs() == refs
+    assert "judgekit" not in push.out, "programs read it"
+    assert "GO" not in push.out
+    assert "GO" in push.err
     world.work.commit("bad", a_md=bad("a"))
     world.push("--dry-run", "origin", "main", judged={"a.md": "NO-GO"}, code=1)
     world.push("--no-verify", "origin", "main")
-
-
-def test_git_speaks_to_programs_undisturbed(world: World) -> None:
-    world.work.commit("one", a_md=good("a"))
-    push = world.push("--porcelain", "origin", "main", judged={"a.md": "GO"})
-    assert "judgekit" not in push.out
-    assert "GO" not in push.out
-    assert "GO" in push.err
 
 
 def test_the_first_push_to_an_empty_remote(bare_world: World) -> None:
@@ -165,6 +154,9 @@ def test_other_remotes(world: World) -> None:
     world.work("push", "--quiet", "--no-verify", "other", "main~:refs/heads/main")
     push = world.push("other", "main", judged={"a.md": "GO"})
     assert push.verdicts[0]["gate"]["remote"] == str(other.folder)
+    unknown = GitRepo(world.folder / "unknown.git", "--bare")  # goes by the rules of the others
+    world.work.commit("bad", bad_md=bad("a"))
+    world.push(str(unknown.folder), "main", judged={"bad.md": "NO-GO"}, code=1)
 
 
 def test_a_bare_mirror_that_is_pushed_on(world: World) -> None:
@@ -233,15 +225,11 @@ def test_a_submodule_and_what_points_to_it(world: World) -> None:
     world.push("origin", "HEAD:main", of=submodule, judged={"b.md": "NO-GO"}, code=1)
 
 
-def test_a_branch_of_somebody_else_named_with_a_line_separator_disarms_nothing(world: World) -> None:
+def test_a_branch_named_with_a_line_separator_disarms_nothing(world: World) -> None:
+    """Neither one of somebody else nor the one that is pushed to."""
     for separator in SEPARATORS:
         world.origin("update-ref", f"refs/heads/zz{separator}y", world.work("rev-parse", "main"))
     world.work("fetch", "--quiet", "origin")
     world.work.commit("one", a_md=bad("a"))
-    world.push(judged={"a.md": "NO-GO"}, code=1)
-
-
-@pytest.mark.parametrize("separator", SEPARATORS)
-def test_what_is_pushed_to_a_name_with_a_line_separator_is_judged(world: World, separator: str) -> None:
-    world.work.commit("one", a_md=bad("a"))
-    world.push("origin", f"main:refs/heads/zz{separator}y", judged={"a.md": "NO-GO"}, code=1)
+    for name in ("main", *(f"refs/heads/new{separator}y" for separator in SEPARATORS)):
+        world.push("origin", f"main:{name}", judged={"a.md": "NO-GO"}, code=1)

@@ -1,0 +1,411 @@
+"""One issue a task: opened, found again, updated; and whatever fails costs a line and nothing else."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fake_gh import ADDRESS, REPOSITORY
+from git_repo import GitRepo, ask_gate, beside_origin
+from ledger_lines import round_of, verdict
+from loopback import Answer, Asked, Loopback, says
+from scripted import scores
+
+from judgekit.config.settings import EscalateConfig, user_file
+from judgekit.gate import github, issues
+from judgekit.gate.github import GhError, by_itself
+from judgekit.git import Repository
+from judgekit.ledger import Ledger
+
+if TYPE_CHECKING:
+    from fake_gh import FakeGh
+
+    from judgekit.judging.verdict import Verdict
+
+AS_SET = EscalateConfig()
+ON = 'escalate: {issues: "on"}\n'
+REJECTS = 'escalate: {issues: "on", rejects: true}\n'
+TITLE = "[JUDGE-DISAGREEMENT] Review needed: docs/a.md"
+
+
+def content(mark: str, path: str = "docs/a.md", word: str = "escalate") -> Verdict:
+    """Return a verdict on one version of a file."""
+    about = {"task_id": f"{path}@{mark * 12}", "subjects": [{"path": path, "sha256": mark * 64}]}
+    return verdict(word, path=path, **about)  # type: ignore[arg-type]  # a verdict's word
+
+
+def ensure(project: Path, *verdicts: Verdict, settings: EscalateConfig = AS_SET) -> list[str]:
+    return [what for what, _ in github.ensure(verdicts, settings, project)]
+
+
+def by_user(text: str) -> None:
+    user_file().parent.mkdir(parents=True, exist_ok=True)
+    user_file().write_text(text)
+
+
+def test_a_task_has_one_issue_that_follows_its_content(project: Path, gh: FakeGh) -> None:
+    assert ensure(project, content("a")) == ["opened"]
+    assert ensure(project, content("a")) == ["stands"]
+    (made,) = gh.issues
+    assert made["title"] == TITLE
+    assert issues.mark(made["body"]) is not None
+    assert gh.verbs == ["list", "list", "create", "list"]
+    assert "--search" not in gh.calls[-1].argv, "the search may not know it yet"
+    assert ensure(project, content("b")) == ["updated"]
+    (made,) = gh.issues
+    assert made["body"] == issues.of(content("b")).body
+    assert ensure(project, content("b", word="reject")) == ["updated"]
+    assert ensure(project, content("b", word="reject"), content("a", "docs/b.md")) == ["stands", "opened"]
+    assert len(gh.issues) == 2
+
+
+def test_a_closed_issue_stays_closed_until_the_content_changes(project: Path, gh: FakeGh) -> None:
+    ensure(project, content("a"))
+    gh.put([issue | {"state": "CLOSED"} for issue in gh.issues])
+    assert ensure(project, content("a")) == ["stands"]
+    assert gh.issues[0]["state"] == "CLOSED"
+    assert ensure(project, content("b")) == ["opened again"]
+    assert gh.issues[0]["state"] == "OPEN"
+    assert len(gh.issues) == 1
+
+
+def test_an_issue_is_searched_for_and_of_two_the_older_is_kept_up_to_date(project: Path, gh: FakeGh) -> None:
+    ensure(project, content("a"))
+    foreign = {"url": "u", "state": "OPEN", "title": "t", "body": "something else", "labels": []}
+    gh.put([*gh.issues, *({"number": number, **foreign} for number in range(2, 80))])
+    assert ensure(project, content("b")) == ["updated"]
+    assert len(gh.issues) == 79
+    gh.put([gh.issues[0], gh.issues[0] | {"number": 2}])
+    ensure(project, content("c"))
+    wanted = issues.of(content("c"))
+    assert [issues.mark(issue["body"]) == (wanted.token, wanted.state) for issue in gh.issues] == [
+        True,
+        False,
+    ]
+
+
+def test_an_issue_that_only_quotes_a_mark_is_left_alone(project: Path, gh: FakeGh) -> None:
+    quoted = {"number": 1, "url": "u", "state": "OPEN", "title": "t", "labels": []}
+    gh.put([quoted | {"body": f"As in:\n{issues.of(content('a')).body}"}])
+    assert ensure(project, content("b")) == ["opened"]
+    assert gh.issues[0]["body"].startswith("As in:")
+
+
+def test_how_gh_is_asked(project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = {"GH_TOKEN": "t1", "GITHUB_TOKEN": "t2", "GH_HOST": "github.com", "GH_CONFIG_DIR": "/c"}
+    others = {"OPENAI_API_KEY": "k", "GH_DEBUG": "api", "GIT_TRACE": "0", "EDITOR": "vi"}
+    for name, value in (kept | others).items():
+        monkeypatch.setenv(name, value)
+    ensure(project, content("a"), settings=EscalateConfig(labels=["docs", "a b"]))
+    for call in gh.calls:
+        assert call.argv[0] == "issue"
+        assert call.argv[-2:] == ["--repo", REPOSITORY]
+        assert call.environ.items() >= kept.items()
+        assert call.environ["GH_PROMPT_DISABLED"] == "1"
+        assert not others.keys() & call.environ.keys()
+        assert call.cwd == str(Path.home())
+    create = gh.calls[-1]
+    assert create.stdin == issues.of(content("a")).body
+    assert not [word for word in create.argv if "judgekit override" in word]  # the body is no argument
+
+
+def test_labels_are_given_and_an_unknown_one_is_left_out(project: Path, gh: FakeGh) -> None:
+    gh.tell(labels=["docs", "help wanted"])
+    ensure(project, content("a"), settings=EscalateConfig(labels=["docs", "help wanted"]))
+    other = content("a", "docs/b.md")
+    assert ensure(project, other, settings=EscalateConfig(labels=["nowhere"])) == ["opened"]
+    assert [issue["labels"] for issue in gh.issues] == [["docs", "help wanted"], []]
+
+
+FAILURES = [
+    ({"list": [["To get started with GitHub CLI, please run:  gh auth login", 4]]}, "not signed in"),
+    ({"list": [["HTTP 403: API rate limit exceeded (https://api.github.com/graphql)", 1]]}, "rate limit"),
+    (
+        {"list": [["GraphQL: Could not resolve to a Repository with the name 'a/b'. (repository)", 1]]},
+        "resolve",
+    ),
+    ({"create": [["the 'acme/docs' repository has disabled issues", 1]]}, "disabled issues"),
+    ({"create": [["", 1]]}, "exit code 1"),
+]
+
+
+def test_what_fails_is_one_line(project: Path, gh: FakeGh) -> None:
+    by_user(ON)
+    for behaviour, problem in FAILURES:
+        gh.tell(**behaviour)
+        (line,) = by_itself([content("a"), content("b", "docs/b.md")], project)
+        assert line.startswith("no issue was opened for 2: ")
+        assert problem in line
+        assert "retry with judgekit escalate" in line
+        assert "\n" not in line
+    gh.tell()
+    assert ensure(project, content("a")) == ["opened"]
+    gh.tell(create=[["boom", 1]])
+    lines = by_itself([content("b"), content("b", "docs/b.md")], project)
+    assert lines[0].startswith("issue updated: https://github.com/acme/docs/issues/1 (docs/a.md)")
+    assert lines[1].startswith("no issue was opened for 1: gh issue create: boom")
+    by_user("escalate: {issues: maybe}\n")
+    (line,) = by_itself([content("a")], project)
+    assert "escalate.issues" in line
+
+
+def test_no_gh_but_one_that_a_clone_brings_is_one_line(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_user(ON)
+    git = next(folder for folder in os.environ["PATH"].split(os.pathsep) if Path(folder, "git").exists())
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "git").symlink_to(Path(git, "git"))
+    (project / "gh").write_text("#!/bin/sh\ntouch ran\n")
+    (project / "gh").chmod(0o755)
+    for path in (str(tmp_path / "empty"), f".{os.pathsep}{tmp_path / 'empty'}"):
+        monkeypatch.setenv("PATH", path)
+        (line,) = by_itself([content("a")], project)
+        assert "gh is not installed" in line
+        assert not (project / "ran").exists()
+
+
+def test_a_gh_that_hangs_or_prints_without_end_is_left_with_all_it_started(project: Path, gh: FakeGh) -> None:
+    gh.tell(sleep=30)
+    start = time.monotonic()
+    with pytest.raises(GhError, match="no response in time"):
+        list(github.ensure([content("a"), content("b")], AS_SET, project, seconds=1))
+    assert time.monotonic() - start < 20
+    gh.tell(chatters=True)
+    with pytest.raises(GhError, match="printed more than"):
+        list(github.ensure([content("a")], AS_SET, project, seconds=120))
+    calls = len(gh.calls)
+    with pytest.raises(GhError, match="no time left for gh"):
+        list(github.ensure([content("a")], AS_SET, project, seconds=0))
+    assert len(gh.calls) == calls
+
+
+@pytest.mark.parametrize("said", ["", "[", "{}", '{"a": 1}', "[1, {}, null]", '[{"number": "1", "body": 3}]'])
+def test_what_is_no_list_of_issues_finds_none(gh: FakeGh, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    monkeypatch.setattr(github.Gh, "ask", lambda *_: said)
+    asked = github.Gh(REPOSITORY, time.monotonic() + 5, os.environ)
+    try:
+        assert asked.find("judgekit-task-1") is None
+    except GhError as error:
+        assert "gh issue list: no JSON in the output; update gh" in str(error)  # noqa: PT017 - either is right
+
+
+def test_nothing_is_sent_unless_the_user_says_so(project: Path, gh: FakeGh) -> None:
+    (project / ".judgekit").mkdir()
+    for text in ("gate: {oops: 1}\n", REJECTS):  # not even read
+        (project / ".judgekit" / "config.yaml").write_text(text)
+        assert by_itself([content("a")], project) == []
+    assert gh.calls == []
+    by_user('escalate: {issues: "project"}\n')
+    (line,) = by_itself([content("a", word="reject")], project)
+    assert line == "issue opened: https://github.com/acme/docs/issues/1 (docs/a.md)"
+
+
+def test_rejected_content_is_escalated_where_configured(project: Path, gh: FakeGh) -> None:
+    both = [content("a", word="reject"), content("a", word="accept")]
+    by_user(ON)
+    assert by_itself(both, project) == []
+    assert by_itself([content("a", word="reject")], project, EscalateConfig()) == []
+    assert gh.calls == []
+    by_user(REJECTS)
+    assert len(by_itself(both, project)) == 1
+    decided = {"decision": "accept", "why": "fine", "who": "ann", "at": "2026-03-20T12:00:00Z"}
+    assert by_itself([verdict("escalate", human_override=decided)], project) == []
+
+
+def improving(mark: str, days: float, *rounds: str) -> Any:  # noqa: ANN401 - a VerdictLine
+    """Return a verdict `improve` on one version of a file, with what models said in each round."""
+    said = [round_of(word, round=number) for number, word in enumerate(rounds, 1)]
+    about = {"task_id": f"docs/a.md@{mark * 12}", "subjects": [{"path": "docs/a.md", "sha256": mark * 64}]}
+    return verdict("improve", path="docs/a.md", name=f"{mark}{days}", days=days, rounds=said, **about)
+
+
+@pytest.mark.parametrize(("text", "count"), [(ON, 0), (REJECTS, 1)])
+def test_two_rounds_of_improve_open_one_issue_where_rejects_do(
+    project: Path, gh: FakeGh, text: str, count: int
+) -> None:
+    """Two rounds of one judging, or of one after the other; the third changes the issue that there is."""
+    by_user(text)
+    ledger = Ledger.of(project)
+    for number, name in enumerate("abc"):
+        line = improving(name, 3 - number, "improve")
+        ledger.add(line)
+        lines = by_itself([line], project)
+        assert number or lines == []
+    assert [issue["title"] for issue in gh.issues] == [TITLE] * count
+    assert len(github.unsettled(ledger.records(), rejects=bool(count))) == count
+
+
+def test_rounds_of_improve_count_from_the_last_other_verdict_on(project: Path, gh: FakeGh) -> None:
+    by_user(REJECTS)
+    Ledger.of(project).add(improving("a", 3, "improve"), verdict("accept", path="docs/a.md", days=2))
+    assert by_itself([improving("b", 1, "improve")], project) == []
+    assert len(by_itself([improving("c", 1, "improve", "improve")], project)) == 1
+    other = improving("d", 1, "improve").model_copy(update={"task_id": "docs/b.md@" + "d" * 12})
+    assert by_itself([other], project) == []
+    assert len(gh.issues) == 1
+
+
+def test_a_push_opens_a_few_at_most(project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(github, "MOST", 2)
+    by_user(ON)
+    lines = by_itself([content("a", f"docs/{name}.md") for name in "abcd"], project)
+    assert len(gh.issues) == 2
+    assert lines[-1].startswith("no issue was opened for 2 more")
+
+
+def test_a_fault_of_ours_is_one_line(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise RuntimeError("boom")
+
+    by_user(ON)
+    monkeypatch.setattr(github, "ensure", fails)
+    assert by_itself([content("a")], project) == ["no issue was opened: internal error: RuntimeError: boom"]
+
+
+def test_unsettled_are_the_last_of_each_task() -> None:
+    records: list[Any] = [
+        content("a"),
+        verdict("accept", path="docs/a.md", name="later", days=-1),
+        content("b", "docs/b.md"),
+        content("c", "docs/c.md", "reject"),
+        content("d", "docs/d.md", "undetermined"),
+    ]
+    assert [line.task_id for line in github.unsettled(records, rejects=False)] == [f"docs/b.md@{'b' * 12}"]
+    assert {line.verdict for line in github.unsettled(records, rejects=True)} == {"escalate", "reject"}
+
+
+# Which repository an address is, and that no clone chooses who gets a token
+
+
+def test_addresses_on_github() -> None:
+    for address in (
+        "https://github.com/acme/docs",
+        "https://github.com/acme/docs/",
+        "https://user:token@github.com/acme/docs.git",
+        "http://www.github.com/acme/docs.git",
+        "ssh://git@github.com/acme/docs.git",
+        "ssh://git@ssh.github.com:443/acme/docs.git",
+        "git@github.com:acme/docs.git",
+        "github.com:acme/docs",
+        "git@GitHub.com:/acme/docs.git",
+        "git://github.com/acme/docs.git",
+    ):
+        assert github.of_address(address, {}) == "github.com/acme/docs", address
+    for address in (
+        "",
+        "/srv/git/docs.git",
+        "../docs",
+        "file:///srv/git/docs.git",
+        "https://gitlab.example/acme/docs.git",
+        "https://evil.ghe.com/acme/docs",
+        "https://github.com.evil.example/acme/docs",
+        "https://evil.example/github.com/acme/docs",
+        "https://github.com/acme",
+        "https://github.com/acme/docs/issues/1",
+        "https://github.com/-acme/docs",
+        "https://github.com/acme/--repo",
+        "https://github.com/acme/do cs",
+        "ext::sh -c touch% x",
+        "git@github.com:acme/docs.git\n--web",
+    ):
+        assert github.of_address(address, {}) is None, address
+    address = "git@git.acme.example:acme/docs.git"
+    assert github.of_address(address, {"GH_HOST": "other.example"}) is None
+    assert github.of_address(address, {"GH_HOST": "git.acme.example"}) == "git.acme.example/acme/docs"
+
+
+def test_the_user_may_name_the_repository_or_push_to_an_address(project: Path, gh: FakeGh) -> None:
+    for named in ("acme/other", "h.example/acme/other", "--web", "a"):
+        expected = named if "/" in named else None
+        assert github.of_project(Repository(project), {"GH_REPO": named}) == expected
+    assert github.of_project(Repository(project), {}, "/srv/git/docs.git") is None
+    by_user(ON)
+    by_itself([content("a")], project, None, "git@github.com:me/fork.git")
+    assert gh.calls[0].argv[-1] == "github.com/me/fork"
+    assert ADDRESS.endswith("acme/docs.git")
+
+
+def test_origin_counts_among_several_and_the_only_one_otherwise(tmp_path: Path) -> None:
+    assert github.of_project(Repository(tmp_path), {}) is None
+    repository = GitRepo(tmp_path / "work")
+    asked = Repository(repository.folder)
+    assert github.of_project(asked, {}) is None
+    for name, found in (("odd", "odd"), ("upstream", None), ("origin", "origin")):
+        repository("remote", "add", name, f"https://github.com/acme/{name}")
+        assert github.of_project(asked, {}) == (found and f"github.com/acme/{found}")
+
+
+# What a push opens issues for, and that it never waits or fails for one
+
+
+@pytest.fixture
+def work(tmp_path: Path, gh: FakeGh) -> GitRepo:
+    work = beside_origin(tmp_path)
+    work.commit("first")
+    ask_gate(work)
+    return work
+
+
+def disagrees(asked: Asked) -> Answer:
+    """Answer as three models that find no majority, and reject what says TODO."""
+    model = str(asked.body["model"]).rpartition("/")[2]
+    by_tier = {"quick": scores(1, 1, 1), "deep": scores(4, 4, 4), "tiebreaker": scores(3, 3, 2)}
+    return says(scores(1, 1, 1) if "\nTODO" in asked.text else by_tier[model], model=model)
+
+
+def push(work: GitRepo, **files: str) -> tuple[int, str]:
+    """Commit files, push them, and return the exit code and what was said."""
+    with Loopback(disagrees) as server:
+        tiers = {f"JUDGEKIT_{tier}_MODEL".upper(): tier for tier in ("quick", "deep", "tiebreaker")}
+        work.commit("change", **files)
+        done = work.run("push", "origin", "main", stdin=b"", JUDGEKIT_API_BASE=server.base, **tiers)
+    return done.returncode, os.fsdecode(done.stdout + done.stderr)
+
+
+@pytest.mark.slow
+def test_a_push_opens_one_that_later_pushes_update(
+    work: GitRepo, gh: FakeGh, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, said = push(work, a_md="# A\n\nZero.\n", b_md="# B\n\nTODO\n")
+    assert (code, gh.calls) == (0, []), "by default"
+    assert "UNDETERMINED" in said
+    assert "NO-GO" in said
+    by_user(ON)
+    code, said = push(work, a_md="# A\n\nOne.\n")
+    assert code == 0
+    assert "the project's remote is not on GitHub" in said
+    assert gh.calls == []
+    monkeypatch.setenv("GH_REPO", "acme/docs")
+    code, said = push(work, a_md="# A\n\nTwo.\n")
+    assert code == 0, said
+    assert "issue opened: https://github.com/acme/docs/issues/1 (a.md)" in said
+    _, said = push(work, b_txt="not judged\n")
+    assert "issue" not in said
+    _, said = push(work, a_md="# A\n\nThree.\n")
+    assert "issue updated: https://github.com/acme/docs/issues/1 (a.md)" in said
+    assert work("rev-parse", "HEAD") in gh.issues[0]["body"]
+    by_user(f"{REJECTS}gate: {{mode: blocking}}\n")
+    code, said = push(work, b_md="# B\n\nTODO, again\n\nTODO\n")
+    assert code == 1, said
+    assert gh.issues[1]["title"] == "[JUDGE-DISAGREEMENT] Review needed: b.md"
+    assert said.count("issue opened") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("behaviour", [{"list": [["HTTP 502", 1]]}, {"create": [["boom", 1]]}, {"sleep": 40}])
+def test_a_gh_that_fails_holds_up_no_push(
+    work: GitRepo, gh: FakeGh, monkeypatch: pytest.MonkeyPatch, behaviour: dict[str, object]
+) -> None:
+    monkeypatch.setenv("GH_REPO", "acme/docs")
+    by_user(ON)
+    gh.tell(**behaviour)
+    start = time.monotonic()
+    code, said = push(work, a_md="# A\n\nOne.\n")
+    assert code == 0, said
+    assert said.count("no issue was opened for 1: ") == 1
+    assert work("rev-parse", "main") == work("ls-remote", "origin", "refs/heads/main").split()[0]
+    assert time.monotonic() - start < 39
