@@ -33,6 +33,8 @@ NAMES = [
     "a\\b.md",
     "$(touch x).md",
     ".hidden/..a.md",
+    "BAD.MD",
+    "docs/bad.Md",
 ]
 OTHER_NAMES = [b"\xff\xfe.md", b"\x1b[2J\x07\xe2\x80\xaeb.md"]
 
