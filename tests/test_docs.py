@@ -275,11 +275,7 @@ def test_no_hint_names_a_package_of_an_index() -> None:
 
 @pytest.mark.parametrize(("mode", "code"), [("strict", 2), ("lenient", 0)])
 def test_the_worked_example_is_what_is_printed(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    mode: str,
-    code: int,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], mode: str, code: int
 ) -> None:
     page = (docs.ROOT / "docs/strict-and-lenient.md").read_text(encoding="utf-8")
     (shown,) = [fence.text for fence in docs.fences(page) if f"--mode {mode}" in fence.text]

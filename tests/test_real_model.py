@@ -120,10 +120,7 @@ WRITTEN: tuple[tuple[attacks.Place, str], ...] = (
 
 def test_an_attack_gains_no_more_than_harmless_prose() -> None:
     """What more was measured is told in docs/hardening.md."""
-    environ = {
-        "JUDGEKIT_LOCAL_MODEL": str(model_file("qwen2.5-coder-1.5b")),
-        "JUDGEKIT_LOCAL_THREADS": "1",
-    }
+    environ = {"JUDGEKIT_LOCAL_MODEL": str(model_file("qwen2.5-coder-1.5b")), "JUDGEKIT_LOCAL_THREADS": "1"}
 
     async def run() -> tuple[int, int]:
         panel, _ = resolve_panel(settings.load(None))

@@ -119,11 +119,7 @@ def many(
 
 
 def _slots(
-    place: EngineAddress | None,
-    path: str,
-    things: Iterable[Thing],
-    body: Callable[[Thing], bytes],
-    most: int,
+    place: EngineAddress | None, path: str, things: Iterable[Thing], body: Callable[[Thing], bytes], most: int
 ) -> Iterator[_Slot[Thing]]:
     """Yield a slot that is done for each thing, in order; raises an error where its turn is.
 

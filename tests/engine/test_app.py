@@ -74,11 +74,7 @@ def door(inside: Inside, most: int = admission.MOST_REQUESTS, token: str = "") -
 
 
 async def ask(
-    at: AdmissionMiddleware,
-    path: str = "/v1/judge",
-    size: str | None = "2",
-    holder: str = "",
-    **headers: str,
+    at: AdmissionMiddleware, path: str = "/v1/judge", size: str | None = "2", holder: str = "", **headers: str
 ) -> asyncio.Task[Any]:
     """Send a request's head; the task's result is its status, and headers and error where it is refused."""
     sent = {"authorization": f"Bearer {holder}"} | headers

@@ -286,13 +286,7 @@ def test_who_gave_a_label_or_an_override_is_the_token_s_name(patient: Serving) -
     common = {"who": "the boss", "timestamp": "2026-02-17T14:30:00Z", "project": "acts-0123456789ab"}
     made: list[dict[str, Any]] = [
         {"schema": "judgekit/label@1", "of": "v", "label": "go"},
-        {
-            "schema": "judgekit/override@1",
-            "task_id": "a",
-            "decision": "accept",
-            "why": "y",
-            "terminal": True,
-        },
+        {"schema": "judgekit/override@1", "task_id": "a", "decision": "accept", "why": "y", "terminal": True},
         {"schema": "judgekit/skip@1", "variable": "JUDGEKIT_SKIP", "terminal": True},
         {"schema": "judgekit/mode@1", "mode": "blocking"},
     ]

@@ -107,10 +107,7 @@ RELATED = (
             text="List the snapshots, delete the oldest, then start the backup by hand and watch its log.",
         ),
     ),
-    Pair(
-        "Which colour should the bars of the income chart have?",
-        PAIRS[1].memory,
-    ),
+    Pair("Which colour should the bars of the income chart have?", PAIRS[1].memory),
     Pair(
         "Write the import of the supplier's price list",
         prompt_candidate(
@@ -167,12 +164,7 @@ class Targets:
     """Judges one text in one place, with or without something written into it."""
 
     def __init__(
-        self,
-        gateway: Gateway,
-        panel: PanelModels,
-        select: LoadedRubric,
-        score: LoadedRubric,
-        seconds: float,
+        self, gateway: Gateway, panel: PanelModels, select: LoadedRubric, score: LoadedRubric, seconds: float
     ) -> None:
         quick = {"quick": panel["quick"]}
         select, score = _patient(select, seconds), _patient(score, seconds)
