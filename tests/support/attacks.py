@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from making import candidate_judge, document, document_judge, file, prompt_candidate, query
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from judgekit.judging.prompt import PromptCandidate
     from judgekit.providers.base import Gateway, PanelModels
     from judgekit.rubric.loader import LoadedRubric
@@ -55,9 +53,6 @@ ADAPTIVE = (
 `{request}` stands for the request itself: whoever knows what will be asked can claim to be about it.
 """
 
-MOST_CHARS = 200
-"""More than this of a title or of a turn no model is shown."""
-
 _PROSE = (
     "The bakery opens at seven and sells rye bread on Thursdays. In the afternoon the oven is cleaned, "
     "and whoever comes late finds the shelf with the rolls empty. A bicycle leans at the wall next door, "
@@ -96,41 +91,6 @@ PAIRS = (
     ),
 )
 
-RELATED = (
-    Pair(
-        "The nightly backup fails with a full disk",
-        prompt_candidate(
-            "backup",
-            "Backup disk full: remove snapshots older than a week",
-            category="RUNBOOK",
-            tags=("backup",),
-            text="List the snapshots, delete the oldest, then start the backup by hand and watch its log.",
-        ),
-    ),
-    Pair("Which colour should the bars of the income chart have?", PAIRS[1].memory),
-    Pair(
-        "Write the import of the supplier's price list",
-        prompt_candidate(
-            "prices",
-            "Price lists of suppliers come as CSV with a semicolon",
-            category="CONSTRAINT",
-            tags=("import",),
-            text="Decimal comma, encoding latin-1, one file a week; prices without VAT.",
-        ),
-    ),
-    Pair(
-        "How do I give a new colleague access to the staging server?",
-        prompt_candidate(
-            "staging",
-            "Access to staging: add a public key to the people file",
-            category="RUNBOOK",
-            tags=("onboarding",),
-            text="One line a person, then run make people; it takes effect within ten minutes.",
-        ),
-    ),
-)
-"""Requests with a memory that answers them."""
-
 POOR = (
     "# Deployment\n\nTODO. To deploy run the script, or not. The script is in the folder. See above.\n\n"
     "Rollback: TODO TODO. The port is 8080, except that it is 9090. Ask somebody.\n\n## Steps\n\n"
@@ -143,14 +103,6 @@ def harmless(payload: str) -> str:
     """Return plain prose that is as long as a payload."""
     start = int(hashlib.sha256(payload.encode()).hexdigest(), 16) % 90
     return (_PROSE * 30)[start : start + len(payload)]
-
-
-def _patient(loaded: LoadedRubric, seconds: float) -> LoadedRubric:
-    """Return a rubric whose quick tier waits for a slow machine."""
-    tiers = loaded.rubric.tiers
-    quick = tiers.quick.model_copy(update={"timeout": seconds})
-    rubric = loaded.rubric.model_copy(update={"tiers": tiers.model_copy(update={"quick": quick})})
-    return loaded._replace(rubric=rubric)
 
 
 class Seen(NamedTuple):
@@ -166,15 +118,26 @@ class Targets:
     def __init__(
         self, gateway: Gateway, panel: PanelModels, select: LoadedRubric, score: LoadedRubric, seconds: float
     ) -> None:
-        quick = {"quick": panel["quick"]}
-        select, score = _patient(select, seconds), _patient(score, seconds)
-        self._candidates = candidate_judge(gateway, quick, loaded=select, mode="lenient", deadline=seconds)  # type: ignore[arg-type]
-        self._documents = document_judge(gateway, quick, loaded=score, mode="lenient", deadline=seconds)  # type: ignore[arg-type]
+        def patient(loaded: LoadedRubric) -> LoadedRubric:  # its quick tier waits for a slow machine
+            tiers = loaded.rubric.tiers
+            tiers = tiers.model_copy(update={"quick": tiers.quick.model_copy(update={"timeout": seconds})})
+            return loaded._replace(rubric=loaded.rubric.model_copy(update={"tiers": tiers}))
+
+        quick: PanelModels = {"quick": panel["quick"]}
+        rules: dict[str, Any] = {"mode": "lenient", "deadline": seconds}
+        self._candidates = candidate_judge(gateway, quick, loaded=patient(select), **rules)
+        self._documents = document_judge(gateway, quick, loaded=patient(score), **rules)
 
     async def see(self, place: Place, pair: Pair, written: str) -> Seen:
         """Return what is made of a memory, or of the poor document, with a text written into it."""
         if place == "document":
-            return await self._document(f"{POOR}\n{written}\n" if written else POOR)
+            subject = file("deployment.md", f"{POOR}\n{written}\n" if written else POOR)
+            verdict = await self._documents.judge(document((subject,), "deployment.md"))
+            assert verdict.rounds[0].failure is None, verdict.rounds[0].failure
+            opinion = verdict.rounds[0].opinion
+            assert opinion is not None
+            scores = list(opinion["scores"].values())
+            return Seen(opinion["outcome"] == "accept", (sum(scores) / len(scores) - 1) / 4)
         memory = pair.memory
         turns: tuple[str, ...] = ("user: Let us go on where we stopped.",)
         if place == "title" and written:
@@ -188,12 +151,3 @@ class Targets:
         leaning = selection.decisions[0].probability
         assert leaning is not None
         return Seen(leaning >= 0.5, leaning)
-
-    async def _document(self, text: str) -> Seen:
-        subject = file("deployment.md", text)
-        verdict = await self._documents.judge(document((subject,), "deployment.md"))
-        assert verdict.rounds[0].failure is None, verdict.rounds[0].failure
-        opinion = verdict.rounds[0].opinion
-        assert opinion is not None
-        scores: Sequence[float] = list(opinion["scores"].values())
-        return Seen(opinion["outcome"] == "accept", (sum(scores) / len(scores) - 1) / 4)

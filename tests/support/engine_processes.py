@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import shutil
@@ -12,6 +11,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from sent import document
 
 from judgekit.engine import client
 
@@ -38,8 +39,14 @@ def private_folder() -> Iterator[Path]:
 
 
 def alive(folder: Path) -> list[int]:
-    """Return the processes that are, or want to be, engines in a folder."""
-    return [process for process in _processes() if _is_engine(process, folder)]
+    """Return the processes that are, or want to be, engines in a folder; none on systems without /proc."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = path.read_bytes().split(b"\0")
+            if os.fsencode(folder) in words and any(b"judgekit.engine.server" in word for word in words):
+                found.append(int(path.parent.name))
+    return found
 
 
 def end_all(folder: Path) -> None:
@@ -55,23 +62,22 @@ def end_all(folder: Path) -> None:
 
 def is_gone(process: int, seconds: float = 20) -> bool:
     """Whether a process ends within a bounded time."""
-    deadline = time.monotonic() + seconds
-    while not _ended(process):
-        if time.monotonic() > deadline:
-            return False
+    deadline, stat = time.monotonic() + seconds, Path(f"/proc/{process}/stat")
+    while time.monotonic() < deadline:
+        with contextlib.suppress(OSError):
+            os.waitpid(process, os.WNOHANG)
+        try:
+            if stat.read_text().rpartition(")")[2].startswith(" Z"):
+                return True
+        except OSError:
+            return True
         time.sleep(0.01)
-    return True
+    return False
 
 
 def body(text: str = "# A document\n\nIt says something.\n", **judge_request: object) -> bytes:
     """Return the body of a request to judge a text."""
-    file = {
-        "path": "a.md",
-        "text": text,
-        "sha256": hashlib.sha256(text.encode()).hexdigest(),
-        "total": len(text),
-    }
-    asked = {"document": {"files": [file], "task_id": "a.md"}, "wish": judge_request}
+    asked = {"document": document(text) | {"task_id": "a.md"}, "wish": judge_request}
     return json.dumps(client.carried() | asked).encode()
 
 
@@ -100,28 +106,3 @@ def started(place: EngineAddress) -> Connection:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     return client.Connection(place)
-
-
-def _processes() -> list[int]:
-    """Return all processes; none on systems without /proc, where a test cannot look for what is left."""
-    if not Path("/proc/self/cmdline").exists():
-        return []
-    return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
-
-
-def _is_engine(process: int, folder: Path) -> bool:
-    try:
-        words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
-    return any(b"judgekit.engine.server" in word for word in words) and os.fsencode(folder) in words
-
-
-def _ended(process: int) -> bool:
-    with contextlib.suppress(OSError):
-        os.waitpid(process, os.WNOHANG)
-    try:
-        state = Path(f"/proc/{process}/stat").read_text()
-    except OSError:
-        return not Path("/proc/self/stat").exists() or not Path(f"/proc/{process}").exists()
-    return state.rpartition(")")[2].startswith(" Z")

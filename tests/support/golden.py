@@ -130,22 +130,14 @@ class World:
         import litellm  # noqa: PLC0415 - seconds of CPU
 
         await asyncio.sleep(0)
-        told = {
-            name: value
-            for name, value in arguments.items()
-            if name not in {"timeout", "client", "shared_session"}
-        }
+        told = {name: arguments[name] for name in arguments.keys() - {"timeout", "client", "shared_session"}}
         self.calls.append(json.loads(self.same(json.dumps(told, sort_keys=True, default=str))))
         sent = "\n".join(_text(message["content"]) for message in arguments["messages"])
         text, choices = self._reply(arguments, sent)
         message: dict[str, Any] = {"role": "assistant", "content": text}
         if "tools" in arguments:
-            function = {"name": "opinion", "arguments": text}
-            message = {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [{"id": "1", "type": "function", "function": function}],
-            }
+            call = {"id": "1", "type": "function", "function": {"name": "opinion", "arguments": text}}
+            message = {"role": "assistant", "content": None, "tool_calls": [call]}
         choice: dict[str, Any] = {"index": 0, "finish_reason": "stop", "message": message}
         if choices:
             choice["logprobs"] = {"content": [choices]}
@@ -173,11 +165,9 @@ class World:
                 "location": "l. 1",
                 "issue": "Vague.",
                 "suggestion": "Say which.",
-                "quote": "the",
             }
-            return json.dumps(
-                {"reasoning": f"It is {word}.", "scores": dict.fromkeys(names, score), "findings": [finding]}
-            ), None
+            said = {"reasoning": f"It is {word}.", "scores": dict.fromkeys(names, score)}
+            return json.dumps({**said, "findings": [finding | {"quote": "the"}]}), None
         kept = re.findall(r"^\[([A-Z]{4})\] ", sent, re.MULTILINE) if word == "keep" else []
         keys = re.findall(r'"(\w+)": \["<label>"', sent)
         return json.dumps(dict.fromkeys(keys, kept)), None

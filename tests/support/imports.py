@@ -52,13 +52,8 @@ class Run(NamedTuple):
 
 def of(*commands: Sequence[str], stdin: bytes = b"", heavy: Iterable[str] = HEAVY) -> Run:
     """Run commands one after the other in a process of their own, and say what was imported."""
-    done = subprocess.run(
-        [sys.executable, "-c", _PROBE, json.dumps([list(heavy), commands])],
-        input=stdin,
-        capture_output=True,
-        timeout=120,
-        check=True,
-    )
+    words = [sys.executable, "-c", _PROBE, json.dumps([list(heavy), commands])]
+    done = subprocess.run(words, input=stdin, capture_output=True, timeout=120, check=True)
     codes, found = json.loads(done.stderr.decode().splitlines()[-1])
     # What the command line's library imports for itself is not ours to choose.
     return Run(

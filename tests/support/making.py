@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal
 
 from judgekit.errors import CallUsage
 from judgekit.judging.calibration import Promise
@@ -18,41 +18,12 @@ from judgekit.rubric import loader
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from judgekit.config import ModeName, Outcome, TierName
+    from judgekit.config import Outcome, TierName
     from judgekit.errors import CostSource
-    from judgekit.judging.cache import ReplyCache
     from judgekit.judging.jury import JuryRule
     from judgekit.judging.logprobs import ScoreSource
-    from judgekit.judging.panel import Independence
-    from judgekit.judging.score import ExternalJudge
     from judgekit.providers.base import Gateway, PanelModels
-    from judgekit.providers.resolve import Others
     from judgekit.rubric.loader import LoadedRubric
-
-    class JudgeSettings(TypedDict, total=False):
-        """What a test may say of any judge."""
-
-        max_cost_usd: float | None
-        nobody: str
-        cache: ReplyCache | None
-        finality: FinalityRules | None
-        calibration_warning: str | None
-        options: JudgeOptions
-        written_by: str | None
-        others: Others
-        claimed: frozenset[str]
-        substitutes: frozenset[str]
-        independence: Independence
-
-    class DocumentSettings(JudgeSettings, total=False):
-        """What a test may say of a judge of documents."""
-
-        elsewhere: ExternalJudge | None
-
-    class CandidateSettings(JudgeSettings, total=False):
-        """What a test may say of a judge of candidates."""
-
-        call_seconds: float | None
 
 
 def call_usage(
@@ -60,21 +31,10 @@ def call_usage(
     output_tokens: int = 0,
     cost_usd: float | None = None,
     cost_source: CostSource | None = None,
-    *,
-    cache_read_tokens: int = 0,
-    cache_write_tokens: int = 0,
-    unpriced_calls: int = 0,
+    **more: int,
 ) -> CallUsage:
     """Return what a call took; it is nothing unless a test says what."""
-    return CallUsage(
-        input_tokens,
-        output_tokens,
-        cost_usd,
-        cost_source,
-        cache_read_tokens,
-        cache_write_tokens,
-        unpriced_calls,
-    )
+    return CallUsage(input_tokens, output_tokens, cost_usd, cost_source, **more)
 
 
 def reply(
@@ -108,14 +68,11 @@ def document_judge(
     panel: PanelModels,
     *,
     loaded: LoadedRubric | None = None,
-    mode: ModeName = "strict",
-    deadline: float = 30,
-    **settings: Unpack[DocumentSettings],
+    **settings: Any,  # noqa: ANN401 - handed on
 ) -> DocumentJudge:
-    """Return a judge of documents, under the rubric kls unless a test says another."""
-    return DocumentJudge(
-        gateway, models_by_tier(panel), loaded or loader.score_rubric("kls"), mode, deadline, **settings
-    )
+    """Return a judge of documents, strict under the rubric kls unless a test says otherwise."""
+    rules: dict[str, Any] = {"mode": "strict", "deadline": 30} | settings
+    return DocumentJudge(gateway, models_by_tier(panel), loaded or loader.score_rubric("kls"), **rules)
 
 
 def candidate_judge(
@@ -123,13 +80,12 @@ def candidate_judge(
     panel: PanelModels,
     *,
     loaded: LoadedRubric | None = None,
-    mode: ModeName = "strict",
-    deadline: float = 30,
-    **settings: Unpack[CandidateSettings],
+    **settings: Any,  # noqa: ANN401 - handed on
 ) -> CandidateJudge:
-    """Return a judge of candidates, under the rubric memory-relevance unless a test says another."""
+    """Return a judge of candidates, strict under the rubric memory-relevance unless a test says otherwise."""
+    rules: dict[str, Any] = {"mode": "strict", "deadline": 30} | settings
     known = loaded or loader.select_rubric("memory-relevance")
-    return CandidateJudge(gateway, models_by_tier(panel), known, mode, deadline, **settings)
+    return CandidateJudge(gateway, models_by_tier(panel), known, **rules)
 
 
 def promise(rate: float = 0.05, confidence: float = 0.95, reference: TierName | None = None) -> Promise:

@@ -6,17 +6,8 @@ import shutil
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PARTS = (
-    ".claude-plugin",
-    "bin",
-    "hooks",
-    "skills",
-    "judgekit",
-    "retrieval",
-    "rubrics",
-    "README.md",
-    "LICENSE",
-)
+FOLDERS = (".claude-plugin", "bin", "hooks", "skills", "judgekit", "retrieval", "rubrics")
+PARTS = (*FOLDERS, "README.md", "LICENSE")
 
 
 def write(folder: Path) -> Path:

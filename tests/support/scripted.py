@@ -28,17 +28,10 @@ if TYPE_CHECKING:
 Answer: TypeAlias = "str | GatewayError | float | Callable[[Request], str | Reply]"
 """A reply's text, a failure, seconds of silence before nothing, or a function of the request."""
 
-PROFILE = LitellmProfile.model_validate(
-    {
-        "provider": "scripted",
-        "kind": "litellm",
-        "title": "Scripted",
-        "family": "none",
-        "detect": {"port": 1},
-        "prefix": "scripted/",
-        "output": "json_schema",
-    }
-)
+USAGE = call_usage(100, 10, 0.001)
+_KEYS = {"provider": "scripted", "kind": "litellm", "title": "Scripted", "family": "none"}
+_KEYS |= {"prefix": "scripted/", "output": "json_schema"}
+PROFILE = LitellmProfile.model_validate(_KEYS | {"detect": {"port": 1}})
 
 
 def scripted_endpoint(model: str, *, pointwise: bool = False) -> Endpoint:
@@ -71,11 +64,7 @@ class ScriptedGateway:
             await asyncio.sleep(min(answer, request.timeout))
             raise GatewayError(FailureKind.TIMEOUT, f"no answer in {request.timeout:g} s")
         text = answer if isinstance(answer, str) else answer(request)
-        return (
-            text
-            if isinstance(text, Reply)
-            else reply(text, scripted_endpoint.model, call_usage(100, 10, 0.001))
-        )
+        return text if isinstance(text, Reply) else reply(text, scripted_endpoint.model, USAGE)
 
     async def aclose(self) -> None:
         """Nothing is open."""
@@ -105,9 +94,7 @@ class ByModel:
         if isinstance(answer, GatewayError):
             raise GatewayError(answer.kind, answer.message)
         said = answer(request) if callable(answer) else str(answer)
-        if isinstance(said, Reply):
-            return said
-        return reply(said, scripted_endpoint.model, call_usage(100, 10, 0.001))
+        return said if isinstance(said, Reply) else reply(said, scripted_endpoint.model, USAGE)
 
     async def aclose(self) -> None:
         """Nothing is open."""

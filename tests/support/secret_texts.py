@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 ALNUM = string.ascii_letters + string.digits
 _ALPHABETS = {
     "w": string.ascii_lowercase,
+    "l": string.ascii_letters,
     "m": ALNUM,
-    "s": ALNUM + "!#%*+=?@^",
     "a": ALNUM,
+    "d": string.digits,
+    "s": ALNUM + "!#%*+=?@^",
     "h": "0123456789abcdef",
     "b": ALNUM + "+/",
-    "u": string.ascii_uppercase + string.digits,
-    "d": string.digits,
-    "t": string.ascii_uppercase + "234567",
     "x": ALNUM + "-_",
-    "l": string.ascii_letters,
+    "u": string.ascii_uppercase + string.digits,
+    "t": string.ascii_uppercase + "234567",
 }
 _SPEC = re.compile("«(=[^»]+|[a-z]\\d+)»")
 _READ = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
@@ -86,26 +86,8 @@ KEY_PARTS = tuple(_BODY[:-1])
 """The lines of the key of `key_blocks`."""
 
 _PREFIXES = (
-    *(
-        "> ",
-        "# ",
-        "// ",
-        "+",
-        "-",
-        "| ",
-        " * ",
-        "    ",
-        "\t",
-        ";; ",
-        "-- ",
-        "% ",
-        "REM ",
-        "> > ",
-        "  - ",
-        "' ",
-        "/// ",
-    ),
-    '" ',
+    *("> ", "# ", "// ", "+", "-", "| ", " * ", "    ", "\t", ";; ", "-- ", "% ", "REM ", "> > ", "  - "),
+    *("' ", "/// ", '" '),
 )
 _LINES = {  # what stands before and behind each line, and between lines
     "html breaks": ("", "", "<br>"),
