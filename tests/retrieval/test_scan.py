@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 from memory_store import MemoryStore, jwt_store, listed
@@ -20,93 +22,65 @@ def kind_of(root: Path) -> str:
     return scan.kind_of(str(root), PROFILES)
 
 
-def test_a_store_lists_its_records(tmp_path: Path) -> None:
-    store = jwt_store(tmp_path, 3)
-    (store.root / "decisions" / "notes.txt").write_text("no record")
-    (store.root / "decisions" / ".hidden.json").write_text("{}")
-    (store.root / "elsewhere").mkdir()
-    (store.root / "elsewhere" / "x.json").write_text("{}")
+def make(root: Path, *names: str) -> None:
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+
+
+def test_each_kind_lists_its_files(tmp_path: Path) -> None:
+    store = jwt_store(tmp_path / "project", 3)
+    make(store.root, "decisions/notes.txt", "decisions/.hidden.json", "elsewhere/x.json")
+    (store.root / "decisions" / "alias.json").symlink_to(store.root / "decisions" / "jwt.json")
     assert sorted(listed(store.root, CLAUDE_MEMORY).files) == [
-        "constraints/filler-1.json",
-        "decisions/filler-0.json",
-        "decisions/jwt.json",
-        "preferences/filler-2.json",
+        *("constraints/filler-1.json", "decisions/alias.json", "decisions/filler-0.json"),
+        *("decisions/jwt.json", "preferences/filler-2.json"),
     ]
+    docs = tmp_path / "docs"
+    make(docs, "a.md", "deep/er/b.markdown", ".git/c.md", "node_modules/d.md", "e.txt", ".hidden.md")
+    (docs / "deep" / "up").symlink_to(docs)
+    assert sorted(listed(docs, MARKDOWN).files) == ["a.md", "deep/er/b.markdown"]
+    make(tmp_path / "auto", "MEMORY.md", "topic.md", "sub/other.md")
+    assert sorted(listed(tmp_path / "auto", AUTO_MEMORY).files) == ["MEMORY.md", "topic.md"]
 
 
 def test_a_stamp_changes_with_the_file(tmp_path: Path) -> None:
     store = jwt_store(tmp_path)
-    before = listed(store.root, CLAUDE_MEMORY).files["decisions/jwt.json"]
-    path = store.root / "decisions" / "jwt.json"
+    path, stamps = store.root / "decisions" / "jwt.json", []
+    stamps.append(listed(store.root, CLAUDE_MEMORY).files["decisions/jwt.json"])
     os.utime(path, ns=(1, 1))
-    assert listed(store.root, CLAUDE_MEMORY).files["decisions/jwt.json"] != before
-    replaced = listed(store.root, CLAUDE_MEMORY).files["decisions/jwt.json"]
+    stamps.append(listed(store.root, CLAUDE_MEMORY).files["decisions/jwt.json"])
     copy = path.with_suffix(".new")
     copy.write_bytes(path.read_bytes())
     os.utime(copy, ns=(1, 1))
     copy.replace(path)
-    assert listed(store.root, CLAUDE_MEMORY).files["decisions/jwt.json"] != replaced
+    stamps.append(listed(store.root, CLAUDE_MEMORY).files["decisions/jwt.json"])
+    assert len(set(stamps)) == 3
 
 
-def test_links_that_lead_out_are_named_and_not_followed(tmp_path: Path) -> None:
+def test_links_that_lead_out_are_named_and_not_followed_and_what_is_no_file_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = jwt_store(tmp_path / "project")
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "secret.json").write_text("{}")
-    (store.root / "decisions" / "link.json").symlink_to(outside / "secret.json")
+    decisions, outside = store.root / "decisions", tmp_path / "outside"
+    make(outside, "secret.json")
+    (decisions / "link.json").symlink_to(outside / "secret.json")
     (store.root / "runbooks").symlink_to(outside)
+    os.mkfifo(decisions / "pipe.json")
+    (decisions / "folder.json").mkdir()
+    (decisions / "loop.json").symlink_to(decisions / "loop.json")
+    (decisions / "dangling.json").symlink_to(decisions / "gone.json")
+    with suppress(OSError):  # some file systems refuse such names
+        os.close(os.open(os.fsencode(decisions) + b"/\xff.json", os.O_WRONLY | os.O_CREAT))
     found = listed(store.root, CLAUDE_MEMORY)
     assert sorted(found.files) == ["decisions/jwt.json"]
     assert sorted(problem.partition(":")[0] for problem in found.problems) == [
         "decisions/link.json",
         "runbooks",
     ]
-
-
-def test_links_inside_the_store_are_followed(tmp_path: Path) -> None:
-    store = jwt_store(tmp_path)
-    (store.root / "decisions" / "alias.json").symlink_to(store.root / "decisions" / "jwt.json")
-    assert "decisions/alias.json" in listed(store.root, CLAUDE_MEMORY).files
-
-
-@pytest.mark.parametrize("name", ["pipe.json", "dangling.json", "loop.json", "folder.json"])
-def test_what_is_no_file_is_passed_over(tmp_path: Path, name: str) -> None:
-    store = jwt_store(tmp_path)
-    path = store.root / "decisions" / name
-    if name == "pipe.json":
-        os.mkfifo(path)
-    elif name == "folder.json":
-        path.mkdir()
-    else:
-        path.symlink_to(path if name == "loop.json" else store.root / "decisions" / "gone.json")
-    assert sorted(listed(store.root, CLAUDE_MEMORY).files) == ["decisions/jwt.json"]
-
-
-def test_names_that_are_no_utf8_are_passed_over(tmp_path: Path) -> None:
-    store = jwt_store(tmp_path)
-    path = os.fsencode(store.root / "decisions") + b"/\xff.json"
-    try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT))
-    except OSError:
-        pytest.skip("this file system refuses such names")
-    assert sorted(listed(store.root, CLAUDE_MEMORY).files) == ["decisions/jwt.json"]
-
-
-def test_a_folder_of_markdown_is_walked(tmp_path: Path) -> None:
-    for name in ("a.md", "deep/er/b.markdown", ".git/c.md", "node_modules/d.md", "e.txt", ".hidden.md"):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("x")
-    (tmp_path / "deep" / "up").symlink_to(tmp_path)
-    assert sorted(listed(tmp_path, MARKDOWN).files) == ["a.md", "deep/er/b.markdown"]
-
-
-def test_auto_memory_is_one_folder(tmp_path: Path) -> None:
-    for name in ("MEMORY.md", "topic.md", "sub/other.md"):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("x")
-    assert sorted(listed(tmp_path, AUTO_MEMORY).files) == ["MEMORY.md", "topic.md"]
+    monkeypatch.setattr(os, "scandir", Mock(side_effect=PermissionError(13, "Permission denied")))
+    assert listed(store.root, CLAUDE_MEMORY).files == {}
 
 
 def test_the_kind_shows_in_the_content(tmp_path: Path) -> None:
@@ -117,25 +91,22 @@ def test_the_kind_shows_in_the_content(tmp_path: Path) -> None:
     only_index = MemoryStore(tmp_path / "index")
     only_index.list("Title", "decisions/x.json")
     assert kind_of(only_index.write_index().root) == CLAUDE_MEMORY
+    for number, (name, text, kind) in enumerate(KINDS):
+        root = tmp_path / str(number)
+        make(root, name)
+        (root / name).write_text(text)
+        assert kind_of(root) == kind, name
+    (tmp_path / "nothing").mkdir()
+    assert kind_of(tmp_path / "nothing") == MARKDOWN
 
 
-@pytest.mark.parametrize(
-    ("files", "kind"),
-    [
-        ({"memory-config.json": "{}"}, CLAUDE_MEMORY),
-        ({"MEMORY.md": "- [A](a.md)"}, AUTO_MEMORY),
-        ({"index.md": "# Docs\n- [A](a.md)"}, MARKDOWN),
-        ({"decisions/0001-use-adr.md": "# ADR"}, MARKDOWN),
-        ({"a.md": "# A"}, MARKDOWN),
-        ({}, MARKDOWN),
-    ],
-)
-def test_other_folders_are_told_apart(tmp_path: Path, files: dict[str, str], kind: str) -> None:
-    for name, text in files.items():
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    assert kind_of(tmp_path) == kind
+KINDS = [
+    ("memory-config.json", "{}", CLAUDE_MEMORY),
+    ("MEMORY.md", "- [A](a.md)", AUTO_MEMORY),
+    ("index.md", "# Docs\n- [A](a.md)", MARKDOWN),
+    ("decisions/0001-use-adr.md", "# ADR", MARKDOWN),
+    ("a.md", "# A", MARKDOWN),
+]
 
 
 @pytest.mark.parametrize("leads", ["file", "pipe"])
@@ -176,10 +147,7 @@ def test_what_the_store_ignores_is_not_listed(
     tmp_path: Path, patterns: str, expected: tuple[str, ...]
 ) -> None:
     """What a pattern means is tested in tests/config/test_patterns.py."""
-    for name in TREE:
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("x")
+    make(tmp_path, *TREE)
     (tmp_path / ".judgekitignore").write_text(patterns, encoding="utf-8", newline="")
     assert sorted(listed(tmp_path, MARKDOWN).files) == sorted(expected)
 
@@ -193,13 +161,3 @@ def test_of_too_many_files_the_rest_is_left_out_and_said(
     assert [problem.partition(": ")[2] for problem in found.problems] == [
         "more than 3 files; the rest is ignored"
     ]
-
-
-def test_a_folder_that_may_not_be_read_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = jwt_store(tmp_path)
-
-    def refuse(path: str) -> object:
-        raise PermissionError(13, "Permission denied", path)
-
-    monkeypatch.setattr(os, "scandir", refuse)
-    assert listed(store.root, CLAUDE_MEMORY).files == {}

@@ -9,16 +9,16 @@ import pytest
 from memory_store import MemoryStore, listed
 
 from judgekit.retrieval import compiled
-from judgekit.retrieval.sources import Unreadable, auto_memory, claude_memory, contained, markdown
+from judgekit.retrieval.sources import Entry, Unreadable, auto_memory, claude_memory, contained, markdown
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from judgekit.retrieval.sources import Entry
-
-PROFILES = compiled.Profiles(compiled.bundled())
-PROFILE = PROFILES.by_kind["claude-memory"]
+PROFILES = compiled.Profiles(compiled.bundled()).by_kind
+PROFILE = PROFILES["claude-memory"]
 JWT = "decisions/jwt.json"
+TITLE = "JWT token refresh flow"
+LINE = f"{TITLE}|auth,jwt"
 
 
 def read(store: MemoryStore, relative: str = JWT, hint: str | None = None) -> Entry | None:
@@ -36,41 +36,29 @@ def hints(store: MemoryStore) -> tuple[dict[str, str], list[str]]:
     return claude_memory.read_hints(str(store.root.resolve()), files, lambda _: False)
 
 
-def test_a_record_becomes_an_entry(store: MemoryStore) -> None:
+BODIES: list[tuple[str, object, str]] = [
+    ("session_summary", {"goal": "one", "completed": ["two"], "key_changes": ["three"]}, "one two three"),
+    ("decision", {"decision": "one", "consequences": ["two", "three"]}, "one two three"),
+    ("runbook", {"steps": [{"action": "one", "note": "two"}], "root_cause": "three"}, "one two three"),
+    ("constraint", {"rule": "one", "workarounds": ["two"]}, "one two"),
+    ("tech_debt", {"description": "one", "acceptance_criteria": ["two"]}, "one two"),
+    ("preference", {"topic": "one", "value": "two", "reason": "three"}, "one two three"),
+    ("decision", {"decision": 7, "context": None, "rationale": [1, ["two"]], "other": "x"}, "two"),
+    ("decision", "no object", ""),
+]
+
+
+def test_a_record_becomes_an_entry_and_its_body_is_the_categorys_fields(store: MemoryStore) -> None:
     found = entry(store)
-    assert (found.id, found.title, found.category) == ("jwt", "JWT token refresh flow", "decision")
-    assert found.tags == ("auth", "jwt")
+    assert (found.id, found.title, found.category, found.tags) == ("jwt", TITLE, "decision", ("auth", "jwt"))
     assert "rotating cookie" in found.body
-    assert found.updated == 1768467600.0
-    assert found.problem is None
-
-
-@pytest.mark.parametrize(
-    ("category", "content", "words"),
-    [
-        (
-            "session_summary",
-            {"goal": "alpha", "completed": ["beta"], "key_changes": ["gamma"]},
-            "alpha beta gamma",
-        ),
-        ("decision", {"decision": "alpha", "consequences": ["beta", "gamma"]}, "alpha beta gamma"),
-        (
-            "runbook",
-            {"steps": [{"action": "alpha", "note": "beta"}], "root_cause": "gamma"},
-            "alpha beta gamma",
-        ),
-        ("constraint", {"rule": "alpha", "workarounds": ["beta"]}, "alpha beta"),
-        ("tech_debt", {"description": "alpha", "acceptance_criteria": ["beta"]}, "alpha beta"),
-        ("preference", {"topic": "alpha", "value": "beta", "reason": "gamma"}, "alpha beta gamma"),
-        ("decision", {"decision": 7, "context": None, "rationale": [1, ["beta"]], "other": "x"}, "beta"),
-        ("decision", "no object", ""),
-    ],
-)
-def test_the_body_is_the_categorys_fields(
-    store: MemoryStore, category: str, content: object, words: str
-) -> None:
-    path = store.add("other", "Other", category=category, content=content)
-    assert entry(store, f"{path.parent.name}/other.json").body.split() == words.split()
+    assert (found.updated, found.problem) == (1768467600.0, None)
+    for category, content, words in BODIES:
+        path = store.add("other", "Other", category=category, content=content)
+        assert entry(store, f"{path.parent.name}/other.json").body.split() == words.split(), content
+    deep = {"a": ["one", {"x": ["two", ["three"]], "y": "four"}, 5, None], "b": "five"}
+    assert claude_memory.body_text({"content": deep}, ["a", "b", "c"], 100) == "one\ntwo\nthree\nfour\nfive"
+    assert claude_memory.body_text({"content": deep}, ["a", "b"], 9) == "one\ntwo\nt"
 
 
 @pytest.mark.parametrize("status", ["retired", "archived", "Retired", "draft", 3, None])
@@ -79,186 +67,139 @@ def test_only_active_records_come_out(store: MemoryStore, status: object) -> Non
     assert read(store, "decisions/old.json", "Old|") is None
 
 
-BROKEN = {
-    "empty": b"",
-    "cut off": b'{"record_status": "active", ',
-    "no JSON": b"{",
-    "no object": b"[1]",
-    "binary": b"\x00\x01\x02",
-    "not UTF-8": '{"title": "caf\xe9"}'.encode("latin-1"),
-    "deep": b"[" * 100_000,
-    "long": b'{"title": "' + b"x" * 300_000,
-}
-
-
-@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
-def test_a_broken_record_is_found_by_its_line(store: MemoryStore, content: bytes) -> None:
-    (store.root / JWT).write_bytes(content)
-    found = entry(store, hint="JWT token refresh flow|auth,jwt")
-    assert (found.title, found.tags, found.category) == (
-        "JWT token refresh flow",
-        ("auth", "jwt"),
-        "decision",
-    )
-    assert found.problem is not None
-    assert found.problem.endswith("found by title only")
-    with pytest.raises(Unreadable):
-        read(store)
-
-
+BROKEN = [
+    b"",
+    b'{"record_status": "active", ',
+    b"{",
+    b"[1]",
+    b"\x00\x01\x02",
+    '{"title": "caf\xe9"}'.encode("latin-1"),
+    b"[" * 100_000,
+    b'{"title": "' + b"x" * 300_000,
+]
 STATUS = '"record_status": "retired"'
+RETIRED = [
+    f"{{{STATUS}".encode(),
+    f"{{{STATUS}}}".encode("utf-16"),
+    f'{{"title": "caf\xe9", {STATUS}}}'.encode("latin-1"),
+    b'{"record_status" :\n "archived", ',
+    b"{'record_status': 'retired'}",
+    b'{"record_status": ',
+    b'{"record_status": "active", "content": {}, "record_status": "retired"',
+    b'{"title": "' + b"x" * 300_000 + b'", "record_status": "retired", ',
+]
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        f"{{{STATUS}".encode(),
-        f"{{{STATUS}}}".encode("utf-16"),
-        f'{{"title": "caf\xe9", {STATUS}}}'.encode("latin-1"),
-        b'{"record_status" :\n "archived", ',
-        b"{'record_status': 'retired'}",
-        b'{"record_status": ',
-        b'{"record_status": "active", "content": {}, "record_status": "retired"',
-        b'{"title": "' + b"x" * 300_000 + b'", "record_status": "retired", ',
-    ],
-)
-def test_a_broken_record_that_says_it_is_retired_never_comes_out(store: MemoryStore, content: bytes) -> None:
-    (store.root / JWT).write_bytes(content)
-    with pytest.raises(Unreadable):
-        read(store, hint="JWT token refresh flow|auth,jwt")
+def test_a_broken_record_is_found_by_its_line_unless_it_says_that_it_is_retired(store: MemoryStore) -> None:
+    for content in BROKEN:
+        (store.root / JWT).write_bytes(content)
+        found = entry(store, hint=LINE)
+        assert (found.title, found.tags, found.category) == (TITLE, ("auth", "jwt"), "decision"), content[:40]
+        assert found.problem is not None
+        assert found.problem.endswith("found by title only")
+        with pytest.raises(Unreadable):
+            read(store)
+    for content in RETIRED:
+        (store.root / JWT).write_bytes(content)
+        with pytest.raises(Unreadable):
+            read(store, hint=LINE)
 
 
-def test_of_a_long_record_the_beginning_is_searched(store: MemoryStore) -> None:
+def test_of_a_long_record_the_beginning_is_searched_and_a_huge_one_never_comes_out(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store.add("long", "Long", "alpha " + "x" * PROFILE.max_bytes + " omega")
     found = entry(store, "decisions/long.json", "Another title|")
     assert (found.title, found.problem, len(found.body)) == ("Long", None, PROFILE.max_bytes)
     assert found.body.startswith("alpha ")
     assert "omega" not in found.body
-
-
-def test_a_record_too_large_to_look_into_never_comes_out(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr(claude_memory, "MAX_RECORD", 400_000)
     store.add("huge", "Huge", "x" * 400_000)
     with pytest.raises(Unreadable, match="larger than 400,000 bytes"):
         read(store, "decisions/huge.json", "Huge|")
 
 
-@pytest.mark.parametrize("title", [None, "", "  ", 7, ["x"]])
-def test_a_record_without_a_title_takes_the_lines(store: MemoryStore, title: object) -> None:
+MOMENTS: dict[object, float] = {
+    "2026-01-15T09:00:00Z": 1768467600.0,
+    "2026-01-15T10:00:00+01:00": 1768467600.0,
+    "2026-01-15T09:00:00": 1768467600.0,
+    "2026-01-15": 1768435200.0,
+    "soon": 0.0,
+    12: 0.0,
+}
+
+
+def test_odd_titles_and_times(store: MemoryStore) -> None:
     path = store.add("odd", "replaced")
-    path.write_text(json.dumps({"title": title}))
-    assert entry(store, "decisions/odd.json", "From the index|").title == "From the index"
-    assert entry(store, "decisions/odd.json").title == "odd"
+    for title in (None, "", "  ", 7, ["x"]):
+        path.write_text(json.dumps({"title": title}))
+        assert entry(store, "decisions/odd.json", "From the index|").title == "From the index"
+        assert entry(store, "decisions/odd.json").title == "odd"
+    for moment, seconds in MOMENTS.items():
+        store.add("dated", "Dated", updated_at=moment)
+        assert entry(store, "decisions/dated.json").updated == seconds, moment
 
 
-@pytest.mark.parametrize(
-    ("moment", "seconds"),
-    [
-        ("2026-01-15T09:00:00Z", 1768467600.0),
-        ("2026-01-15T10:00:00+01:00", 1768467600.0),
-        ("2026-01-15T09:00:00", 1768467600.0),
-        ("2026-01-15", 1768435200.0),
-        ("soon", 0.0),
-        (12, 0.0),
-    ],
+LIES = (
+    *(".claude/memory/decisions/gone.json", "../../etc/passwd", ".claude/memory/../../../decisions/jwt.json"),
+    *("/etc/passwd", "decisions/../../jwt.json", "decisions", "decisions/ jwt.json"),
 )
-def test_moments_are_read_as_utc(store: MemoryStore, moment: object, seconds: float) -> None:
-    store.add("dated", "Dated", updated_at=moment)
-    assert entry(store, "decisions/dated.json").updated == seconds
 
 
-def test_lines_with_and_without_tags_are_read(store: MemoryStore) -> None:
-    store.add("plain", "A -> B [sic]", tags=[])
-    found, notes = hints(store.write_index())
-    assert found == {JWT: "JWT token refresh flow|auth,jwt", "decisions/plain.json": "A -> B [sic]|"}
-    assert notes == []
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        ".claude/memory/decisions/gone.json",
-        "../../etc/passwd",
-        ".claude/memory/../../../decisions/jwt.json",
-        "/etc/passwd",
-        "decisions/../../jwt.json",
-        "decisions",
-        "decisions/ jwt.json",
-    ],
-)
-def test_a_line_that_lies_is_reported_and_not_followed(store: MemoryStore, path: str) -> None:
-    store.list("Lie", path)
-    found, notes = hints(store.write_index())
-    assert found == {JWT: "JWT token refresh flow|auth,jwt"}
-    (note,) = notes
-    assert note.endswith("not a record of this store; ignored")
-
-
-@pytest.mark.parametrize("content", [b"\x00", b"\xff\xfe"])
-def test_an_index_that_is_no_text_is_reported_and_the_records_stand(
-    store: MemoryStore, content: bytes
+def test_lines_of_the_index_are_read_and_one_that_lies_is_reported_and_not_followed(
+    store: MemoryStore,
 ) -> None:
-    (store.root / "index.md").write_bytes(content)
-    found, notes = hints(store)
-    assert found == {}
-    assert notes[0].endswith("using only the records")
-    assert entry(store).title == "JWT token refresh flow"
-
-
-def test_an_index_that_is_a_link_out_is_not_read(store: MemoryStore, tmp_path: Path) -> None:
-    (tmp_path / "index.md").write_text("- [DECISION] From outside -> decisions/jwt.json")
-    (store.root / "index.md").unlink()
-    (store.root / "index.md").symlink_to(tmp_path / "index.md")
-    found, notes = hints(store)
-    assert found == {}
-    assert notes == ["index.md: outside its store; using only the records"]
-
-
-def test_many_lies_are_one_line(store: MemoryStore) -> None:
-    for number in range(20):
+    store.add("plain", "A -> B [sic]", tags=[])
+    known = {JWT: LINE, "decisions/plain.json": "A -> B [sic]|"}
+    assert hints(store.write_index()) == (known, [])
+    lines = [*store.lines]
+    for path in LIES:
+        store.lines = [*lines]
+        store.list("Lie", path)
+        found, (note,) = hints(store.write_index())
+        assert found == known
+        assert note.endswith("not a record of this store; ignored")
+    for number in range(19):
         store.list("Lie", f".claude/memory/decisions/gone-{number}.json")
-    _, notes = hints(store.write_index())
-    assert len(notes) == 1
-    assert "and 19 more" in notes[0]
+    _, (note,) = hints(store.write_index())
+    assert "and 19 more" in note
 
 
-@pytest.mark.parametrize("text", ["", "no list", "- [X]", "- [X] ->", "- [A](b.md)", "\x00\x01", "- [] -> x"])
-def test_an_index_of_another_shape_is_no_crash(store: MemoryStore, text: str) -> None:
-    (store.root / "index.md").write_text(text)
-    assert hints(store)[0] == {}
-
-
-@pytest.mark.parametrize("separator", ["\u2028", "\x85", "\v", "\x1c"])
-def test_a_line_of_the_index_ends_at_a_line_feed(store: MemoryStore, separator: str) -> None:
-    text = f"- [A] One{separator}- [A] Two -> b.json -> decisions/a.json\r\n- [A] Three -> decisions/c.json"
-    (store.root / "index.md").write_bytes(text.encode())
+def test_an_index_that_is_no_text_or_no_list_is_no_crash(store: MemoryStore, tmp_path: Path) -> None:
+    index = store.root / "index.md"
+    for content in (b"\x00", b"\xff\xfe"):
+        index.write_bytes(content)
+        found, notes = hints(store)
+        assert found == {}
+        assert notes[0].endswith("using only the records")
+    assert entry(store).title == TITLE
+    for text in ("", "no list", "- [X]", "- [X] ->", "- [A](b.md)", "\x00\x01", "- [] -> x"):
+        index.write_text(text)
+        assert hints(store)[0] == {}, text
     files = {"decisions/a.json": 1, "decisions/c.json": 1}
-    found, notes = claude_memory.read_hints(str(store.root.resolve()), files, lambda _: False)
-    assert ([*found], notes) == ([*files], [])
+    for separator in ("\u2028", "\x85", "\v", "\x1c"):  # a line ends at a line feed
+        text = (
+            f"- [A] One{separator}- [A] Two -> b.json -> decisions/a.json\r\n- [A] Three -> decisions/c.json"
+        )
+        index.write_bytes(text.encode())
+        found, notes = claude_memory.read_hints(str(store.root.resolve()), files, lambda _: False)
+        assert ([*found], notes) == ([*files], []), separator
+    (tmp_path / "index.md").write_text("- [DECISION] From outside -> decisions/jwt.json")
+    index.unlink()
+    index.symlink_to(tmp_path / "index.md")
+    assert hints(store) == ({}, ["index.md: outside its store; using only the records"])
 
 
-def test_strings_come_in_their_order_however_deep() -> None:
-    content = {"a": ["one", {"x": ["two", ["three"]], "y": "four"}, 5, None], "b": "five"}
-    assert (
-        claude_memory.body_text({"content": content}, ["a", "b", "c"], 100) == "one\ntwo\nthree\nfour\nfive"
-    )
-    assert claude_memory.body_text({"content": content}, ["a", "b"], 9) == "one\ntwo\nt"
-
-
-def document(folder: Path, text: str | bytes, name: str = "a.md") -> Entry:
+def document(folder: Path, text: str | bytes, name: str = "a.md") -> Entry | None:
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    entry = markdown.read(str(folder.resolve()), name, PROFILES.by_kind["markdown"], None)
-    assert entry is not None
-    return entry
+    return markdown.read(str(folder.resolve()), name, PROFILES["markdown"], None)
 
 
 def topic(folder: Path, text: str, name: str = "topic.md", hint: str | None = None) -> Entry | None:
     (folder / name).write_text(text, encoding="utf-8")
-    return auto_memory.read(str(folder.resolve()), name, PROFILES.by_kind["claude-auto-memory"], hint)
+    return auto_memory.read(str(folder.resolve()), name, PROFILES["claude-auto-memory"], hint)
 
 
 @pytest.mark.parametrize(
@@ -278,64 +219,49 @@ def topic(folder: Path, text: str, name: str = "topic.md", hint: str | None = No
     ],
 )
 def test_title_and_tags(tmp_path: Path, text: str, title: str, tags: tuple[str, ...]) -> None:
-    entry = document(tmp_path, text)
-    assert (entry.title, entry.tags) == (title, tags)
+    found = document(tmp_path, text)
+    assert found is not None
+    assert (found.title, found.tags) == (title, tags)
 
 
-def test_the_id_is_the_path_and_the_header_is_no_text(tmp_path: Path) -> None:
-    entry = document(tmp_path, "---\ntitle: T\n---\nThe text", "deep/er/b.md")
-    assert entry.id == "deep/er/b.md"
-    assert entry.body == "The text"
-    assert entry.category == "document"
+def test_a_document(tmp_path: Path) -> None:
+    found = document(tmp_path, "---\ntitle: T\n---\nThe text", "deep/er/b.md")
+    assert found is not None
+    assert (found.id, found.body, found.category) == ("deep/er/b.md", "The text", "document")
+    for content in (b"\x00\x01", "caf\xe9".encode("latin-1")):
+        found = document(tmp_path, content, "rate-limits.md")
+        assert found is not None
+        assert (found.title, found.body) == ("rate-limits", "")
+        assert found.problem is not None
+    found = document(tmp_path, "# T\n" + "ä" * 5_000_000)
+    assert found is not None
+    assert 0 < len(found.body) <= PROFILES["markdown"].max_bytes
+    assert found.problem is None
+    for status in ("status: retired", "record_status: Archived"):
+        assert document(tmp_path, f"---\n{status}\n---\nText") is None
+    fields, body = markdown.split("---\n- lonely\n: x\n# comment: y\na: |\nb: [\nc\n---\nText")
+    assert (fields, body) == ({"": ["x"], "a": [], "b": ["["]}, "Text")
 
 
-@pytest.mark.parametrize("content", [b"\x00\x01", "caf\xe9".encode("latin-1")])
-def test_an_unreadable_document_is_found_by_its_name(tmp_path: Path, content: bytes) -> None:
-    entry = document(tmp_path, content, "rate-limits.md")
-    assert (entry.title, entry.body) == ("rate-limits", "")
-    assert entry.problem is not None
-
-
-def test_of_a_long_document_the_beginning_is_read(tmp_path: Path) -> None:
-    entry = document(tmp_path, "# T\n" + "ä" * 5_000_000)
-    assert 0 < len(entry.body) <= PROFILES.by_kind["markdown"].max_bytes
-    assert entry.problem is None
-
-
-@pytest.mark.parametrize("status", ["status: retired", "record_status: Archived"])
-def test_a_retired_document_does_not_come_out(tmp_path: Path, status: str) -> None:
-    (tmp_path / "a.md").write_text(f"---\n{status}\n---\nText")
-    assert markdown.read(str(tmp_path.resolve()), "a.md", PROFILES.by_kind["markdown"], None) is None
-
-
-def test_a_topic_of_auto_memory(tmp_path: Path) -> None:
+def test_topics_of_auto_memory_and_what_its_list_says(tmp_path: Path) -> None:
     header = "name: Testing style\ndescription: prefers real git\nmetadata:\n  type: feedback"
-    entry = topic(tmp_path, f"---\n{header}\n---\nUse tmp repos.")
-    assert entry is not None
-    assert (entry.id, entry.title, entry.category) == ("topic", "Testing style", "feedback")
-    assert entry.body.split() == ["prefers", "real", "git", "Use", "tmp", "repos."]
-
-
-def test_a_topic_of_an_unknown_type_is_a_memory(tmp_path: Path) -> None:
-    entry = topic(tmp_path, "---\ntype: odd\n---\nText", hint="From the list")
-    assert entry is not None
-    assert (entry.title, entry.category) == ("From the list", "memory")
-
-
-def test_the_list_names_the_topics(tmp_path: Path) -> None:
+    found = topic(tmp_path, f"---\n{header}\n---\nUse tmp repos.")
+    assert found is not None
+    assert (found.id, found.title, found.category) == ("topic", "Testing style", "feedback")
+    assert found.body.split() == ["prefers", "real", "git", "Use", "tmp", "repos."]
+    found = topic(tmp_path, "---\ntype: odd\n---\nText", hint="From the list")
+    assert found is not None
+    assert (found.title, found.category) == ("From the list", "memory")
+    found = topic(tmp_path, "# Memory\n- [Debugging](debug.md)\nBuilds need pnpm.\n", "MEMORY.md")
+    assert found is not None
+    assert "pnpm" in found.body
+    assert "Debugging" not in found.body
+    assert topic(tmp_path, "# Memory\n- [Debugging](debug.md)\n", "MEMORY.md") is None
     (tmp_path / "MEMORY.md").write_text(
         "- [Debugging](debug.md) - tips\n- [Gone](gone.md)\n- [Out](../out.md)\n"
     )
-    found, notes = auto_memory.read_hints(str(tmp_path.resolve()), {"MEMORY.md": 1, "debug.md": 1}, None)
-    assert (found, notes) == ({"debug.md": "Debugging"}, [])
-
-
-def test_the_list_itself_is_found_by_what_it_says_beyond_its_links(tmp_path: Path) -> None:
-    entry = topic(tmp_path, "# Memory\n- [Debugging](debug.md)\nBuilds need pnpm.\n", "MEMORY.md")
-    assert entry is not None
-    assert "pnpm" in entry.body
-    assert "Debugging" not in entry.body
-    assert topic(tmp_path, "# Memory\n- [Debugging](debug.md)\n", "MEMORY.md") is None
+    files = {"MEMORY.md": 1, "debug.md": 1}
+    assert auto_memory.read_hints(str(tmp_path.resolve()), files, None) == ({"debug.md": "Debugging"}, [])
 
 
 def test_auto_memory_lies_where_the_client_keeps_it(isolated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -343,12 +269,6 @@ def test_auto_memory_lies_where_the_client_keeps_it(isolated: Path, monkeypatch:
     assert auto_memory.folder("/home/me/my_app.v1 2") == f"{isolated}/.claude/projects/{name}/memory"
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", "/elsewhere")
     assert auto_memory.folder("/home/me/my_app.v1 2") == f"/elsewhere/projects/{name}/memory"
-
-
-def test_a_header_of_odd_lines_is_no_crash() -> None:
-    fields, body = markdown.split("---\n- lonely\n: x\n# comment: y\na: |\nb: [\nc\n---\nText")
-    assert fields == {"": ["x"], "a": [], "b": ["["]}
-    assert body == "Text"
 
 
 @pytest.mark.parametrize("relative", ["../x", "a/../../x", "/etc/passwd", ".", "", "../store-2/x"])
