@@ -1,3 +1,5 @@
+"""An index follows its store, is replaced where it is unfit, and stays private."""
+
 from __future__ import annotations
 
 import copy
@@ -9,14 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from memory_store import MemoryStore, jwt_store
 
 from judgekit import environment
 from judgekit.retrieval import compiled, index, index_file, update
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from memory_store import MemoryStore
 
     from judgekit.retrieval.index_file import Index
 
@@ -25,8 +26,8 @@ FRESH = "SELECT path, size, mtime, inode, hint, live, problem, id, file.title, c
 CONTENT = f"{FRESH} text.title, text.tags, body, parts FROM file LEFT JOIN text ON number = text.rowid"
 
 
-def opened(store: MemoryStore, *, anew: bool = False) -> Index:
-    return index.open_index(str(store.root.resolve()), PROFILES, anew=anew)
+def opened(store: MemoryStore, **options: Any) -> Index:  # noqa: ANN401 - as open_index takes them
+    return index.open_index(str(store.root.resolve()), PROFILES, **options)
 
 
 def content(found: Index) -> list[Any]:
@@ -37,39 +38,23 @@ def content(found: Index) -> list[Any]:
     return rows
 
 
+def fresh(store: MemoryStore) -> list[Any]:
+    return content(update.in_memory(str(store.root.resolve()), PROFILES))
+
+
 def files() -> list[Path]:
-    return sorted(
-        path for path in Path(environment.cache_home(), index_file.FOLDER).rglob("*") if path.is_file()
-    )
+    folder = Path(environment.cache_home(), index_file.FOLDER)
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def databases() -> list[Path]:
     return [file for file in files() if file.suffix == ".sqlite"]
 
 
-def fresh(store: MemoryStore) -> list[Any]:
-    return content(update.in_memory(str(store.root.resolve()), PROFILES))
-
-
-def add(store: MemoryStore) -> None:
-    store.add("new", "New memory", "about something")
-
-
-def change(store: MemoryStore) -> None:
-    store.add("jwt", "JWT token renewal", "changed text", listed=False)
-
-
-def remove(store: MemoryStore) -> None:
-    (store.root / "decisions" / "jwt.json").unlink()
-
-
-def rename(store: MemoryStore) -> None:
-    path = store.root / "decisions" / "jwt.json"
-    path.rename(path.with_name("jwt-2.json"))
-
-
-def retire(store: MemoryStore) -> None:
-    store.add("jwt", "JWT token refresh flow", record_status="retired", listed=False)
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an hour pass between the last change of the store and every look at it."""
+    monkeypatch.setattr(index_file, "clock", lambda: time.time_ns() + 3600 * 10**9)
 
 
 def spoil(store: MemoryStore) -> None:
@@ -93,73 +78,74 @@ def lie(store: MemoryStore) -> None:
     store.write_index()
 
 
+def rename(store: MemoryStore) -> None:
+    path = store.root / "decisions" / "jwt.json"
+    path.rename(path.with_name("jwt-2.json"))
+
+
 def same_size(store: MemoryStore) -> None:
     path = store.root / "decisions" / "jwt.json"
     path.write_text(path.read_text().replace("JWT", "XYZ"))
 
 
-CHANGES = [add, change, remove, rename, retire, spoil, relist, unlist, lie, same_size]
+CHANGES: dict[str, Callable[[MemoryStore], object]] = {
+    "add": lambda store: store.add("new", "New memory", "about something"),
+    "relist": relist,
+    "change": lambda store: store.add("jwt", "JWT token renewal", "changed text", listed=False),
+    "unlist": unlist,
+    "retire": lambda store: store.add("jwt", "JWT flow", record_status="retired", listed=False),
+    "lie": lie,
+    "remove": lambda store: (store.root / "decisions" / "jwt.json").unlink(),
+    "rename": rename,
+    "spoil": spoil,
+    "same size": same_size,
+}
 
 
-@pytest.mark.parametrize("step", CHANGES)
-def test_an_updated_index_is_what_a_fresh_one_would_be(
-    store: MemoryStore, step: Callable[[MemoryStore], None]
-) -> None:
-    store.fill(6).write_index()
-    before = content(opened(store))
-    step(store)
-    after = content(opened(store))
-    assert after == fresh(store)
-    assert after != before
-    assert len(databases()) == 1
-
-
-def test_any_order_of_changes_ends_in_the_same_index(store: MemoryStore) -> None:
-    for step in [add, relist, change, unlist, retire, lie, remove]:
+def test_an_updated_index_is_what_a_fresh_one_would_be(tmp_path: Path) -> None:
+    for count, (name, step) in enumerate(CHANGES.items(), 1):
+        store = jwt_store(tmp_path / name, 6)
+        before = content(opened(store))
         step(store)
+        after = content(opened(store))
+        assert after == fresh(store), name
+        assert after != before, name
+        assert len(databases()) == count
+    store = jwt_store(tmp_path / "all")
+    for name in ("add", "relist", "change", "unlist", "retire", "lie", "remove"):
+        CHANGES[name](store)
         opened(store).close()
     assert content(opened(store)) == fresh(store)
 
 
-def test_nothing_is_written_when_nothing_changed(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_file, "clock", lambda: time.time_ns() + 3600 * 10**9)
+@pytest.mark.usefixtures("later")
+def test_nothing_is_written_when_nothing_changed_and_only_the_owner_can_read_it(store: MemoryStore) -> None:
     opened(store).close()
     before = {path: path.read_bytes() for path in databases()}
     opened(store).close()
     assert {path: path.read_bytes() for path in databases()} == before
-
-
-def test_only_the_owner_can_read_it(store: MemoryStore) -> None:
     held = opened(store)
     for path in files():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    for folder in (
-        Path(environment.cache_home()),
-        Path(environment.cache_home(), index_file.FOLDER),
-        databases()[0].parent,
-    ):
+    cache = Path(environment.cache_home())
+    for folder in (cache, cache / index_file.FOLDER, databases()[0].parent):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     held.close()
 
 
-def spoiled(path: Path, how: str) -> None:
-    if how == "empty":
-        path.write_bytes(b"")
-    elif how == "garbage":
-        path.write_bytes(b"no database at all" * 1000)
-    elif how == "truncated":
-        path.write_bytes(path.read_bytes()[:8192])
-    else:
-        connection = sqlite3.connect(path)
-        connection.execute("DROP TABLE file")
-        connection.close()
+SPOILT: dict[str, Callable[[Path], object]] = {
+    "empty": lambda path: path.write_bytes(b""),
+    "garbage": lambda path: path.write_bytes(b"no database at all" * 1000),
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:8192]),
+    "other tables": lambda path: sqlite3.connect(path).execute("DROP TABLE file").connection.close(),
+}
 
 
-@pytest.mark.parametrize("how", ["empty", "garbage", "truncated", "other tables"])
+@pytest.mark.parametrize("how", SPOILT)
 def test_a_damaged_index_is_replaced_by_the_next_generation(store: MemoryStore, how: str) -> None:
     whole = content(opened(store))
     (path,) = databases()
-    spoiled(path, how)
+    SPOILT[how](path)
     try:
         rows = content(opened(store))
     except sqlite3.DatabaseError:  # damage that shows only where it is read
@@ -170,23 +156,21 @@ def test_a_damaged_index_is_replaced_by_the_next_generation(store: MemoryStore, 
     assert content(opened(store)) == whole
 
 
-@pytest.mark.parametrize("blocked", ["cache", "cache/index"])
-def test_without_a_cache_folder_it_is_built_in_memory(
-    store: MemoryStore, isolated: Path, blocked: str
+@pytest.mark.parametrize("blocked", ["cache", "cache/index", None])
+def test_where_nothing_can_be_kept_it_is_built_in_memory(
+    store: MemoryStore, isolated: Path, monkeypatch: pytest.MonkeyPatch, blocked: str | None
 ) -> None:
-    path = isolated / "judgekit" / blocked
-    path.parent.mkdir(parents=True)
-    path.write_text("a file where a folder should be")
-    assert content(opened(store)) == fresh(store)
-
-
-def test_a_full_disk_is_no_obstacle(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(source: str, target: str) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "link", refuse)
+    if blocked is None:
+        monkeypatch.setattr(os, "link", refuse)
+    else:
+        path = isolated / "judgekit" / blocked
+        path.parent.mkdir(parents=True)
+        path.write_text("a file where a folder should be")
     assert content(opened(store)) == fresh(store)
-    assert files() == []
+    assert databases() == []
 
 
 def test_another_process_that_writes_is_waited_for_and_then_passed_by(
@@ -197,27 +181,25 @@ def test_another_process_that_writes_is_waited_for_and_then_passed_by(
     (path,) = databases()
     writer = sqlite3.connect(path)
     writer.execute("BEGIN IMMEDIATE")
-    add(store)
+    CHANGES["add"](store)
     assert content(opened(store)) == before
     writer.rollback()
     writer.close()
     assert content(opened(store)) == fresh(store)
 
 
-def test_a_reader_of_a_replaced_index_is_not_disturbed(store: MemoryStore) -> None:
+def test_a_reader_of_a_replaced_index_is_not_disturbed_and_what_is_read_makes_another(
+    store: MemoryStore,
+) -> None:
     reader = opened(store)
-    before = reader.connection.execute(CONTENT).fetchall()
+    rows = reader.connection.execute(CONTENT).fetchall()
     opened(store, anew=True).close()
-    assert reader.connection.execute(CONTENT).fetchall() == before
+    assert reader.connection.execute(CONTENT).fetchall() == rows
     reader.close()
-
-
-def test_a_change_of_what_is_read_makes_a_new_index(store: MemoryStore) -> None:
     data = copy.deepcopy(compiled.bundled())
     data["profiles"]["claude-memory"]["categories"]["decision"]["body"] = ["rationale"]
-    changed = compiled.Profiles(data)
     before = content(opened(store))
-    assert content(index.open_index(str(store.root.resolve()), changed)) != before
+    assert content(index.open_index(str(store.root.resolve()), compiled.Profiles(data))) != before
     assert content(opened(store)) == before
 
 
@@ -236,73 +218,62 @@ def test_what_a_killed_process_left_is_swept_away_after_a_while(store: MemorySto
 def test_what_is_ignored_is_no_problem_of_the_index(store: MemoryStore) -> None:
     store.add("draft", "Draft")
     store.write_index()
-    (store.root / ".judgekitignore").write_text("draft.json\n")
-    found = opened(store)
-    assert found.notes() == []
-    assert found.size == 1
-    found.close()
-    (store.root / ".judgekitignore").write_text("")
-    found = opened(store)
-    assert found.size == 2
-    found.close()
+    for text, size in (("draft.json\n", 1), ("", 2)):
+        (store.root / ".judgekitignore").write_text(text)
+        found = opened(store)
+        assert (found.notes(), found.size) == ([], size)
+        found.close()
 
 
 def test_the_kind_of_store_is_found_anew_when_it_changes(tmp_path: Path) -> None:
-    def kind() -> str:
+    record = tmp_path / "decisions" / "x.json"
+    steps: list[tuple[Path, str | None, str]] = [
+        (tmp_path / "a.md", "# A", "markdown"),
+        (tmp_path / "MEMORY.md", "- [A](a.md)", "claude-auto-memory"),
+        (record.with_name("x.txt"), "", "claude-auto-memory"),
+        (record, '{"title": "X"}', "claude-memory"),
+        (record, None, "claude-auto-memory"),
+        (tmp_path / "MEMORY.md", None, "markdown"),
+        (tmp_path / "index.md", "- [DECISION] X -> decisions/x.json", "claude-memory"),
+        (tmp_path / "index.md", "# Docs", "markdown"),
+    ]
+    for path, text, kind in steps:
+        path.parent.mkdir(exist_ok=True)
+        path.unlink() if text is None else path.write_text(text)
         found = index.open_index(str(tmp_path.resolve()), PROFILES)
         found.close()
-        return found.kind
-
-    (tmp_path / "a.md").write_text("# A")
-    assert kind() == "markdown"
-    (tmp_path / "MEMORY.md").write_text("- [A](a.md)")
-    assert kind() == "claude-auto-memory"
-    (tmp_path / "decisions").mkdir()
-    assert kind() == "claude-auto-memory"
-    (tmp_path / "decisions" / "x.json").write_text('{"title": "X"}')
-    assert kind() == "claude-memory"
-    (tmp_path / "decisions" / "x.json").unlink()
-    (tmp_path / "MEMORY.md").unlink()
-    assert kind() == "markdown"
-    (tmp_path / "index.md").write_text("- [DECISION] X -> decisions/x.json")
-    assert kind() == "claude-memory"
-    (tmp_path / "index.md").write_text("# Docs")
-    assert kind() == "markdown"
+        assert found.kind == kind, path
 
 
+@pytest.mark.usefixtures("later")
 @pytest.mark.parametrize("name", ["MEMORY.md", "index.md"])
 def test_the_stores_own_files_are_read_anew_at_once_where_they_are_entries_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(index_file, "clock", lambda: time.time_ns() + 3600 * 10**9)
     monkeypatch.setattr(index, "SLICE", 1)
-
-    def digest() -> int:
-        found = index.open_index(str(tmp_path.resolve()), PROFILES)
-        (value,) = found.connection.execute("SELECT digest FROM file WHERE path = ?", (name,)).fetchone()
-        found.close()
-        return int(value)
-
+    digests = set()
     for number in range(9):
         (tmp_path / f"{number}.md").write_text(f"# Topic {number}")
-    (tmp_path / name).write_text("Builds need pnpm.")
-    before = digest()
-    (tmp_path / name).write_text("Builds need cargo.")
-    assert digest() != before
+    for text in ("Builds need pnpm.", "Builds need cargo."):
+        (tmp_path / name).write_text(text)
+        found = index.open_index(str(tmp_path.resolve()), PROFILES)
+        digests.add(found.connection.execute("SELECT digest FROM file WHERE path = ?", (name,)).fetchone())
+        found.close()
+    assert len(digests) == 2
 
 
+@pytest.mark.usefixtures("later")
 def test_everything_is_listed_anew_after_some_queries_whatever_folder_times_say(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index_file, "clock", lambda: time.time_ns() + 3600 * 10**9)
     look = index_file.look
-    monkeypatch.setattr(
-        index_file,
-        "look",
-        lambda path, folder=False: (1, 1, 1) if folder and Path(path).is_dir() else look(path),
-    )
+
+    def unchanged(path: str, *, folder: bool = False) -> index_file.Stamp | None:
+        return (1, 1, 1) if folder and Path(path).is_dir() else look(path)
+
+    monkeypatch.setattr(index_file, "look", unchanged)
     opened(store).close()
-    add(store)
+    CHANGES["add"](store)
     sizes = []
     for _ in range(index.LAP + 1):
         found = opened(store)
@@ -311,42 +282,34 @@ def test_everything_is_listed_anew_after_some_queries_whatever_folder_times_say(
     assert (sizes[0], sizes[-1]) == (1, 2)
 
 
+@pytest.mark.usefixtures("later")
 def test_a_tree_of_many_folders_is_looked_at_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_file, "clock", lambda: time.time_ns() + 3600 * 10**9)
     monkeypatch.setattr(index, "FOLDERS", 4)
-    for number in range(10):
-        (tmp_path / f"topic-{number}").mkdir()
-        (tmp_path / f"topic-{number}" / "a.md").write_text("# A")
 
-    def size() -> int:
+    def size_with(name: str, folders: range) -> int:
+        for number in folders:
+            path = tmp_path / f"topic-{number}" / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text("# A")
         found = index.open_index(str(tmp_path.resolve()), PROFILES)
         found.close()
         return found.size
 
-    assert size() == 10
-    for number in range(10):
-        (tmp_path / f"topic-{number}" / "b.md").write_text("# B")
-    assert max(size() for _ in range(11 // 4 + 1)) == 20
-    (tmp_path / "topic-10").mkdir()
-    (tmp_path / "topic-10" / "a.md").write_text("# A")
-    assert size() == 21
+    assert size_with("a.md", range(10)) == 10
+    assert max(size_with("b.md", range(0 if turn else 10)) for turn in range(11 // 4 + 1)) == 20
+    assert size_with("a.md", range(10, 11)) == 21
 
 
-def test_names_in_the_cache_tell_paths_apart() -> None:
-    names = {
-        environment.file_name_for(path) for path in ("/a/b", "/a-b", "/a/b/", "/A/b", "/x" * 500, "/y" * 500)
-    }
+def test_names_in_the_cache_tell_paths_apart_and_a_private_file_is_whole_or_absent(tmp_path: Path) -> None:
+    paths = ("/a/b", "/a-b", "/a/b/", "/A/b", "/x" * 500, "/y" * 500)
+    names = {environment.file_name_for(path) for path in paths}
     assert len(names) == 6
     assert all(len(name) < 80 for name in names)
     assert environment.file_name_for("/srv/é/\udcff").isascii()
-
-
-def test_a_private_file_is_whole_or_absent(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    environment.write_private(str(path), "one")
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    environment.write_private(str(path), "two")
-    assert path.read_text() == "two"
+    for text in ("one", "two"):
+        environment.write_private(str(path), text)
+        assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == (text, 0o600)
     assert [each.name for each in tmp_path.iterdir()] == ["file"]
     with pytest.raises(OSError, match="directory"):
         environment.write_private(str(tmp_path / "none" / "file"), "x")
