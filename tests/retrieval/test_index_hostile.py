@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from judgekit.retrieval.index_file import Index
 
 PROFILES = compiled.Profiles(compiled.bundled())
+JWT = "decisions/jwt.json"
+SECOND = "Refresh of the JWT signing keys"
 
 
 def opened(store: MemoryStore, **options: Any) -> Index:  # noqa: ANN401 - as open_index takes them
@@ -27,9 +30,8 @@ def opened(store: MemoryStore, **options: Any) -> Index:  # noqa: ANN401 - as op
 
 
 def live(found: Index) -> set[str]:
-    rows = found.connection.execute("SELECT path FROM file WHERE live").fetchall()
-    found.close()
-    return {path for (path,) in rows}
+    with closing(found):
+        return {path for (path,) in found.connection.execute("SELECT path FROM file WHERE live").fetchall()}
 
 
 @pytest.fixture
@@ -41,6 +43,12 @@ def later(monkeypatch: pytest.MonkeyPatch) -> None:
 def database() -> Path:
     (path,) = Path(environment.cache_home(), index_file.FOLDER).rglob("*.sqlite")
     return path
+
+
+def change(statement: str) -> None:
+    with closing(sqlite3.connect(database())) as connection:
+        connection.execute(statement)
+        connection.commit()
 
 
 def search(store: MemoryStore, text: str = "How do we refresh the JWT?") -> list[str]:
@@ -65,17 +73,19 @@ class Failing:
         return self._connection.execute(statement, *arguments)
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, start: str, code: int) -> None:
+def failing(monkeypatch: pytest.MonkeyPatch, start: str, code: int, only: str | None = None) -> None:
+    """Let statements fail on files of indexes, or on the one at a path."""
     connect = index_file.connect
 
     def refuse(path: str, **options: Any) -> Any:  # noqa: ANN401 - a connection in all that matters
         connection = connect(path, **options)
-        return connection if path == ":memory:" else Failing(connection, start, code)
+        fails = path != ":memory:" and only in (None, path)
+        return Failing(connection, start, code) if fails else connection
 
     monkeypatch.setattr(index_file, "connect", refuse)
 
 
-IOERR_LOCK, PROTOCOL, FULL, READ_ONLY, IOERR = 3850, 15, 13, 8, 10
+IOERR_LOCK, PROTOCOL, FULL, READ_ONLY, IOERR, CANNOT_OPEN = 3850, 15, 13, 8, 10, 14
 
 
 @pytest.mark.parametrize("code", [IOERR_LOCK, PROTOCOL, FULL, READ_ONLY, IOERR])
@@ -85,7 +95,7 @@ def test_where_sqlite_cannot_work_the_answer_comes_from_memory(
 ) -> None:
     failing(monkeypatch, statement, code)
     assert search(store) == ["jwt"]
-    store.add("second", "Refresh of the JWT signing keys")
+    store.add("second", SECOND)
     assert set(search(store)) == {"jwt", "second"}
 
 
@@ -94,7 +104,7 @@ def test_an_index_that_cannot_be_brought_up_to_date_is_not_the_answer(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
     assert search(store) == ["jwt"]
-    store.add("second", "Refresh of the JWT signing keys")
+    store.add("second", SECOND)
     store.add("jwt", "JWT token refresh flow", record_status="retired", listed=False)
     with monkeypatch.context() as patch:
         failing(patch, statement, FULL)
@@ -128,53 +138,39 @@ def test_of_a_large_store_an_old_index_is_worth_more_than_a_part(
     monkeypatch.setattr(index_file, "MEMORY_FILES", 5)
     store.fill(20).write_index()
     assert len(live(opened(store))) == 21
-    store.add("second", "Refresh of the JWT signing keys")
+    store.add("second", SECOND)
     with monkeypatch.context() as patch:
         failing(patch, "BEGIN", FULL)
         found = opened(store)
         assert found.notes()[0].endswith("the index cannot be updated: as if")
         assert len(live(found)) == 21
     assert len(live(opened(store))) == 22
-
-
-def test_in_memory_the_newest_of_many_files_are_searched(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(index_file, "MEMORY_FILES", 5)
-    store.fill(20).write_index()
+    # In memory the newest of many files are searched.
     for path in store.root.rglob("filler-*.json"):
         os.utime(path, (1, 1))
-    blocked = Path(environment.cache_home())
-    blocked.parent.mkdir(parents=True)
-    blocked.write_text("a file where a folder should be")
+    shutil.rmtree(environment.cache_home())
+    Path(environment.cache_home()).write_text("a file where a folder should be")
     found = opened(store)
-    assert found.notes() == [
-        f"{found.root}: only the newest 5 files are searched, because no index can be stored"
-    ]
-    assert "decisions/jwt.json" in live(found)
+    most = "only the newest 5 files are searched, because no index can be stored"
+    assert found.notes() == [f"{found.root}: {most}"]
+    assert JWT in live(found)
 
 
 @pytest.mark.usefixtures("later")
 def test_a_read_only_cache_is_read(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     assert search(store) == ["jwt"]
-    path = database()
-    connect = index_file.connect
-
-    def refuse(target: str, **options: Any) -> Any:  # noqa: ANN401 - a connection
-        connection = connect(target, **options)
-        return Failing(connection, "SELECT key", 14) if target == str(path) else connection
-
-    monkeypatch.setattr(index_file, "connect", refuse)
+    path = str(database())
+    failing(monkeypatch, "SELECT key", CANNOT_OPEN, only=path)
     found = opened(store)
-    assert found.path == str(path)
+    assert found.path == path
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
         found.connection.execute("DELETE FROM file")
     found.close()
-    store.add("second", "Refresh of the JWT signing keys")
+    store.add("second", SECOND)
     assert set(search(store)) == {"jwt", "second"}
 
 
-def test_half_a_log_is_no_harm(store: MemoryStore, tmp_path: Path) -> None:
+def test_half_a_log_is_no_harm(store: MemoryStore) -> None:
     found = opened(store)
     store.fill(30).write_index()
     opened(store).close()
@@ -224,15 +220,20 @@ VALUES = (
 
 
 @pytest.mark.parametrize("statement", VALUES)
-def test_spoilt_values_cost_no_answer(store: MemoryStore, statement: str) -> None:
+def test_spoilt_values_cost_no_answer_and_an_edit_beside_them_is_silent(
+    store: MemoryStore, statement: str
+) -> None:
     assert search(store) == ["jwt"]
-    connection = sqlite3.connect(database())
-    connection.execute(statement)
-    connection.commit()
-    connection.close()
+    change(statement)
     assert search(store) == ["jwt"]
-    store.add("second", "Refresh of the JWT signing keys")
+    second = store.add("second", SECOND)
     assert set(search(store)) == {"jwt", "second"}
+    second.unlink()
+    assert search(store) == ["jwt"]
+    change(statement)
+    path = store.add("jwt", "JWT tokens are opaque", listed=False)
+    index.refresh_file(str(path), PROFILES)
+    assert search(store, "Are JWT tokens opaque?") == ["jwt"]
 
 
 @pytest.mark.parametrize("code", [IOERR, 5])
@@ -248,18 +249,13 @@ def test_a_sound_index_that_is_out_of_reach_is_kept(
     assert search(store) == ["jwt"]
 
 
-def test_the_cache_is_removed_while_an_index_is_open(store: MemoryStore) -> None:
+def test_the_cache_is_removed_meanwhile(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     found = opened(store)
     shutil.rmtree(environment.cache_home())
     store.add("jwt", "JWT token renewal", listed=False)
-    index.recheck(found, ["decisions/jwt.json"])
+    index.recheck(found, [JWT])
     found.close()
-    assert live(opened(store)) == {"decisions/jwt.json"}
-
-
-def test_the_cache_is_removed_before_it_is_written(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    assert live(opened(store)) == {JWT}
     make = environment.cache_folder
 
     def vanish(*names: str) -> str:
@@ -267,29 +263,27 @@ def test_the_cache_is_removed_before_it_is_written(
         shutil.rmtree(environment.cache_home())
         return folder
 
+    shutil.rmtree(environment.cache_home())
     monkeypatch.setattr(environment, "cache_folder", vanish)
-    assert live(opened(store)) == {"decisions/jwt.json"}
+    assert live(opened(store)) == {JWT}
 
 
 def test_a_shown_entry_that_cannot_be_read_anew_is_named(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = opened(store)
+    opened(store).close()
     store.add("jwt", "JWT token refresh flow", record_status="retired", listed=False)
     monkeypatch.setattr(index_file, "BUSY_SECONDS", 0.05)
-    writer = sqlite3.connect(database())
-    writer.execute("BEGIN IMMEDIATE")
-    found.close()
-    found = opened(store)
-    assert index.recheck(found, ["decisions/jwt.json"]) is False
-    assert found.outdated == {"decisions/jwt.json"}
-    assert search(store) == []
-    writer.rollback()
-    writer.close()
-    assert index.recheck(found, ["decisions/jwt.json"]) is True
-    assert found.outdated == {"decisions/jwt.json"}
-    assert index.recheck(found, ["decisions/jwt.json"]) is False
-    assert found.outdated == set()
+    with closing(sqlite3.connect(database())) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        found = opened(store)
+        assert index.recheck(found, [JWT]) is False
+        assert found.outdated == {JWT}
+        assert search(store) == []
+        writer.rollback()
+    for changed, outdated in ((True, {JWT}), (False, set[str]())):
+        assert index.recheck(found, [JWT]) is changed
+        assert found.outdated == outdated
     found.close()
 
 
@@ -309,63 +303,32 @@ def test_what_changes_all_the_time_is_not_shown(store: MemoryStore, monkeypatch:
     assert next(rounds) == api.MAX_ROUNDS + 1
 
 
-def test_an_edited_file_reaches_every_index_that_holds_it(store: MemoryStore) -> None:
-    other = str(store.project.resolve())
-    for root in (str(store.root.resolve()), other):
+def test_an_edited_file_reaches_every_index_that_holds_it_and_makes_none(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = store.root / "decisions" / "new.json"
+    new.write_text('{"title": "Written by the client"}')
+    assert index.refresh_file(str(new), PROFILES) == []
+    assert not Path(environment.cache_home(), index_file.FOLDER).exists()
+    roots = [str(store.root.resolve()), str(store.project.resolve())]
+    for root in roots:
         index.open_index(root, PROFILES).close()
-    (store.root / "decisions" / "new.json").write_text('{"title": "Written by the client"}')
-    touched = index.refresh_file(str(store.root / "decisions" / "new.json"), PROFILES)
-    assert touched == [str(store.root.resolve()), other]
-    connection = sqlite3.connect(Path(index_file.path_of(touched[0]) or ""))
-    assert connection.execute("SELECT title FROM file WHERE path = 'decisions/new.json'").fetchall() == [
-        ("Written by the client",)
-    ]
-    connection.close()
-
-
-@pytest.mark.usefixtures("later")
-def test_an_edit_waits_for_no_first_build(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(update, "BATCH", 8)
-    monkeypatch.setattr(index, "EDIT_PATIENCE", 0)
-    store.fill(40).write_index()
-    opened(store, patience=0).close()
-    path = store.root / "decisions" / "jwt.json"
-    assert index.refresh_file(str(path), PROFILES) == []
-    connection = sqlite3.connect(database())
-    assert connection.execute("SELECT count(*) FROM file WHERE pending").fetchone()[0] > 8
-    connection.close()
-    opened(store).close()
-    assert index.refresh_file(str(path), PROFILES) == [str(store.root.resolve())]
-
-
-def test_an_edit_builds_nothing_in_memory(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert search(store) == ["jwt"]
+    new.write_text('{"title": "Edited by the client"}')
+    assert index.refresh_file(str(new), PROFILES) == roots
+    with closing(sqlite3.connect(Path(index_file.path_of(roots[0]) or ""))) as connection:
+        titles = connection.execute("SELECT title FROM file WHERE path = 'decisions/new.json'").fetchall()
+    assert titles == [("Edited by the client",)]
     failing(monkeypatch, "SELECT key", IOERR)
     monkeypatch.setattr(update, "in_memory", lambda *_: pytest.fail("built"))
-    assert index.refresh_file(str(store.root / "decisions" / "jwt.json"), PROFILES) == []
-
-
-@pytest.mark.parametrize("statement", VALUES)
-def test_an_edit_beside_a_spoilt_index_is_silent(store: MemoryStore, statement: str) -> None:
-    assert search(store) == ["jwt"]
-    connection = sqlite3.connect(database())
-    connection.execute(statement)
-    connection.commit()
-    connection.close()
-    path = store.add("jwt", "JWT tokens are opaque", listed=False)
-    index.refresh_file(str(path), PROFILES)
-    assert search(store, "Are JWT tokens opaque?") == ["jwt"]
-
-
-def test_an_edit_outside_every_known_store_makes_no_index(tmp_path: Path) -> None:
-    (tmp_path / "a.md").write_text("x")
-    assert index.refresh_file(str(tmp_path / "a.md"), PROFILES) == []
-    assert not Path(environment.cache_home(), index_file.FOLDER).exists()
+    assert index.refresh_file(str(new), PROFILES) == []
 
 
 @pytest.mark.usefixtures("later")
-def test_reading_goes_on_where_it_was_cut_off(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_goes_on_where_it_was_cut_off_and_an_edit_waits_for_no_first_build(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(update, "BATCH", 8)
+    monkeypatch.setattr(index, "EDIT_PATIENCE", 0)
     read: list[str] = []
     found = update.ReadFile
 
@@ -375,19 +338,20 @@ def test_reading_goes_on_where_it_was_cut_off(store: MemoryStore, monkeypatch: p
 
     monkeypatch.setattr(update, "ReadFile", count)
     store.fill(40).write_index()
-    os.utime(store.root / "decisions" / "jwt.json", (2e9, 2e9))  # the newest is read first
+    os.utime(store.root / JWT, (2e9, 2e9))  # the newest is read first
     first = opened(store, patience=0)
     assert first.pending == 25
-    assert "decisions/jwt.json" in read
+    assert JWT in read
     assert first.notes()[0].endswith("25 files not read yet; the next query continues")
     first.close()
-    told: list[tuple[int, int]] = []
-    second = opened(store, progress=lambda done, total: told.append((done, total)))
+    assert index.refresh_file(str(store.root / JWT), PROFILES) == []
+    progress: list[tuple[int, int]] = []
+    second = opened(store, progress=lambda done, total: progress.append((done, total)))
     assert (second.pending, second.size) == (0, 41)
     second.close()
     assert len(read) == len(set(read)) == 41
-    assert told[0] == (0, 25)
-    assert told[-1] == (25, 25)
+    assert (progress[0][0], progress[-1]) == (0, (17, 17))
+    assert index.refresh_file(str(store.root / JWT), PROFILES) == [str(store.root.resolve())]
 
 
 def test_what_another_process_reads_is_waited_for_and_not_read_twice(
