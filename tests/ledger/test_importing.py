@@ -89,29 +89,26 @@ def test_a_verdict_on_a_task() -> None:
     assert importing.verdict(TASK, text=True).reasoning == "said at length"
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"scores": None, "verdict": "UNDETERMINED", "findings": None, "revision_suggestions": None},
-        {"scores": {}, "verdict": "go", "findings": {"semantic": "fine"}, "author": {"name": "Ann"}},
-        {"files_evaluated": [], "commit": None, "author": None, "findings": "one text"},
-        {"files_evaluated": ["\ud800.md"], "note": "\udfff"},
-        {
-            "scores": {"semantic": float("inf"), "pragmatic": 10**400},
-            "files_evaluated": "a.md",
-            "x": float("nan"),
-        },
-    ],
-)
-def test_loose_lines_are_read_and_can_be_written(changes: dict[str, Any]) -> None:
-    assert isinstance(store.parse(records.line(importing.verdict(PUSH | changes))), VerdictLine)
+LOOSE: list[dict[str, Any]] = [
+    {"scores": None, "verdict": "UNDETERMINED", "findings": None, "revision_suggestions": None},
+    {"scores": {}, "verdict": "go", "findings": {"semantic": "fine"}, "author": {"name": "Ann"}},
+    {"files_evaluated": [], "commit": None, "author": None, "findings": "one text"},
+    {"files_evaluated": ["\ud800.md"], "note": "\udfff"},
+    {
+        "scores": {"semantic": float("inf"), "pragmatic": 10**400},
+        "files_evaluated": "a.md",
+        "x": float("nan"),
+    },
+]
 
 
-@pytest.mark.parametrize("given", ["reject", {"verdict": "reject", "reason": "no"}, None, "", {"x": 1}, 3])
-def test_overrides_are_written_in_many_ways(given: object) -> None:
-    override = importing.verdict(TASK | {"human_override": given}).human_override
-    told = given == "reject" or (isinstance(given, dict) and "verdict" in given)
-    assert (override.decision if override else None) == ("reject" if told else None)
+def test_loose_lines_are_read_and_can_be_written() -> None:
+    for changes in LOOSE:
+        assert isinstance(store.parse(records.line(importing.verdict(PUSH | changes))), VerdictLine), changes
+    for given in ("reject", {"verdict": "reject", "reason": "no"}, None, "", {"x": 1}, 3):
+        override = importing.verdict(TASK | {"human_override": given}).human_override
+        decided = given == "reject" or (isinstance(given, dict) and "verdict" in given)
+        assert (override.decision if override else None) == ("reject" if decided else None), given
 
 
 def test_importing_twice_adds_nothing(ledger: Ledger, tmp_path: Path) -> None:

@@ -34,10 +34,7 @@ def judged(kind: str = "invalid_reply") -> Verdict:
         "findings": [dict(FINDING)],
         "said": None,
     }
-    failed: dict[str, Any] = {
-        "opinion": None,
-        "failure": {"kind": kind, "message": f"no object in {SECRET}"},
-    }
+    failed: dict[str, Any] = {"opinion": None, "failure": {"kind": kind, "message": f"no object in {SECRET}"}}
     line = verdict(
         "reject",
         reasoning=SECRET,
@@ -49,56 +46,43 @@ def judged(kind: str = "invalid_reply") -> Verdict:
     return Verdict.model_validate(ours)
 
 
-def test_a_verdict_is_kept_without_what_the_document_says() -> None:
-    line = verdict_line(judged())
+def test_a_verdict_is_kept_without_what_the_document_says_unless_the_user_wants_it() -> None:
+    line = verdict_line(judged(), gate=PushRecord(mode="blocking", remote="origin"))
     raw = records.line(line)
+    assert raw.startswith(b'{"schema":"judgekit/verdict@1","id":')
+    assert raw.count(b"\n") == 1
     assert SECRET not in raw.decode()
-    assert line.findings[0].issue == "wrong port"
-    assert line.findings[0].suggestion == "say 8080"
-    assert line.degraded == "deep: invalid_reply"
-    assert "reasoning" not in json.loads(raw)
-    assert judged().findings[0].quote == SECRET
+    (finding,) = line.findings
+    assert (finding.issue, finding.suggestion, line.degraded) == (
+        "wrong port",
+        "say 8080",
+        "deep: invalid_reply",
+    )
+    kept = json.loads(raw)
+    assert "reasoning" not in kept
+    assert kept["verdict"] == "reject"
+    assert kept["gate"] == {"mode": "blocking", "remote": "origin", "ref": "", "cached": False}
+    whole = json.loads(records.line(verdict_line(judged(), text=True)))
+    ours = {key: each for key, each in whole.items() if key in Verdict.model_fields or key == "schema"}
+    assert Verdict.model_validate(ours) == judged()
 
 
 # Of these judgekit itself words the message, or nothing of the text and of the reply can be in it.
 OWN_WORDS = {
-    FailureKind.TIMEOUT,
-    FailureKind.CONNECTION,
-    FailureKind.RATE_LIMIT,
-    FailureKind.OVERLOADED,
-    FailureKind.AUTHENTICATION,
-    FailureKind.PERMISSION,
-    FailureKind.NOT_FOUND,
-    FailureKind.NOT_RECORDED,
+    *(FailureKind.TIMEOUT, FailureKind.CONNECTION, FailureKind.RATE_LIMIT, FailureKind.OVERLOADED),
+    *(FailureKind.AUTHENTICATION, FailureKind.PERMISSION, FailureKind.NOT_FOUND, FailureKind.NOT_RECORDED),
     FailureKind.BUDGET,
 }
 
 
-@pytest.mark.parametrize("kind", FailureKind)
-def test_no_failure_brings_the_text_or_the_reply_into_a_ledger(kind: FailureKind) -> None:
-    line = verdict_line(judged(kind.value))
-    assert (SECRET in records.line(line).decode()) == (kind in OWN_WORDS)
-    if kind not in OWN_WORDS:
-        assert line.degraded == f"deep: {kind.value}"
+def test_no_failure_brings_the_text_or_the_reply_into_a_ledger() -> None:
+    for kind in FailureKind:
+        line = verdict_line(judged(kind.value))
+        assert (SECRET in records.line(line).decode()) == (kind in OWN_WORDS)
+        if kind not in OWN_WORDS:
+            assert line.degraded == f"deep: {kind.value}"
 
 
-def test_a_verdict_is_kept_whole_where_the_user_says_so() -> None:
-    raw = records.line(verdict_line(judged(), text=True))
-    ours = {
-        key: each for key, each in json.loads(raw).items() if key in Verdict.model_fields or key == "schema"
-    }
-    assert Verdict.model_validate(ours) == judged()
-
-
-def test_a_verdicts_line_begins_with_its_published_schema() -> None:
-    raw = records.line(verdict_line(judged(), gate=PushRecord(mode="blocking", remote="origin")))
-    assert raw.startswith(b'{"schema":"judgekit/verdict@1","id":')
-    assert raw.count(b"\n") == 1
-    assert json.loads(raw)["verdict"] == "reject"
-    assert json.loads(raw)["gate"] == {"mode": "blocking", "remote": "origin", "ref": "", "cached": False}
-
-
-SCHEMA = json_schema("ledger")
 OTHERS: list[records.Record] = [
     Label(of="1", label="no-go", who="ann"),
     OverrideLine(task_id="a.md@3f2c3f2c", decision="accept", why="known", who="ann", terminal=True),
@@ -108,38 +92,29 @@ OTHERS: list[records.Record] = [
 ]
 
 
-@pytest.mark.parametrize("record", [verdict_line(judged()), *OTHERS], ids=lambda each: each.schema_)
-def test_every_kind_is_read_back(record: records.Record) -> None:
-    raw = records.line(record)
-    assert store.parse(raw) == record
-    jsonschema.validate(json.loads(raw), SCHEMA)
-
-
-def test_what_every_line_says() -> None:
-    found = [json.loads(records.line(each)) for each in OTHERS]
-    assert all(list(each)[:4] == ["schema", "id", "timestamp", "project"] for each in found)
-    assert len({each["id"] for each in found}) == len(OTHERS)
-    assert all(each["timestamp"].endswith("Z") for each in found)
-
-
-def test_odd_names_stay_in_their_line() -> None:
+def test_every_kind_is_read_back() -> None:
+    schema, ids = json_schema("ledger"), set()
+    for record in (verdict_line(judged()), *OTHERS):
+        raw = records.line(record)
+        assert store.parse(raw) == record
+        line = json.loads(raw)
+        jsonschema.validate(line, schema)
+        if record in OTHERS:
+            assert list(line)[:4] == ["schema", "id", "timestamp", "project"]
+            assert line["timestamp"].endswith("Z")
+        ids.add(line["id"])
+    assert len(ids) == len(OTHERS) + 1
     raw = records.line(Fault(problem="x", paths=["a\nb.md", "\u2028\x85.md", "caf\udce9.md"]))
     assert raw.count(b"\n") == 1
     assert b"\r" not in raw
-
-
-def test_a_time_must_say_its_zone() -> None:
-    with pytest.raises(ValidationError):
+    with pytest.raises(ValidationError):  # a time must say its zone
         Label.model_validate({"of": "1", "label": "go", "who": "ann", "timestamp": "2026-01-01T00:00:00"})
 
 
-def test_what_a_gate_prints() -> None:
+def test_the_word_of_a_verdict_and_whether_a_model_gave_it() -> None:
     words = {"accept": "GO", "improve": "NO-GO", "reject": "NO-GO"}
     words |= dict.fromkeys(("escalate", "undetermined"), "UNDETERMINED")
     assert {word: records.word_of(word) for word in words} == words  # type: ignore[arg-type]  # of the table
-
-
-def test_a_verdict_was_answered_when_some_round_has_an_opinion() -> None:
     assert verdict("accept").answered
     assert not verdict("undetermined").answered
     assert verdict("escalate", rounds=[round_of("accept"), round_of("reject", "deep")]).answered

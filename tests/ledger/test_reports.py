@@ -7,7 +7,6 @@ import sys
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
-import pytest
 from drawn import SVG, texts
 from drawn import charts as charts_of
 from ledger_lines import NOW, label, round_of, verdict
@@ -22,7 +21,9 @@ from judgekit.ledger.records import line as record_line
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from judgekit.ledger import Record, VerdictLine
+    import pytest
+
+    from judgekit.ledger import Record
 
 
 def override(**changes: object) -> OverrideLine:
@@ -34,9 +35,6 @@ def override(**changes: object) -> OverrideLine:
         "terminal": True,
     }
     return OverrideLine.model_validate(fields | {"timestamp": NOW} | changes)
-
-
-# Triage
 
 
 def test_what_needs_a_person() -> None:
@@ -59,18 +57,13 @@ def test_what_needs_a_person() -> None:
     assert found.failures == {("timeout", "small", "no reply in 45 s"): 2}
 
 
-def test_what_was_mended_or_overridden_is_settled() -> None:
+def test_what_was_mended_or_overridden_is_settled_and_what_is_one_thing() -> None:
     mended = [verdict("reject", days=2), verdict("accept", days=1, task_id="a.md@" + "1" * 12)]
     again = [verdict("accept", path="b.md", days=2), verdict("reject", path="b.md", days=1)]
     decided: list[Record] = [verdict("escalate", path="c.md"), override(task_id=verdict(path="c.md").task_id)]
     found = triage([*mended, *again, *decided])
     assert [verdict_line.subjects[0].path for verdict_line in found.nogo] == ["b.md"]
-    assert found.unclear == []
-    assert found.settled == 2
-    assert len(found.overrides) == 1
-
-
-def test_what_is_one_thing_and_what_is_not() -> None:
+    assert (found.unclear, found.settled, len(found.overrides)) == ([], 2, 1)
     assert len(triage([verdict("reject", project="one"), verdict(name="x", project="two")]).nogo) == 1
     assert len(triage([verdict("reject"), override(terminal=False)]).nogo) == 1
     lines = [verdict("undetermined", path=f"{number}.md") for number in range(5)]
@@ -78,7 +71,22 @@ def test_what_is_one_thing_and_what_is_not() -> None:
     assert [count for _, count in triage([*lines, other]).failures.most_common()] == [5, 1]
 
 
-# The queue
+def queue(*records: Record) -> list[str]:
+    return [line.id for line in labels.waiting(records, "ann")]
+
+
+def test_the_queue_asks_this_person_about_each_content_once_by_the_verdict_that_is_measured() -> None:
+    one, two, three = (verdict(name=name, **of_its_own(name)) for name in "abc")
+    withdrawn = label(three, "withdrawn", after=2)
+    said = [label(one, "go"), label(two, "go", "bob"), label(three, "go"), withdrawn]
+    assert {*queue(one, two, three, *said)} == {"b", "c"}
+    first, again = verdict(name="a", days=2), verdict(name="b", days=1)
+    assert queue(first, again, verdict("undetermined"), verdict("escalate")) == ["b"]
+    assert queue(first, again, label(first, "go")) == []
+    cached = verdict("accept", name="c", gate=PushRecord(cached=True))
+    assert queue(first, cached) == ["a"]
+    assert queue(cached) == ["c"]
+    assert queue(first, cached, label(cached, "go")) == []
 
 
 def test_the_queue_is_the_same_the_next_time_and_mixes_both_kinds() -> None:
@@ -90,34 +98,6 @@ def test_the_queue_is_the_same_the_next_time_and_mixes_both_kinds() -> None:
     early = [verdict_line.word for verdict_line in order[:16]]
     assert 4 <= early.count("NO-GO") <= 10
     assert [line.id for line in order if line.word == "GO"] != [line.id for line in lines[:40]]
-
-
-def test_the_queue_goes_on_where_this_person_stopped() -> None:
-    verdict_line, two, three = (verdict(name=name, **of_its_own(name)) for name in "abc")
-    said = [
-        label(verdict_line, "go"),
-        label(two, "go", "bob"),
-        label(three, "go"),
-        label(three, "withdrawn", after=2),
-    ]
-    assert {line.id for line in labels.waiting([verdict_line, two, three, *said], "ann")} == {"b", "c"}
-
-
-def queue(*records: Record) -> list[str]:
-    return [line.id for line in labels.waiting(records, "ann")]
-
-
-def test_the_queue_asks_about_each_content_once_by_the_verdict_that_is_measured() -> None:
-    first, again = verdict(name="a", days=2), verdict(name="b", days=1)
-    assert queue(first, again, verdict("undetermined"), verdict("escalate")) == ["b"]
-    assert queue(first, again, label(first, "go")) == []
-    cached = verdict("accept", name="c", gate=PushRecord(cached=True))
-    assert queue(first, cached) == ["a"]
-    assert queue(cached) == ["c"]
-    assert queue(first, cached, label(cached, "go")) == []
-
-
-# Content
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -179,9 +159,6 @@ def test_who_said_something_is_who_brought_it() -> None:
     assert [record_line(each).count(b'"mal"') for each in signed] == [1, 1, 1, 1, 1, 0, 0]
 
 
-# Tables, pictures, times
-
-
 def test_verdicts_as_a_table() -> None:
     line = verdict(
         "reject", path="=cmd.md", author={"name": "+ann"}, degraded='a "quoted", text\nof two lines'
@@ -219,8 +196,5 @@ def test_the_picture_has_a_panel_a_kpi_and_a_point_a_day() -> None:
     page = charts.kpi_page(evidence)
     assert page.startswith("<!doctype html>")
     assert texts(charts_of(page)[0]) == shown
-
-
-@pytest.mark.parametrize("lines", [[], [verdict()]])
-def test_a_picture_of_little(lines: list[VerdictLine]) -> None:
-    assert "nothing measured" in charts.kpi_svg(kpi.evidence(lines))
+    for little in ([], [verdict()]):
+        assert "nothing measured" in charts.kpi_svg(kpi.evidence(little))

@@ -15,15 +15,15 @@ def test_the_compiled_profiles_are_those_of_the_yaml_files() -> None:
     assert current == profiles.render(), "stale: run `make generate` (python -m judgekit.retrieval.profiles)"
 
 
-def test_the_compiled_settings_are_the_defaults() -> None:
+def test_a_bundled_profile_is_read_and_compiled() -> None:
     assert compiled.bundled()["settings"] == RetrievalConfig().model_dump(mode="json")
-
-
-@pytest.mark.parametrize("kind", compiled.KINDS)
-def test_a_bundled_profile_is_read_and_compiled(kind: str) -> None:
-    written, read = profiles.read(kind), compiled.Profiles(compiled.bundled()).by_kind[kind]
-    assert list(read.categories) == list(written.categories)
-    assert read.weights == written.weights.model_dump()
+    for kind in compiled.KINDS:
+        written, read = profiles.read(kind), compiled.Profiles(compiled.bundled()).by_kind[kind]
+        assert list(read.categories) == list(written.categories)
+        assert read.weights == written.weights.model_dump()
+    categories = profiles.read("claude-memory").categories
+    assert all(category.folder and category.body for category in categories.values())
+    assert list(categories)[:2] == ["decision", "constraint"]
 
 
 def test_the_words_of_a_language_stand_in_one_list_only() -> None:
@@ -33,12 +33,6 @@ def test_the_words_of_a_language_stand_in_one_list_only() -> None:
     for listed in (words.stop, words.common):
         assert len(listed) == len(set(listed))
         assert all(word == word.lower() for word in listed)
-
-
-def test_a_body_field_of_every_category_of_the_store_is_named() -> None:
-    categories = profiles.read("claude-memory").categories
-    assert all(category.folder and category.body for category in categories.values())
-    assert list(categories)[:2] == ["decision", "constraint"]
 
 
 def copy(name: str, project: Path, *changes: tuple[str, str]) -> Path:
@@ -52,17 +46,17 @@ def copy(name: str, project: Path, *changes: tuple[str, str]) -> Path:
     return path
 
 
-def test_a_projects_profile_wins_whole(tmp_path: Path) -> None:
-    copy("markdown", tmp_path, ("noise_floor: 0.25", "noise_floor: 0.5"))
+def test_a_projects_files_win_whole(tmp_path: Path) -> None:
+    path = copy("markdown", tmp_path, ("noise_floor: 0.25", "noise_floor: 0.5"))
     assert profiles.read("markdown", tmp_path).noise_floor == 0.5
     assert profiles.read("claude-memory", tmp_path).noise_floor == 0.25
-    assert profiles.compile_profiles(tmp_path)["profiles"]["markdown"]["noise_floor"] == 0.5
-
-
-def test_a_projects_words_win(tmp_path: Path) -> None:
     copy("english", tmp_path, ("  py: [python]", "  py: [python]\n  jwt: [json web token]"))
-    compiled_words = profiles.compile_profiles(tmp_path)["languages"]["english"]
-    assert compiled_words["abbreviations"]["jwt"] == "json web token"
+    found = profiles.compile_profiles(tmp_path)
+    assert found["profiles"]["markdown"]["noise_floor"] == 0.5
+    assert found["languages"]["english"]["abbreviations"]["jwt"] == "json web token"
+    path.write_text("rubric: kls\n", encoding="utf-8")
+    with pytest.raises(ConfigError, match="not a retrieval file"):
+        profiles.read("markdown", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -82,10 +76,3 @@ def test_a_wrong_profile_names_its_key(tmp_path: Path, change: tuple[str, str], 
         profiles.compile_profiles(tmp_path)
     assert key in caught.value.key
     assert "\n" not in str(caught.value)
-
-
-def test_a_file_of_another_kind_is_called_that(tmp_path: Path) -> None:
-    path = copy("markdown", tmp_path)
-    path.write_text("rubric: kls\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match="not a retrieval file"):
-        profiles.read("markdown", tmp_path)

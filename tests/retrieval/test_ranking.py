@@ -6,14 +6,12 @@ import os
 import random
 from collections import Counter
 from math import log
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from judgekit.evaluation import cases, retrieval
 from judgekit.evaluation.cases import CollectionDocument
 from judgekit.evaluation.retrieval import CollectionIndex
 from judgekit.retrieval import bm25, compiled, index_file, terms, update
@@ -22,6 +20,7 @@ from judgekit.retrieval.sources import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from memory_store import MemoryStore
 
@@ -129,30 +128,6 @@ def test_made_up_documents(size: int) -> None:
     chance = random.Random(size)
     texts = [" ".join(chance.choices(WORDS, k=chance.randint(1, 8))) for _ in range(20)]
     assert agree(list(made(size, size)), [*WORDS, *texts], everything=True) > size
-
-
-@pytest.mark.skipif(DATA is None, reason="JUDGEKIT_TEST_DATA names no folder with retrieval/")
-@pytest.mark.parametrize("name", ["locomo_obs", "locomo_turns", "cosqa", "npl", "cranfield"])
-def test_outside_documents(name: str) -> None:
-    folder = Path(DATA or "") / "retrieval" / name
-    if not folder.is_dir():
-        pytest.skip(f"no collection {name} there")
-    data = cases.read_collection(folder)
-    scopes = {
-        retrieval.scope(document.id) if name.startswith("locomo") else "" for document in data.documents
-    }
-    compared = 0
-    for scope in scopes:
-        documents = [
-            document for document in data.documents if retrieval.scope(document.id) == scope or not scope
-        ]
-        texts = [
-            collection_query.text
-            for collection_query in data.queries
-            if retrieval.scope(collection_query.id) == scope or not scope
-        ]
-        compared += agree(documents, texts, everything=False)
-    assert compared > len(data.queries)
 
 
 def document(name: str, title: str = "", text: str = "") -> CollectionDocument:

@@ -64,22 +64,21 @@ def test_any_text_can_be_cut(text: str) -> None:
         assert " " not in stem
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", []),
-        ("The quick foxes went home", ["quick", "fox", "go", "home"]),
-        ("children's indices", ["child", "s", "index"]),
-        ("naïve CAFÉ", ["naiv", "cafe"]),
-        ("nai\u0308ve", ["naiv"]),
-        ("user_id rate-limit React.FC", ["user", "id", "rate", "limit", "react", "fc"]),
-        ("had got gotten", []),
-        ("认证流程", ["认证流程"]),
-        ("\ud800x\x00y", ["x", "y"]),
-    ],
-)
-def test_text_becomes_stems(text: str, expected: list[str]) -> None:
-    assert terms.stems(text, LANGUAGE) == expected
+CUT: dict[str, list[str]] = {
+    "": [],
+    "The quick foxes went home": ["quick", "fox", "go", "home"],
+    "children's indices": ["child", "s", "index"],
+    "naïve CAFÉ": ["naiv", "cafe"],
+    "nai\u0308ve": ["naiv"],
+    "user_id rate-limit React.FC": ["user", "id", "rate", "limit", "react", "fc"],
+    "had got gotten": [],
+    "认证流程": ["认证流程"],
+    "\ud800x\x00y": ["x", "y"],
+}
+
+
+def test_text_becomes_stems() -> None:
+    assert {text: terms.stems(text, LANGUAGE) for text in CUT} == CUT
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,9 +135,10 @@ TERMS = [
 ]
 
 
-@pytest.mark.parametrize(("prompt", "expected"), TERMS)
-def test_a_prompt_becomes_these_terms(prompt: str, expected: list[str]) -> None:
-    assert texts(prompt) == expected
+def test_a_prompt_becomes_these_terms() -> None:
+    assert [(prompt, texts(prompt)) for prompt, _ in TERMS] == TERMS
+    marks = {term.text: term.common for term in terms.parse("write the webhook file", LANGUAGE)}
+    assert marks == {"write": True, "webhook": False, "file": True}
 
 
 FOUND = [
@@ -201,9 +201,8 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("prompt", HOSTILE)
-def test_no_text_of_a_query_is_syntax(cookies: CollectionIndex, prompt: str) -> None:
-    assert matches(cookies, prompt)
+def test_no_text_of_a_query_is_syntax(cookies: CollectionIndex) -> None:
+    assert [prompt for prompt in HOSTILE if not matches(cookies, prompt)] == []
 
 
 @given(st.text(max_size=300))
@@ -233,11 +232,6 @@ def test_a_megabyte_is_bounded(unit: str) -> None:
     begun = time.process_time()
     assert len(terms.parse(prompt, LANGUAGE)) <= terms.MAX_TERMS
     assert time.process_time() - begun < 5
-
-
-def test_common_words_are_marked() -> None:
-    marks = {term.text: term.common for term in terms.parse("write the webhook file", LANGUAGE)}
-    assert marks == {"write": True, "webhook": False, "file": True}
 
 
 IDENTIFIERS = [

@@ -22,74 +22,50 @@ def entry(kind: str, content: Any, **more: Any) -> str:  # noqa: ANN401 - any sh
     return json.dumps({"type": kind, "message": {"role": kind, "content": content}, **more})
 
 
-def test_the_last_turns_come_oldest_first(file: Path) -> None:
+NO_TURNS = [
+    entry("user", "aside", isSidechain=True),
+    entry("user", "meta", isMeta=True),
+    entry("user", "<system-reminder>x</system-reminder>"),
+    entry("system", "x"),
+    entry("user", None),
+    entry("user", [{"type": "tool_result", "content": "x"}]),
+    entry("user", ["x", 3]),
+    *('{"type": "user"}', '{"type": "user", "message": []}', "[]", "not json", "[" * 100_000, ""),
+]
+
+
+def test_the_last_turns_come_oldest_first_and_nothing_else(file: Path) -> None:
     file.write_text("\n".join(entry("user", f"question {number}") for number in range(9)))
     assert transcript.last_turns(str(file), 2) == ("user: question 7", "user: question 8")
-
-
-def test_text_blocks_are_joined_and_tools_left_out(file: Path) -> None:
+    assert transcript.last_turns(str(file), 0) == ()
     blocks = [{"type": "text", "text": "I look."}, {"type": "tool_use", "input": {"path": "x"}}]
     file.write_text(entry("assistant", blocks))
     assert transcript.last_turns(str(file), 5) == ("assistant: I look.",)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        entry("user", "aside", isSidechain=True),
-        entry("user", "meta", isMeta=True),
-        entry("user", "<system-reminder>x</system-reminder>"),
-        entry("system", "x"),
-        entry("user", None),
-        entry("user", [{"type": "tool_result", "content": "x"}]),
-        entry("user", ["x", 3]),
-        '{"type": "user"}',
-        '{"type": "user", "message": []}',
-        "[]",
-        "not json",
-        "[" * 100_000,
-        "",
-    ],
-)
-def test_whatever_else_stands_there_is_no_turn(file: Path, line: str) -> None:
-    file.write_text(f"{line}\n{entry('user', 'real')}\n{line}\n")
-    assert transcript.last_turns(str(file), 5) == ("user: real",)
-
-
-def test_bytes_that_are_no_text_are_no_turn(file: Path) -> None:
+    for line in NO_TURNS:
+        file.write_text(f"{line}\n{entry('user', 'real')}\n{line}\n")
+        assert transcript.last_turns(str(file), 5) == ("user: real",), line[:60]
     file.write_bytes(b"\xff\xfe\x00\n" + entry("user", "real").encode() + b'\n{"type":')
     assert transcript.last_turns(str(file), 5) == ("user: real",)
-
-
-def test_only_the_end_of_a_long_transcript_is_read(file: Path) -> None:
     file.write_text("\n".join([entry("user", "x" * 5000) for _ in range(200)] + [entry("user", "last")]))
-    assert transcript.last_turns(str(file), 1) == ("user: last",)
+    assert transcript.last_turns(str(file), 1) == ("user: last",)  # only the end is read
 
 
-@pytest.mark.parametrize(
-    "name", ["outside.jsonl", "linked.jsonl", "folder.jsonl", "wrong.txt", "missing.jsonl", "a\0b.jsonl"]
-)
-def test_no_other_file_is_read(file: Path, tmp_path: Path, name: str) -> None:
+def test_no_other_file_is_read_but_in_the_clients_own_folder(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     outside = tmp_path / "outside.jsonl"
     outside.write_text(entry("user", "private"))
     (file.parent / "linked.jsonl").symlink_to(outside)
     (file.parent / "folder.jsonl").mkdir()
     (file.parent / "wrong.txt").write_text(entry("user", "private"))
-    folder = tmp_path if name == "outside.jsonl" else file.parent
-    assert transcript.last_turns(str(folder / name), 5) == ()
-
-
-def test_the_clients_own_folder_setting_is_honoured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("linked.jsonl", "folder.jsonl", "wrong.txt", "missing.jsonl", "a\0b.jsonl")
+    for path in (outside, *(file.parent / name for name in names)):
+        assert transcript.last_turns(str(path), 5) == (), path
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path))
     path = tmp_path / "projects" / "p" / "s.jsonl"
     path.parent.mkdir(parents=True)
     path.write_text(entry("user", "hello"))
     assert transcript.last_turns(str(path), 5) == ("user: hello",)
-
-
-def test_no_turns_are_read_where_none_are_wanted(file: Path) -> None:
-    file.write_text(entry("user", "hello"))
-    assert transcript.last_turns(str(file), 0) == ()
 
 
 def test_when_a_conversation_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
