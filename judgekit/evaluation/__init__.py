@@ -16,21 +16,5 @@ from judgekit.evaluation.stats import (
     table,
 )
 
-__all__ = [
-    "Bin",
-    "BootstrapInterval",
-    "LabelGroup",
-    "Measure",
-    "brier",
-    "by_label",
-    "difference",
-    "ece",
-    "interval",
-    "intervals",
-    "mean",
-    "ndcg",
-    "precision",
-    "recall",
-    "reciprocal_rank",
-    "table",
-]
+__all__ = ["Bin", "BootstrapInterval", "LabelGroup", "Measure", "brier", "by_label", "difference", "ece"]
+__all__ += ["interval", "intervals", "mean", "ndcg", "precision", "recall", "reciprocal_rank", "table"]

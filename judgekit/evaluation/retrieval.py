@@ -35,10 +35,7 @@ _FILE = """INSERT INTO file (number, path, folder, pending, live, id, title, cat
 
 
 class CollectionIndex:
-    """Documents that can be searched, ranked by `profile`. All are of its first category, without tags.
-
-    Raises `UsageError` where SQLite cannot search.
-    """
+    """Documents to search, ranked by `profile`; raises `UsageError` where SQLite cannot search."""
 
     def __init__(self, documents: Iterable[CollectionDocument], profile: Profile) -> None:
         if not index_file.available():
@@ -60,17 +57,14 @@ class CollectionIndex:
     def ranking(self, text: str, depth: int) -> list[str]:
         """Return the ids of the `depth` best documents, those below the noise floor too.
 
-        First what the product would look at, in its order; then what else is found by looking deeper.
+        First come those that the product would look at, in its order.
         """
         head = self._find(text, self._everything, bm25.POOL)
         deeper = self._find(text, self._everything, depth) if depth > bm25.POOL else []
         return list(dict.fromkeys(candidate.id for candidate in (*head, *deeper)))[:depth]
 
     def candidates(self, text: str, pool: int = bm25.POOL) -> list[Candidate]:
-        """Return what the product finds: rated, and without what is below the noise floor.
-
-        A smaller `pool` than that of a search on demand is what the prompt hook looks at.
-        """
+        """Return what the product finds; the prompt hook looks at a smaller `pool` than a search."""
         return self._find(text, self._profile, pool)
 
     def close(self) -> None:
@@ -97,9 +91,8 @@ class ConfidenceReport(ReportPart):
 class Injection(ReportPart):
     """What the prompt hook would have added, had every query been a prompt.
 
-    `injected` and `nudged` are shares of the `prompts`; a prompt may get both. `precision` is the share of
-    relevant ones among all that were injected, `coverage` the share of the `answerable` prompts that got
-    something relevant.
+    `injected` and `nudged` are shares of the `prompts`, `precision` is that of relevant ones among all that
+    were injected, `coverage` the share of the `answerable` prompts that got something relevant.
     """
 
     prompts: int
@@ -119,18 +112,15 @@ class OtherScope(ReportPart):
 
 
 class ProfileUsed(ReportPart):
-    """The retrieval profile that ranked."""
-
     retrieval: str
     version: str
 
 
 class RetrievalReport(ReportPart):
-    """The whole of it.
+    """`judged` queries have judgements; `metrics` are means over these, of rankings `depth` deep.
 
-    `judged` queries have judgements; `metrics` are means over these, of rankings `depth` deep. `strays` are
-    judgements of queries or documents that are not there. `scopes` counts those with documents; None when
-    every query searched everything.
+    `strays` are judgements of queries or documents that are not there. `scopes` counts those with documents;
+    None when every query searched everything.
     """
 
     collection: str
@@ -200,10 +190,7 @@ INJECTED_LABEL = "high"
 
 
 class Seen(NamedTuple):
-    """What one query found.
-
-    The ids of its `ranking`, the product's `candidates`, and those of another scope's documents, if asked.
-    """
+    """The ids of a query's `ranking`, the product's `candidates`, and those of another scope's documents."""
 
     query: str
     ranking: Sequence[str]
@@ -211,20 +198,11 @@ class Seen(NamedTuple):
     elsewhere: Sequence[Candidate] | None
 
 
-class InjectedMemories(NamedTuple):
-    """What the hook adds to a prompt: memories in full, and those it only hints at."""
-
-    injected: list[Candidate]
-    mentioned: list[Candidate]
-
-
-def told(candidates: Sequence[Candidate]) -> InjectedMemories:
-    """Return what the hook makes of a prompt's candidates under the default configuration."""
+def told(candidates: Sequence[Candidate]) -> tuple[list[Candidate], list[Candidate]]:
+    """Return which candidates the hook injects by default, and which others it only mentions."""
     pool = candidates[:POOL]
     injected = [each for each in pool if each.confidence_label == INJECTED_LABEL][:MAX_INJECTED]
-    return InjectedMemories(
-        injected, [each for each in pool if each.worth_mentioning and each not in injected]
-    )
+    return injected, [each for each in pool if each.worth_mentioning and each not in injected]
 
 
 def metrics_of(seen: Sequence[Seen], grades: Grades) -> dict[str, BootstrapInterval | None]:
@@ -255,32 +233,29 @@ def confidence_of(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport:
 
 def injection_of(seen: Sequence[Seen], grades: Grades) -> Injection:
     """Return what the hook would have added, and how much of it is relevant."""
-    prompts = [told(each.candidates) for each in seen]
+    injected = [told(each.candidates)[0] for each in seen]
     right = [
-        sum(_is_relevant(each.query, hit, grades) for hit in prompt.injected)
-        for each, prompt in zip(seen, prompts, strict=True)
+        sum(_is_relevant(each.query, hit, grades) for hit in hits)
+        for each, hits in zip(seen, injected, strict=True)
     ]
     answerable = [any(grade > 0 for grade in grades.get(each.query, {}).values()) for each in seen]
-    found = intervals(
-        _shares(prompts)
-        | {
-            "precision": Measure(right, [len(prompt.injected) for prompt in prompts]),
-            "coverage": Measure([count > 0 for count in right], answerable),
-        }
-    )
-    return Injection(prompts=len(prompts), answerable=sum(answerable), **found)
+    measures = _shares([each.candidates for each in seen])
+    measures["precision"] = Measure(right, list(map(len, injected)))
+    measures["coverage"] = Measure([count > 0 for count in right], answerable)
+    return Injection(prompts=len(seen), answerable=sum(answerable), **intervals(measures))
 
 
 def elsewhere_of(seen: Sequence[Seen]) -> OtherScope | None:
     """Return what the hook would have added from another scope's documents; None when none was asked."""
-    prompts = [told(each.elsewhere) for each in seen if each.elsewhere is not None]
+    prompts = [each.elsewhere for each in seen if each.elsewhere is not None]
     return OtherScope(prompts=len(prompts), **intervals(_shares(prompts))) if prompts else None
 
 
-def _shares(prompts: Sequence[InjectedMemories]) -> dict[str, Measure]:
+def _shares(prompts: Sequence[Sequence[Candidate]]) -> dict[str, Measure]:
+    added = [told(candidates) for candidates in prompts]
     return {
-        "injected": mean([bool(prompt.injected) for prompt in prompts]),
-        "nudged": mean([bool(prompt.mentioned) for prompt in prompts]),
+        "injected": mean([bool(injected) for injected, _ in added]),
+        "nudged": mean([bool(mentioned) for _, mentioned in added]),
     }
 
 
@@ -299,10 +274,9 @@ def search(
     scoped: bool = False,
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[Seen]:
-    """Return what each query finds; with `scoped` only among the documents of its own scope.
+    """Return what each query finds; with `scoped` every scope is a store by itself.
 
-    Every scope is a store by itself, with statistics of its own. `progress` is told how many queries are
-    done. Raises `UsageError` where SQLite cannot search.
+    `progress` gets the number of queries that are done. Raises `UsageError` where SQLite cannot search.
     """
     with ExitStack() as stack:
         scopes: dict[str, list[CollectionDocument]] = {}

@@ -55,8 +55,7 @@ Result: TypeAlias = "Verdict | Selection | Comparison"
 
 AT_ONCE = 8
 MODES: tuple[ModeName, ...] = ("strict", "lenient")
-UNREAD = ("undetermined", "escalate")
-"""Words that say that nothing was decided: they agree with no label, and do not disagree either."""
+UNREAD = ("undetermined", "escalate")  # nothing was decided: this agrees with no label, nor disagrees
 
 
 def prepared(judge: AnyJudge, case: Case, folder: Path | None = None) -> tuple[AnyJudge, Any]:
@@ -111,7 +110,7 @@ async def _in_order(calls: Sequence[Callable[[], Awaitable[Any]]], at_once: int)
 
 
 class Opinions(NamedTuple):
-    """The cases with the models' answers, the model of each tier, and a hash of how each model is asked."""
+    """The cases with the models' answers, the model of each tier, and a hash of how each is asked."""
 
     cases: list[Case]
     models: Mapping[TierName, str]
@@ -156,16 +155,16 @@ def ask(
 
 def unanswered(cases: Sequence[Case]) -> str | None:
     """Say in one line how many cases some tier has no model's answer for, and why; None if it is none."""
-    failures = [{judge.unanswered for judge in case.judges.values()} - {None} for case in cases]
-    missing = [failure for failure in failures if failure]
+    failures = [[judge.unanswered for judge in case.judges.values()] for case in cases]
+    missing = sum(map(any, failures))
     if not missing:
         return None
-    nobody = all(judge.unanswered for case in cases for judge in case.judges.values())
-    why = ", ".join(sorted({str(kind) for kinds in missing for kind in kinds}))
-    told = "no model answered" if nobody else "not every tier answered"
-    rest = "there are no figures" if nobody else "the figures omit these answers"
-    count = f"{len(missing)} of {len(cases)} cases"
-    return f"{told} {count} ({why}); {rest}; test the models with judgekit provider check"
+    found, rest = "not every tier answered", "the figures omit these answers"
+    if all(map(all, failures)):
+        found, rest = "no model answered", "there are no figures"
+    why = ", ".join(sorted({str(kind) for kinds in failures for kind in kinds if kind}))
+    count = f"{missing} of {len(cases)} cases"
+    return f"{found} {count} ({why}); {rest}; test the models with judgekit provider check"
 
 
 async def opinions(judge: AnyJudge, case: Case, folder: Path) -> dict[TierName, Recorded]:
@@ -259,10 +258,7 @@ def _joined(answers: Sequence[dict[str, Any]], options: JudgeOptions, *, cut: bo
 
 
 def again(cases: Sequence[Case]) -> list[Case]:
-    """Return the cases, and each original once more: to be asked again, and with candidates reordered.
-
-    Two texts that are compared need no other order: judging asks in both.
-    """
+    """Return the cases, and each original once more: to be asked again, and with candidates reordered."""
     found = []
     for case in cases:
         kinds: list[Variant] = ["rerun", "swapped"] if len(case.candidates) > 1 else ["rerun"]
@@ -276,10 +272,9 @@ def again(cases: Sequence[Case]) -> list[Case]:
 
 
 def shown_ids(case: Case) -> dict[str, str]:
-    """Return the ids under which candidates are shown: their own, or others that stand in another order.
+    """Return the ids under which candidates are shown; others, where they are to stand in another order.
 
-    The order follows from the query and the ids, which no model sees: another id is another place. Some are
-    tried, and the order that is most different is taken.
+    The order follows from the query and the ids, which no model sees: the most different is taken.
     """
     ids = [candidate.id for candidate in case.candidates]
     if case.variant != "swapped":
@@ -287,7 +282,6 @@ def shown_ids(case: Case) -> dict[str, str]:
     usual = list(fence.labels(case.query, ids))
 
     def turned(names: Mapping[str, str]) -> int:
-        """Return how many pairs of candidates change their order."""
         place = {name: at for at, name in enumerate(fence.labels(case.query, list(names.values())))}
         return sum(place[names[first]] > place[names[second]] for first, second in combinations(usual, 2))
 
@@ -298,10 +292,7 @@ def shown_ids(case: Case) -> dict[str, str]:
 
 
 class Tried(NamedTuple):
-    """One question of a case in one mode: the expected word, the judge's, and mean scores if there are any.
-
-    A case about a document or a pair is one question; one about candidates has one for each of them.
-    """
+    """One question of a case, or about one of its candidates: the expected word and the judge's."""
 
     case: str
     mode: ModeName
@@ -316,7 +307,7 @@ class Tried(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """How many questions were decided, how many of them as the labels say, and the bounds of that share."""
+    """How many questions were decided, how many of these as labelled, and the bounds of that share."""
 
     right: int
     decided: int
@@ -325,7 +316,6 @@ class Agreement(NamedTuple):
 
     @property
     def share(self) -> float | None:
-        """The share of what was decided that agrees with the labels; None when nothing was."""
         return self.right / self.decided if self.decided else None
 
 
@@ -341,11 +331,10 @@ def trial(
 
     Raises `UsageError` where no model is set up.
     """
-    settings = configuration.load(project)
+    settings, found = configuration.load(project), list[Tried]()
     labelled = [Case.model_validate(case.model_dump()) for case in cases]
 
-    async def run() -> list[Tried]:
-        found: list[Tried] = []
+    async def run() -> None:
         async with aclosing(open_gateway(environment.environ())) as gateway:
             for mode in modes:
                 at_once, request = 1, JudgeRequest(str(loaded.path), mode)
@@ -355,19 +344,18 @@ def trial(
                 else:
                     judge = service.judge_of(DocumentJudge, gateway, settings, loaded, project, request)
                 each = [prepared(judge, case) for case in labelled]
-                calls = [partial(own.judge, subject) for own, subject in each]
+                calls, at = [partial(own.judge, subject) for own, subject in each], iter(labelled)
                 async with aclosing(_in_order(calls, at_once)) as results:
-                    at = iter(labelled)
                     async for result in results:
                         for tried in _tried(next(at), result, mode):
                             progress(tried)
                             found.append(tried)
-        return found
 
     panel, reason = resolve_panel(settings, project)
     if not panel:
         raise UsageError(f"no model to ask: {reason}")
-    return running.run(run())
+    running.run(run())
+    return found
 
 
 def _tried(case: Case, result: Result, mode: ModeName) -> Iterator[Tried]:

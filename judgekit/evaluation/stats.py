@@ -41,8 +41,6 @@ class ReportPart(BaseModel, frozen=True):
 
 
 class Resampling(ReportPart):
-    """How the intervals came about."""
-
     level: float = LEVEL
     resamples: int = RESAMPLES
     seed: int = SEED
@@ -79,10 +77,7 @@ def resampled(
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> BootstrapInterval | None:
-    """Return any `figure` of `size` items, given by their places, with its bounds; None where it has none.
-
-    Draws for which it has none are left out.
-    """
+    """Return a `figure` of `size` items, given by their places, with its bounds; None where it has none."""
     value = figure(range(size))
     if value is None:
         return None
@@ -107,7 +102,7 @@ def interval(measure: Measure, *, resamples: int = RESAMPLES, seed: int = SEED) 
 def intervals(measures: Mapping[str, Measure]) -> dict[str, BootstrapInterval | None]:
     """Return the figure of each measure with its bounds, all from the same draws of the same items.
 
-    All measures must be over the same items (`ValueError`).
+    Raises `ValueError` for measures over different items.
     """
     sizes = {len(column) for measure in measures.values() for column in measure}
     if len(sizes) > 1:
@@ -127,7 +122,7 @@ def difference(first: Sequence[float], second: Sequence[float]) -> BootstrapInte
 
 
 class Class(NamedTuple):
-    """One word: how many items are labelled so, how many were called so, and how many of each rightly."""
+    """One word: how many items are labelled so and called so, and how many of each rightly."""
 
     word: str
     labelled: int
@@ -170,12 +165,10 @@ def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = No
     for (label, answer), count in counts.items():
         labels[label] += count
         answers[answer] += count
-
-    def apart(pair: Pair) -> float:
-        return float(pair[0] != pair[1]) if distance is None else distance[pair]
-
-    observed = sum(apart(pair) * count for pair, count in counts.items())
-    expected = sum(apart((a, b)) * labels[a] * answers[b] for a in labels for b in answers)
+    words = {*labels, *answers}
+    apart = distance or {(a, b): float(a != b) for a in words for b in words}
+    observed = sum(apart[pair] * count for pair, count in counts.items())
+    expected = sum(apart[a, b] * labels[a] * answers[b] for a in labels for b in answers)
     return 1 - observed * sum(counts.values()) / expected if expected else None
 
 
@@ -282,7 +275,7 @@ def _grouped(
 
 
 class Flips(ReportPart):
-    """Of `pairs` of the same subject that could be read both times, the share that was answered otherwise."""
+    """Of `pairs` of the same subject that could be read both times, the share with another answer."""
 
     pairs: int
     rate: BootstrapInterval | None
@@ -302,7 +295,7 @@ class Lift(ReportPart):
 
 
 class MeanCost(ReportPart):
-    """Means for each item: calls, and US dollars over the `known` ones whose price is known."""
+    """Means by item: calls, and US dollars over the `known` ones whose price is known."""
 
     calls: float
     known: int
@@ -310,8 +303,6 @@ class MeanCost(ReportPart):
 
 
 class Confusion(ReportPart):
-    """How often what is labelled `label` was called `said`."""
-
     label: str
     said: str
     count: int
@@ -350,9 +341,7 @@ class JudgeReport(ReportPart):
 
 
 class JudgingReport(ReportPart):
-    """All judges on one file."""
-
-    schema_: Literal["judgekit/eval-judge@1"] = Field(default="judgekit/eval-judge@1", alias="schema")
+    schema_: Literal["judgekit/eval-judge@1"] = Field("judgekit/eval-judge@1", alias="schema")
     file: str
     rubric: str | None
     mode: str | None
@@ -418,11 +407,7 @@ def _judge(
     both_orders = [item.orders for item in originals if len(item.orders) == len(ORDERS)]
     known = [item.cost_usd for item in originals if item.cost_usd is not None]
     calls = sum(item.calls for item in originals) / len(originals) if originals else 0.0
-    injected = _matched(items, "injected")
-    before, after = ([float(pair[side] == wanted) for pair in injected] for side in (0, 1))
-    rated = [(item.probability, item.label == "accept") for item in originals if item.probability is not None]
-    hits = [probability for probability, _ in rated], [kept for _, kept in rated]
-    error, gap = brier(*hits), ece(*hits)
+    confusion = sorted(Counter(pairs).items())
     return JudgeReport(
         judge=judge,
         model=answers[0][1].name,
@@ -433,26 +418,28 @@ def _judge(
         kappa=kappa,
         weighted_kappa=weighted,
         classes=classes(pairs),
-        confusion=[
-            Confusion(label=label, said=said, count=count)
-            for (label, said), count in sorted(Counter(pairs).items())
-        ],
+        confusion=[Confusion(label=label, said=said, count=count) for (label, said), count in confusion],
         order_flips=_flips([*_matched(items, "swapped"), *_known(both_orders)]),
         rerun_flips=_flips(_matched(items, "rerun")),
-        injection=Lift(
-            wanted=wanted,
-            pairs=len(injected),
-            before=interval(mean(before)),
-            after=interval(mean(after)),
-            lift=difference(after, before),
-        )
-        if injected
-        else None,
+        injection=_lift(_matched(items, "injected"), wanted),
         cost=MeanCost(calls=calls, known=len(known), usd=sum(known) / len(known) if known else None),
-        probabilities=None
-        if error is None or gap is None
-        else Probabilities(answers=len(rated), brier=error, ece=gap, bins=table(*hits)),
+        probabilities=_probabilities(originals),
     )
+
+
+def _lift(pairs: Sequence[Pair], wanted: str) -> Lift | None:
+    before, after = ([float(pair[side] == wanted) for pair in pairs] for side in (0, 1))
+    shares = {"before": interval(mean(before)), "after": interval(mean(after))}
+    return Lift(wanted=wanted, pairs=len(pairs), lift=difference(after, before), **shares) if pairs else None
+
+
+def _probabilities(originals: Sequence[Item]) -> Probabilities | None:
+    rated = [(item.probability, item.label == "accept") for item in originals if item.probability is not None]
+    hits = [probability for probability, _ in rated], [kept for _, kept in rated]
+    error, gap = brier(*hits), ece(*hits)
+    if error is None or gap is None:
+        return None
+    return Probabilities(answers=len(rated), brier=error, ece=gap, bins=table(*hits))
 
 
 def _items(case: Case, judge: str, recorded: Recorded, reader: Reader | None) -> Iterator[Item]:
@@ -462,15 +449,13 @@ def _items(case: Case, judge: str, recorded: Recorded, reader: Reader | None) ->
     else:
         label = case.right("strict")
         if not isinstance(label, str) or (recorded.choice is None and recorded.failure is None):
-            raise InputError(
-                f"{case.where}: judges.{judge}: expected a choice; name the --rubric to read others by"
-            )
+            wanted = "expected a choice; name the --rubric to read others by"
+            raise InputError(f"{case.where}: judges.{judge}: {wanted}")
         answers, labels = {"": recorded.choice}, {"": label}
     cost, calls, orders = recorded.cost_usd, recorded.calls, tuple((recorded.orders or {}).values())
     for part, label in labels.items():
         of = f"{case.pair or case.id}/{part}" if part else case.pair or case.id
-        likely = (recorded.probabilities or {}).get(part)
-        said = answers[part]
+        said, likely = answers[part], (recorded.probabilities or {}).get(part)
         yield Item(of, case.variant, label, said, calls, cost, orders, recorded.unanswered, likely)
         # One call brought the answers on all candidates.
         cost, calls = None if cost is None else 0.0, 0

@@ -101,9 +101,7 @@ def test_it_leaves_nothing_behind_and_draws_the_same_bytes_everywhere(tmp_path: 
 
 
 def test_settings_are_as_before_afterwards() -> None:
-    charts.load()
-    import matplotlib as mpl  # noqa: PLC0415 - as the product does: late, and under its conditions
-
+    mpl = charts.load()
     before = dict(mpl.rcParams.copy())
     charts.document(agreement("one"), "A chart")
     assert dict(mpl.rcParams.copy()) == before
@@ -140,35 +138,29 @@ def test_where_it_cannot_be_loaded_one_line_says_why(tmp_path: Path, monkeypatch
 # Names, SVG and pages
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("plain", "plain"),
-        ("two\nlines\t and  spaces", "two lines and spaces"),
-        ("a\x00b\x1b[0m\u202ec", "ab[0mc"),
-        ("\u200b", "\\u200b"),
-        ("\ud800", "\\ud800"),
-        ("", "-"),
-    ],
-)
-def test_a_name_is_one_line_that_can_be_seen(text: str, shown: str) -> None:
-    assert charts.name(text) == charts.short(text) == shown
-
-
-def test_names_that_differ_at_the_end_still_do() -> None:
+def test_a_name_is_one_line_that_can_be_seen_and_differs_at_its_end() -> None:
+    for text, shown in {
+        "plain": "plain",
+        "two\nlines\t and  spaces": "two lines and spaces",
+        "a\x00b\x1b[0m\u202ec": "ab[0mc",
+        "\u200b": "\\u200b",
+        "\ud800": "\\ud800",
+        "": "-",
+    }.items():
+        assert charts.name(text) == charts.short(text) == shown
     found = [charts.short(f"provider/a-family-of-models-with-a-name-2026-0{month}") for month in (1, 2)]
     assert found == [f"provider/a-famil…h-a-name-2026-0{month}" for month in (1, 2)]
 
 
-@pytest.mark.parametrize("name", NAMES.values(), ids=NAMES)
-def test_a_name_is_a_text_whatever_is_in_it(name: str) -> None:
-    shown = texts(svg(agreement(name)))
-    (label,) = [each for each in shown if each != "Accuracy" and not re.fullmatch(r"[\d.]+", each)]
-    assert label == charts.short(name)
-    assert label.isprintable()
-    text = charts.document(agreement(name), name, name)
-    assert "<script" not in text
-    assert name != NAMES["markup"] or text.count("&lt;script&gt;") == 3
+def test_a_name_is_a_text_whatever_is_in_it() -> None:
+    for name in NAMES.values():
+        shown = texts(svg(agreement(name)))
+        (label,) = [each for each in shown if each != "Accuracy" and not re.fullmatch(r"[\d.]+", each)]
+        assert label == charts.short(name)
+        assert label.isprintable()
+        text = charts.document(agreement(name), name, name)
+        assert "<script" not in text
+        assert name != NAMES["markup"] or text.count("&lt;script&gt;") == 3
 
 
 def test_a_chart_alone_loads_nothing_and_has_the_colours_of_its_reader() -> None:
@@ -202,8 +194,7 @@ class Tags(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-        if tag != "meta":
-            self.open.append(tag)
+        self.open += [tag] * (tag != "meta")
 
     def handle_endtag(self, tag: str) -> None:
         assert self.open.pop() == tag
@@ -314,20 +305,15 @@ def test_colours_can_be_told_apart() -> None:
     assert all(one < other for one, other in pairwise(shades))
 
 
-def test_a_point_stands_at_its_cost_and_its_height() -> None:
+def test_a_point_stands_at_its_cost_and_its_height_and_costs_are_written_out() -> None:
     points = {"cheap": (0.001, MIDDLE), "dear": (0.002, BootstrapInterval(1, 0.9, 1))}
     chart = svg(charts.scatter_chart(points, "US dollars an item", "accuracy"))
     (one, low), (two, high), *legend = marks(chart)
     assert (one < two, high < low, len(legend)) == (True, True, 2)
-
-
-@pytest.mark.parametrize(
-    ("costs", "ticks"),
-    [((0.0002, 0.004), {"0.001"}), ((0.0001, 1), {"0.0001", "1"}), ((0.0, 0.0), {"0", "1"})],
-)
-def test_costs_are_written_out(costs: tuple[float, float], ticks: set[str]) -> None:
-    points = {f"point {number}": (cost, MIDDLE) for number, cost in enumerate(costs)}
-    assert ticks <= set(texts(svg(charts.scatter_chart(points, "US dollars", "accuracy"))))
+    table = [((0.0002, 0.004), {"0.001"}), ((0.0001, 1), {"0.0001", "1"}), ((0.0, 0.0), {"0", "1"})]
+    for costs, ticks in table:
+        points = {f"point {number}": (cost, MIDDLE) for number, cost in enumerate(costs)}
+        assert ticks <= set(texts(svg(charts.scatter_chart(points, "US dollars", "accuracy"))))
 
 
 def moments(*values: float | None) -> list[KpiPoint]:
@@ -342,20 +328,17 @@ def moments(*values: float | None) -> list[KpiPoint]:
     ]
 
 
-@pytest.mark.parametrize("days", [0, 1, 2, 400])
-def test_figures_over_time(days: int) -> None:
-    values = [None if number == 1 else number % 7 / 6 for number in range(days)]
-    chart = svg(charts.kpi_chart(moments(*values)))
-    assert texts(chart).count("90%") == 1
-    assert (days == 0) == ("nothing measured" in texts(chart))
-    dots = [each for each in chart.iter(f"{SVG}use") if "opacity" not in each.attrib["style"]]
-    panels = len(kpi.LIMITS) - len(kpi.RELIANCE)
-    assert len(dots) == panels * (days - (days > 1))
-    assert all(y >= 0 for _, y in marks(chart))  # none above its axis
-
-
-def test_a_gap_is_no_line() -> None:
+def test_figures_over_time() -> None:
+    for days in (0, 1, 2, 400):
+        values = [None if number == 1 else number % 7 / 6 for number in range(days)]
+        chart = svg(charts.kpi_chart(moments(*values)))
+        assert texts(chart).count("90%") == 1
+        assert (days == 0) == ("nothing measured" in texts(chart))
+        dots = [each for each in chart.iter(f"{SVG}use") if "opacity" not in each.attrib["style"]]
+        assert len(dots) == (len(kpi.LIMITS) - len(kpi.RELIANCE)) * (days - (days > 1))
+        assert all(y >= 0 for _, y in marks(chart))  # none above its axis
+    # A gap is no line: the lone point begins none.
     chart = svg(charts.kpi_chart(moments(0.2, None, 0.4, 0.6)))
     paths = [each for each in chart.iter(f"{SVG}path") if "fill: none" in each.attrib.get("style", "")]
     (line, *_) = [each.attrib["d"] for each in paths if f"stroke: {charts.BLUE}" in each.attrib["style"]]
-    assert (line.count("M"), line.count("L")) == (2, 1)  # the lone point begins no line
+    assert (line.count("M"), line.count("L")) == (2, 1)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -90,15 +91,12 @@ def test_what_cannot_be_read_names_what_belongs_there(folder: Path) -> None:
             read(folder)
 
 
-@pytest.mark.parametrize(
-    ("name", "line"),
-    [("corpus.jsonl", '{"id": "bare", "text": "x"}\n'), ("queries.jsonl", '{"id": "bare/", "text": "x"}\n')],
-)
-def test_ids_without_a_scope_are_refused_where_scopes_count(folder: Path, name: str, line: str) -> None:
+def test_ids_without_a_scope_are_refused_where_scopes_count(folder: Path) -> None:
     assert [scope(each) for each in ("a/b", "a/b/c", "a", "/a")] == ["a", "a", "a", ""]
-    (folder / name).write_text(line)
-    with pytest.raises(InputError, match=rf"{name}: id: expected SCOPE/NAME, got 'bare"):
-        read(folder, scoped=True)
+    for name, wrong in (("queries.jsonl", "bare/"), ("corpus.jsonl", "bare")):
+        (folder / name).write_text(json.dumps({"id": wrong, "text": "x"}) + "\n")
+        with pytest.raises(InputError, match=rf"{name}: id: expected SCOPE/NAME, got 'bare"):
+            read(folder, scoped=True)
 
 
 # TREC's run format

@@ -98,24 +98,15 @@ def test_wide_leads_may_be_final_and_narrow_ones_go_up() -> None:
     assert (against.rules().last, [gate.least_margin for gate in against.gates]) == ("deep", [2])
 
 
-def test_ties_and_cut_texts_pass_no_gate() -> None:
-    even = [case(at, "tie", quick=points(4, 4, 1), deep=points(4, 4, 1)) for at in range(200)]
-    assert (learned(even).gates, learned(even).not_promised) == ([], [])
-    blind = [case(at, "A", quick=points(5, 1, 1), deep=points(5, 1, 1)) for at in range(200)]
-    blind = [
-        each.model_copy(
-            update={"judges": {**each.judges, "quick": each.judges["quick"].model_copy(update={"cut": True})}}
-        )
-        for each in blind
-    ]
-    assert (learned(blind).gates, learned(blind).not_promised) == ([], [])
-
-
-def test_a_tier_that_failed_is_passed_over() -> None:
-    gone = {"model": "small", "failure": "timeout"}
-    cases = [case(at, "A", quick=gone, deep=points(5, 1, 1)) for at in range(10)]
-    cases.append(case(10, "A", quick=points(5, 1, 1), deep={"model": "large", "failure": "timeout"}))
-    known = learned(cases)
+def test_ties_and_cut_texts_pass_no_gate_and_a_tier_that_failed_is_passed_over() -> None:
+    even = case(0, "tie", quick=points(4, 4, 1), deep=points(4, 4, 1))
+    cut = {"model": "small", "points": points(5, 1, 1), "cut": True}
+    for each in (even, case(0, "A", quick=cut, deep=points(5, 1, 1))):
+        known = learned([each] * 200)
+        assert (known.gates, known.not_promised) == ([], [])
+    small, large = ({"model": name, "failure": "timeout"} for name in ("small", "large"))
+    cases = [case(at, "A", quick=small, deep=points(5, 1, 1)) for at in range(10)]
+    known = learned([*cases, case(10, "A", quick=points(5, 1, 1), deep=large)])
     assert (known.with_gates.decided, known.with_gates.errors) == (10, 0)  # the last one is left open
 
 
@@ -135,12 +126,9 @@ def test_what_does_not_fit_is_named(change: dict[str, Any], problem: str) -> Non
     given = {**json.loads(cases[0].model_dump_json(exclude_unset=True)), **change}
     with pytest.raises(InputError, match=problem):
         learned([labelled.Case.model_validate(given), cases[1]])
-
-
-def test_subjects_need_a_rubric_that_scores() -> None:
-    cases, loaded = wide_and_narrow(2, 0, 0), loader.find_rubric("answer-preference")
+    other, models = loader.find_rubric("answer-preference"), samples.models(cases)
     with pytest.raises(InputError, match="name a rubric of the task 'score'"):
-        learn(cases, samples.models(cases), loaded, "strict", promise(), made=MADE, labels_sha256="0" * 64)
+        learn(cases, models, other, "strict", promise(), made=MADE, labels_sha256="0" * 64)
 
 
 # --- when it is used -------------------------------------------------------------------------------------

@@ -114,6 +114,8 @@ def test_choices_need_no_rubric(tmp_path: Path) -> None:
     assert value(found.accuracy) == 0.5
     assert found.weighted_kappa is not None
     assert [each.word for each in found.classes] == ["0", "1", "2", "3"]
+    with pytest.raises(InputError, match="name the --rubric"):
+        measured(tmp_path, [case("a", "accept", GOOD)], rubric=None)
 
 
 def test_candidates_count_one_by_one_and_their_call_once(tmp_path: Path) -> None:
@@ -162,11 +164,6 @@ def test_probabilities_are_compared_with_what_was_to_be_kept(tmp_path: Path) -> 
 def test_what_is_wrong_is_named(tmp_path: Path, lines: list[dict[str, Any]], problem: str) -> None:
     with pytest.raises(InputError, match=re.escape(problem)):
         measured(tmp_path, lines)
-
-
-def test_a_choice_without_a_rubric_is_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="name the --rubric"):
-        measured(tmp_path, [case("a", "accept", GOOD)], rubric=None)
 
 
 # The page
@@ -224,12 +221,12 @@ def test_names_are_names_whatever_is_in_them(judging: JudgingReport) -> None:
     assert not re.search(r"[\x00-\x08\x0b-\x1f\u202a-\u202e]", page)
 
 
-@pytest.mark.parametrize("count", [1, 12])
-def test_one_judge_and_a_dozen(judging: JudgingReport, count: int) -> None:
-    judges = [judging.judges[0].model_copy(update={"judge": f"judge {number}"}) for number in range(count)]
-    page = drawing.judging_page(judging.model_copy(update={"judges": judges}))
-    assert len(charts(page)) == count + (2 if count == 1 else 3)  # one has nothing to compare its cost with
-    assert page.count("<h2>judge ") == count
+def test_one_judge_and_a_dozen(judging: JudgingReport) -> None:
+    for count in (1, 12):
+        judges = [judging.judges[0].model_copy(update={"judge": f"judge {at}"}) for at in range(count)]
+        page = drawing.judging_page(judging.model_copy(update={"judges": judges}))
+        assert len(charts(page)) == count + (2 if count == 1 else 3)  # one has no cost to compare with
+        assert page.count("<h2>judge ") == count
 
 
 def test_free_answers_are_not_drawn_against_each_other(tmp_path: Path) -> None:

@@ -55,9 +55,8 @@ MEASURES: dict[str, Callable[[list[str], dict[str, int], int], float]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("ranking", "k", "expected"),
-    [
+def test_measures_by_hand() -> None:
+    rows: list[tuple[list[str], int, float]] = [
         (["a", "b", "d"], 3, 1.0),
         (["a", "b", "c", "d", "e"], 5, (3 + 2 / log2(3) + 1 / log2(5)) / IDEAL),
         (["b", "a"], 2, (2 + 3 / log2(3)) / (3 + 2 / log2(3))),
@@ -67,26 +66,20 @@ MEASURES: dict[str, Callable[[list[str], dict[str, int], int], float]] = {
         (["d"], 1, 1 / 3),  # with exponential gains a grade of 3 would be worth seven times one of 1
         (["e", "a"], 2, (3 / log2(3)) / (3 + 2 / log2(3))),
         ([], 10, 0.0),
-    ],
-)
-def test_ndcg_by_hand(ranking: list[str], k: int, expected: float) -> None:
-    assert ndcg(ranking, GRADES, k) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    ("ranking", "k", "expected"),
-    [
+    ]
+    for ranking, k, expected in rows:
+        assert ndcg(ranking, GRADES, k) == pytest.approx(expected), ranking
+    table: list[tuple[list[str], int, list[float]]] = [
         (["a", "b", "d"], 3, [1.0, 1.0, 1.0]),
         (["c", "x", "d", "a"], 3, [1 / 3, 1 / 3, 1 / 3]),
         (["c", "x", "d", "a"], 4, [2 / 3, 2 / 4, 1 / 3]),
         (["a"], 10, [1 / 3, 1 / 10, 1.0]),
         (["e", "c"], 2, [0.0, 0.0, 0.0]),
         ([], 3, [0.0, 0.0, 0.0]),
-    ],
-)
-def test_recall_precision_and_rank_by_hand(ranking: list[str], k: int, expected: list[float]) -> None:
-    found = [recall(ranking, GRADES, k), precision(ranking, GRADES, k), reciprocal_rank(ranking, GRADES)]
-    assert found == pytest.approx(expected)
+    ]
+    for ranking, k, figures in table:
+        found = [recall(ranking, GRADES, k), precision(ranking, GRADES, k), reciprocal_rank(ranking, GRADES)]
+        assert found == pytest.approx(figures), ranking
 
 
 @pytest.mark.parametrize("name", MEASURES)
@@ -215,34 +208,31 @@ def test_the_hook_tells_the_same(
     profile = Profiles(compile_profiles(tmp_path)).by_kind["claude-memory"]
     for prompt in PROMPTS:
         text, notes = claude_code.answer({"prompt": prompt, "cwd": str(tmp_path)})
-        found = told(CollectionIndex(documents, profile).candidates(prompt, retrieval.POOL))
+        injected, mentioned = told(CollectionIndex(documents, profile).candidates(prompt, retrieval.POOL))
         assert notes == []
         if labels and prompt != PROMPTS[-1]:
-            assert found.injected if labels == LABELS[1] else found.mentioned
-        assert re.findall(r"([\w-]+)\.json", text) == [candidate.id for candidate in found.injected]
-        assert ("<memory-nudge>" in text) == bool(found.mentioned)
+            assert injected if labels == LABELS[1] else mentioned
+        assert re.findall(r"([\w-]+)\.json", text) == [candidate.id for candidate in injected]
+        assert ("<memory-nudge>" in text) == bool(mentioned)
 
 
 def test_the_hooks_limits_are_those_of_the_default_configuration() -> None:
     assert (RetrievalConfig().pool, RetrievalConfig().max_inject) == (retrieval.POOL, retrieval.MAX_INJECTED)
-    found = told(hits("a.9 b.8 c.7 d.6 e.2 f.1"))
-    assert [candidate.id for candidate in found.injected] == ["a", "b", "c"]
-    assert [candidate.id for candidate in found.mentioned] == ["d", "e"]
-    assert len(told([hit(str(place), 0.2) for place in range(20)]).mentioned) == retrieval.POOL
+    injected, mentioned = told(hits("a.9 b.8 c.7 d.6 e.2 f.1"))
+    assert [candidate.id for candidate in injected] == ["a", "b", "c"]
+    assert [candidate.id for candidate in mentioned] == ["d", "e"]
+    assert len(told([hit(str(place), 0.2) for place in range(20)])[1]) == retrieval.POOL
 
 
 # Searching a collection
 
 
-def test_without_scopes_every_query_searches_everything(folder: Path, profile: Profile) -> None:
-    found = {seen.query: seen for seen in retrieval.search(read(folder), profile)}
-    assert set(found["one/q1"].ranking) == {"one/kettle", "two/kettle"}
-    assert found["four/q1"].ranking
-    assert {seen.elsewhere for seen in found.values()} == {None}
-
-
 def test_with_scopes_a_query_searches_its_own_and_the_next(folder: Path, profile: Profile) -> None:
     collection = read(folder)
+    everything = {seen.query: seen for seen in retrieval.search(collection, profile)}
+    assert set(everything["one/q1"].ranking) == {"one/kettle", "two/kettle"}
+    assert everything["four/q1"].ranking
+    assert {seen.elsewhere for seen in everything.values()} == {None}
     among = retrieval.search(collection, profile, scoped=True)
     found = {seen.query: seen for seen in among}
     assert (found["one/q1"].ranking, found["four/q1"].ranking) == (["one/kettle"], [])
@@ -254,16 +244,13 @@ def test_with_scopes_a_query_searches_its_own_and_the_next(folder: Path, profile
         documents=[document for document in collection.documents if document.id.startswith("one/")],
         queries=[query for query in collection.queries if query.id.startswith("one/")],
     )
+    names = ["a", "b", "c"]
+    assert [retrieval.following(name, names) for name in ("b", "c", "bb", "z")] == ["c", "a", "c", "a"]
+    assert retrieval.following("a", ["a"]) is retrieval.following("a", []) is None
     for seen, other in zip(retrieval.search(alone, profile), among[:2], strict=True):
         assert seen.ranking == other.ranking
         rated = [[(hit.confidence, hit.bm25) for hit in each.candidates] for each in (seen, other)]
         assert rated[0] == rated[1]
-
-
-def test_the_following_scope() -> None:
-    names = ["a", "b", "c"]
-    assert [retrieval.following(name, names) for name in ("b", "c", "bb", "z")] == ["c", "a", "c", "a"]
-    assert retrieval.following("a", ["a"]) is retrieval.following("a", []) is None
 
 
 def test_the_report_counts_what_there_is(folder: Path, profile: Profile) -> None:
@@ -348,7 +335,9 @@ def test_the_ranking_holds_what_the_noise_floor_cuts_as_deep_as_asked(profile: P
     assert deep.ranking(" ".join(WORDS), 100)[:10] == deep.ranking(" ".join(WORDS), 10)
 
 
-def test_any_text_is_a_query_and_a_document(folder: Path, profile: Profile) -> None:
+def test_any_text_is_a_query_and_a_document(
+    folder: Path, profile: Profile, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = CollectionIndex(documents(6), profile)
     for text in ("", "the", '"', "NEAR(", "\ud800", "\0"):
         assert store.ranking(text, 10) == []
@@ -357,9 +346,6 @@ def test_any_text_is_a_query_and_a_document(folder: Path, profile: Profile) -> N
     assert CollectionIndex([odd, plain], profile).ranking("lantern", 10) == ["plain"]
     # Ids are not searched.
     assert CollectionIndex(read(folder).documents, profile).ranking("garden one", 10) == ["one/garden"]
-
-
-def test_without_full_text_search_it_says_so(profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_file, "available", lambda: False)
     with pytest.raises(UsageError, match="no full-text search"):
         CollectionIndex([], profile)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from judgekit.config import TierName
     from judgekit.evaluation.cases import Recorded
-    from judgekit.evaluation.stats import JudgeReport
+    from judgekit.evaluation.stats import Flips, JudgeReport
     from judgekit.judging.jury import JuryRule, PairWord
     from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
     from judgekit.rubric.schema import Case as RubricCase
@@ -130,59 +130,45 @@ def test_another_order_turns_most_pairs() -> None:
     assert len(as_judge) >= 8  # of 15
 
 
-def test_a_model_that_answers_otherwise_the_second_time_is_found_out(
+def first_memory(asked: Asked) -> Answer:
+    return says(json.dumps({"keep": shown(asked)[:1]}))
+
+
+def right_memory(asked: Asked) -> Answer:
+    (label,) = re.findall(r"^\[(\w+)\] (?:\w+: )?Title 1\b", asked.text, re.MULTILINE)
+    return says(json.dumps({"keep": [label]}))
+
+
+def first_text(asked: Asked) -> Answer:
+    label = re.findall(r"^The text (\w+):", asked.text, re.MULTILINE)[0]
+    return says(json.dumps({"reasoning": "It stands first.", "better": label}))
+
+
+def test_a_model_that_answers_otherwise_is_found_out(
     measured: Callable[..., dict[str, JudgeReport]],
 ) -> None:
-    """The second question is not answered from the cache."""
     seen: list[str] = []
 
     def answer(asked: Asked) -> Answer:
         seen.append(f"{asked.body['model']}{'# 0' in asked.text}")
         return says(BAD if seen[-1] == "smallTrue" and seen.count("smallTrue") == 2 else GOOD)
 
-    found = measured(answer, again(documents(2)), "kls")
-    assert found["quick"].rerun_flips.pairs == 2
-    assert found["quick"].rerun_flips.rate is not None
-    assert found["quick"].rerun_flips.rate.value == 0.5
+    def rate(flips: Flips) -> tuple[int, float | None]:
+        return flips.pairs, flips.rate.value if flips.rate else None
 
-
-def test_a_model_that_keeps_what_stands_first_flips_with_the_order(
-    measured: Callable[..., dict[str, JudgeReport]],
-) -> None:
-    def first(asked: Asked) -> Answer:
-        return says(json.dumps({"keep": shown(asked)[:1]}))
-
-    judge_report = measured(first, again([case(**SELECT)]), "memory-relevance")["quick"]
-    assert judge_report.rerun_flips.rate is not None
-    assert (judge_report.rerun_flips.pairs, judge_report.rerun_flips.rate.value) == (6, 0)
-    assert judge_report.order_flips.rate is not None
-    assert judge_report.order_flips.pairs == 6
-    assert judge_report.order_flips.rate.value == pytest.approx(2 / 6)  # another one is first now
-
-
-def test_a_model_that_looks_at_content_does_not(measured: Callable[..., dict[str, JudgeReport]]) -> None:
-    def right(asked: Asked) -> Answer:
-        (label,) = re.findall(r"^\[(\w+)\] (?:\w+: )?Title 1\b", asked.text, re.MULTILINE)
-        return says(json.dumps({"keep": [label]}))
-
-    judge_report = measured(right, again([case(**SELECT)]), "memory-relevance")["quick"]
-    assert judge_report.accuracy is not None
-    assert judge_report.order_flips.rate is not None
-    assert (judge_report.accuracy.value, judge_report.order_flips.rate.value) == (1, 0)
-
-
-def test_a_model_that_prefers_the_first_text_flips_with_the_order(
-    measured: Callable[..., dict[str, JudgeReport]],
-) -> None:
-    def first(asked: Asked) -> Answer:
-        label = re.findall(r"^The text (\w+):", asked.text, re.MULTILINE)[0]
-        return says(json.dumps({"reasoning": "It stands first.", "better": label}))
-
-    judge_report = measured(first, [case(**PAIR)], "answer-preference")["quick"]
-    assert judge_report.order_flips.rate is not None
-    assert (judge_report.order_flips.pairs, judge_report.order_flips.rate.value) == (1, 1)
-    assert [(confusion.label, confusion.said) for confusion in judge_report.confusion] == [("A", "tie")]
-    assert judge_report.cost.calls == 2
+    # The second question is not answered from the cache.
+    assert rate(measured(answer, again(documents(2)), "kls")["quick"].rerun_flips) == (2, 0.5)
+    memories = again([case(**SELECT)])
+    found = measured(first_memory, memories, "memory-relevance")["quick"]
+    assert rate(found.rerun_flips) == (6, 0)
+    assert rate(found.order_flips) == (6, 2 / 6)  # another one is first now
+    found = measured(right_memory, memories, "memory-relevance")["quick"]
+    assert found.accuracy is not None
+    assert (found.accuracy.value, rate(found.order_flips)) == (1, (6, 0))
+    found = measured(first_text, [case(**PAIR)], "answer-preference")["quick"]
+    assert rate(found.order_flips) == (1, 1)
+    assert [(confusion.label, confusion.said) for confusion in found.confusion] == [("A", "tie")]
+    assert found.cost.calls == 2
 
 
 def test_a_jury_is_measured_as_one_and_each_of_its_models(
@@ -228,15 +214,8 @@ def test_further_files_and_the_task_are_shown(measured: Callable[..., dict[str, 
         texts.append(asked.text)
         return says(GOOD)
 
-    whole = case(
-        id="t",
-        text="Main.",
-        label="accept",
-        files={"other.py": "print(1)"},
-        description="Do it",
-        acceptance="Done",
-    )
-    measured(answer, [whole], "kls")
+    task: dict[str, Any] = {"files": {"other.py": "print(1)"}, "description": "Do it", "acceptance": "Done"}
+    measured(answer, [case(id="t", text="Main.", label="accept", **task)], "kls")
     assert all(part in texts[0] for part in ("Main.", "other.py", "print(1)", "Do it", "Done"))
 
 
@@ -365,21 +344,16 @@ def asked(
     return asyncio.run(opinions(judge, CASE, Path()))
 
 
-def test_a_limit_of_cost_holds_for_the_case_and_not_for_each_call() -> None:
+def test_limits_of_cost_and_time_hold_for_the_case_and_not_for_each_call() -> None:
+    both: PanelModels = {"quick": QUICK, "deep": DEEP}
     gateway = Costly()
-    found = asked(gateway, {"quick": QUICK, "deep": DEEP}, max_cost_usd=1.0)
+    found = asked(gateway, both, max_cost_usd=1.0)
     assert len(gateway.requests) == 2  # the first left something, the second took more than that
     assert found["quick"].points == {"A": [3.0], "B": [3.0]}
     assert found["deep"].failure == "budget"
-
-
-def test_what_is_nearly_nothing_is_not_spent() -> None:
     gateway = Costly(usd=0.1)
-    asked(gateway, {"quick": QUICK, "deep": DEEP}, max_cost_usd=0.1 + 0.1 + 0.1)  # a little more than three
+    asked(gateway, both, max_cost_usd=0.1 + 0.1 + 0.1)  # a little more than three: nearly nothing is left
     assert len(gateway.requests) == 3
-
-
-def test_the_deadline_is_that_of_the_case() -> None:
     gateway = Costly(seconds=0.1)
     found = asked(gateway, {"quick": bearing(QUICK, 1), "deep": bearing(DEEP, 1)}, deadline=0.25)
     assert len(gateway.requests) < len(SUBJECTS)
@@ -387,16 +361,11 @@ def test_the_deadline_is_that_of_the_case() -> None:
     assert max(request.timeout for request in gateway.requests[1:]) < 0.25
 
 
-def test_subjects_and_the_models_of_a_jury_are_asked_at_once() -> None:
-    gateway = Costly(seconds=0.01)
-    asked(gateway, {"quick": [QUICK, DEEP]})
-    assert gateway.most == 2 * len(SUBJECTS)
-
-
-def test_no_more_at_a_time_than_a_provider_bears() -> None:
-    gateway = Costly(seconds=0.01)
-    asked(gateway, {"quick": bearing(QUICK, 2)})
-    assert (gateway.most, len(gateway.requests)) == (2, len(SUBJECTS))
+def test_subjects_and_models_are_asked_at_once_but_no_more_than_a_provider_bears() -> None:
+    for quick, most, requests in (([QUICK, DEEP], 8, 8), ([bearing(QUICK, 2)], 2, 4)):
+        gateway = Costly(seconds=0.01)
+        asked(gateway, {"quick": quick})
+        assert (gateway.most, len(gateway.requests)) == (most, requests)
 
 
 # --- as judging would

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from math import comb
 
@@ -15,16 +16,15 @@ from judgekit.judging.binomial import at_most, lower, needed, upper
 KNOWN = [(0, 59, 0.05, 0.0495), (0, 20, 0.025, 0.1684), (1, 10, 0.025, 0.4450), (3, 10, 0.025, 0.6525)]
 
 
-@pytest.mark.parametrize(("errors", "total", "level", "bound"), KNOWN)
-def test_known_bounds(errors: int, total: int, level: float, bound: float) -> None:
-    assert upper(errors, total, level) == pytest.approx(bound, abs=1e-4)
-
-
-@pytest.mark.parametrize("total", [1, 7, 59, 1000, 40_000])
-@pytest.mark.parametrize("level", [0.05, 0.01, 0.0001])
-def test_without_errors_the_bound_has_a_closed_form(total: int, level: float) -> None:
-    assert upper(0, total, level) == pytest.approx(1 - level ** (1 / total), rel=1e-9)
-    assert lower(total, total, level) == pytest.approx(level ** (1 / total), rel=1e-9)
+def test_known_bounds_and_closed_forms() -> None:
+    for errors, total, level, bound in KNOWN:
+        assert upper(errors, total, level) == pytest.approx(bound, abs=1e-4)
+    for total, level in itertools.product((1, 7, 59, 1000, 40_000), (0.05, 0.01, 0.0001)):
+        assert upper(0, total, level) == pytest.approx(1 - level ** (1 / total), rel=1e-9)
+        assert lower(total, total, level) == pytest.approx(level ** (1 / total), rel=1e-9)
+    assert (upper(0, 0, 0.05), lower(0, 0, 0.05)) == (1, 0)
+    with pytest.raises(ValueError, match="got 3"):
+        upper(3, 2, 0.05)
 
 
 @given(st.integers(1, 60), st.data(), st.floats(0.01, 0.99))
@@ -41,38 +41,19 @@ def test_at_the_bound_the_tail_is_the_level(total: int, data: st.DataObject, lev
     assert at_most(errors, total, bound) == pytest.approx(level, rel=1e-6)
     assert bound > errors / total
     assert upper(errors + 1, total, level) > bound
-
-
-@given(st.integers(1, 300), st.data())
-def test_the_share_lies_between_the_bounds(total: int, data: st.DataObject) -> None:
-    errors = data.draw(st.integers(0, total))
     assert lower(errors, total, 0.05) <= errors / total <= upper(errors, total, 0.05)
 
 
-def test_nothing_seen_bounds_nothing() -> None:
-    assert (upper(0, 0, 0.05), lower(0, 0, 0.05)) == (1, 0)
-    with pytest.raises(ValueError, match="got 3"):
-        upper(3, 2, 0.05)
-
-
-@pytest.mark.parametrize(
-    ("rate", "level", "count"), [(0.05, 0.05, 59), (0.01, 0.05, 299), (0.05, 0.005, 104)]
-)
-def test_how_many_labels_without_an_error(rate: float, level: float, count: int) -> None:
-    assert needed(rate, level) == count
-    assert upper(0, count, level) <= rate < upper(0, count - 1, level)
-
-
-def test_how_many_labels_with_some_errors() -> None:
-    count = needed(0.05, 0.05, 0.02)
-    assert count is not None
-    assert upper(round(0.02 * count), count, 0.05) <= 0.05
-    assert count > 59
-
-
-def test_no_number_of_labels_shows_what_is_not_so() -> None:
-    assert needed(0.05, 0.05, 0.05) is None
-    assert needed(0.05, 0.05, 0.0499999) is None
+def test_how_many_labels_show_a_rate() -> None:
+    for rate, level, count in ((0.05, 0.05, 59), (0.01, 0.05, 299), (0.05, 0.005, 104)):
+        assert needed(rate, level) == count
+        assert upper(0, count, level) <= rate < upper(0, count - 1, level)
+    some = needed(0.05, 0.05, 0.02)
+    assert some is not None
+    assert upper(round(0.02 * some), some, 0.05) <= 0.05
+    assert some > 59
+    # No number of labels shows what is not so.
+    assert needed(0.05, 0.05, 0.05) is needed(0.05, 0.05, 0.0499999) is None
 
 
 @pytest.mark.parametrize("rate", [0.02, 0.1, 0.5])

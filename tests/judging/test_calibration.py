@@ -1,71 +1,48 @@
-"""Calibrations are kept, found, refused when stale, and used by the judge."""
+"""Calibrations are kept, found, refused when stale or damaged, and used by the judge."""
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import json
 import os
 import tempfile
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from calibrated import (
+    DEEP,
+    GOOD,
+    KLS,
+    MADE,
+    MODELS,
+    PANEL,
+    case,
+    cases,
+    find,
+    judged,
+    known,
+    learned,
+    misfit,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import document, document_judge, file, judge_options, promise
-from scripted import ScriptedGateway, scores, scripted_endpoint, three_models
+from making import judge_options
+from scripted import scores, scripted_endpoint
 
 from judgekit.errors import ConfigError, InputError
-from judgekit.evaluation import cases as labelled
 from judgekit.evaluation import samples
-from judgekit.evaluation.calibrate import learn
 from judgekit.judging import calibration
 from judgekit.judging.calibration import Calibration
-from judgekit.judging.orchestrator import USUAL, JudgeOptions
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from judgekit.config import TierName
-    from judgekit.judging.escalation import FinalityRules
-    from judgekit.judging.verdict import Verdict
+    from judgekit.judging.orchestrator import JudgeOptions
     from judgekit.providers.base import PanelModels
 
-MADE = datetime(2026, 11, 1, tzinfo=UTC)
-SEATS = three_models()
-MODELS: dict[TierName, str] = {tier: endpoint.model for tier, endpoint in SEATS.items()}
-
-
-KLS = loader.score_rubric("kls")
 NOTHING = calibration.UsableCalibration()
-
-
-def cases(count: int = 120, wrong: int = 0) -> list[labelled.Case]:
-    """Return cases in which the quick tier accepts with a large margin, `wrong` of them wrongly."""
-    found = []
-    for number in range(count):
-        good = {"semantic": 5, "pragmatic": 5, "syntactic": 5}
-        label = "reject" if number < wrong else "accept"
-        judges: dict[TierName, dict[str, Any]] = {
-            "quick": {"scores": good},
-            "deep": {"reply": scores(*(5 if label == "accept" else 1,) * 3)},
-        }
-        said = {tier: {"model": MODELS[tier], **each} for tier, each in judges.items()}
-        said["tiebreaker"] = {"model": MODELS["tiebreaker"], "failure": "not_recorded"}
-        found.append(labelled.Case.model_validate({"id": str(number), "label": label, "judges": said}))
-    return found
-
-
-def learned(found: list[labelled.Case], rate: float = 0.05, reference: TierName | None = None) -> Calibration:
-    models, wanted = samples.models(found), promise(rate, reference=reference)
-    return learn(found, models, KLS, "strict", wanted, made=MADE, labels_sha256="0" * 64)
-
-
-@functools.cache
-def known(rate: float = 0.05) -> Calibration:
-    return learned(cases(), rate)
 
 
 def keep(one: Calibration) -> Path:
@@ -83,31 +60,6 @@ def ours(project: Path, one: Calibration | None = None, **change: Any) -> Path: 
     return path
 
 
-def find(project: Path | None = None, **more: Any) -> tuple[FinalityRules | None, str]:  # noqa: ANN401 - any option
-    """Return the rules to judge by, and the warning."""
-    found = calibration.find(KLS, "strict", SEATS, project, **more)
-    return found.finality, found.calibration_warning or ""
-
-
-def misfit(one: Calibration, panel: PanelModels, options: JudgeOptions = USUAL) -> str | None:
-    return calibration.misfit(one, KLS, calibration.fingerprint(panel, KLS.rubric, options))
-
-
-def judged(answers: dict[str, list[Any]]) -> tuple[Verdict, list[str]]:
-    """Judge by what is found, and return the verdict with the tiers that were asked."""
-    gateway = ScriptedGateway(answers)
-    rules, warning = find()
-    own = document_judge(
-        gateway,
-        three_models(),
-        loaded=KLS,
-        mode="strict",
-        finality=rules,
-        calibration_warning=warning or None,
-    )
-    return asyncio.run(own.judge(document((file("a.md", "# A"),), "a.md"))), gateway.asked
-
-
 # --- What was learned, and what a judge makes of it
 
 
@@ -120,6 +72,9 @@ def test_what_was_learned_comes_back_from_its_file(tmp_path: Path) -> None:
     assert known().without.calls == {"quick": 120, "deep": 120, "tiebreaker": 0}
     assert known().id == learned(cases()).id != known(0.06).id
     assert Path(keep(known()).parent).stat().st_mode & 0o077 == 0
+    against = learned(cases(120, 10), reference="deep")
+    assert (against.gates, against.promise.reference, against.rules().last) == ([], "deep", "deep")
+    assert against.with_gates.errors == 0
 
 
 def test_a_judge_uses_one_that_fits_and_names_it() -> None:
@@ -157,11 +112,11 @@ def test_a_stale_one_is_not_used_and_said(change: dict[str, Any], why: str) -> N
 
 def test_it_holds_for_its_tiers_one_mode_and_one_rubric() -> None:
     keep(known())
-    two: PanelModels = {tier: endpoint for tier, endpoint in SEATS.items() if tier != "tiebreaker"}
+    two: PanelModels = {tier: endpoint for tier, endpoint in PANEL.items() if tier != "tiebreaker"}
     assert "tiebreaker is no longer asked" in str(calibration.find(KLS, "strict", two).calibration_warning)
-    assert calibration.find(KLS, "strict", {"quick": SEATS["quick"]}) == NOTHING
-    assert calibration.find(KLS, "lenient", SEATS) == NOTHING
-    assert calibration.find(loader.find_rubric("memory-relevance"), "strict", SEATS) == NOTHING
+    assert calibration.find(KLS, "strict", {"quick": PANEL["quick"]}) == NOTHING
+    assert calibration.find(KLS, "lenient", PANEL) == NOTHING
+    assert calibration.find(loader.find_rubric("memory-relevance"), "strict", PANEL) == NOTHING
 
 
 # --- Which file counts
@@ -174,56 +129,46 @@ def test_the_newest_that_fits_and_the_projects_before_the_users(tmp_path: Path) 
     assert find(tmp_path)[0] == new.rules()
     calibration.accept(ours(tmp_path, known(0.07)))
     assert find(tmp_path)[0] == known(0.07).rules()
-    assert calibration.find(KLS, "lenient", SEATS, tmp_path) == NOTHING
+    assert calibration.find(KLS, "lenient", PANEL, tmp_path) == NOTHING
 
 
 OURS = '"rubric": {"id": "kls", "version": "1.0.0"}, "mode": "strict"'
+SCHEMA = '{"schema": "judgekit/calibration@1"'
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
+    ("name", "text", "said"),
     [
         *(
-            ("kls-strict-0123456789ab.json", text)
+            ("kls-strict-0123456789ab.json", text, True)
             for text in ("{", "[]", "{}", '{"schema": "judgekit/calibration@2"}')
         ),
-        ("ours.json", f'{{"schema": "judgekit/calibration@1", {OURS}}}'),
-        ("ours.json", f'{{"schema": "judgekit/calibration@2", {OURS}}}'),
-        ("ours.json", f'{{"schema": "judgekit/calibration@1", {OURS}, "made": '),
+        ("ours.json", f"{SCHEMA}, {OURS}}}", True),
+        ("ours.json", f"{SCHEMA.replace('@1', '@2')}, {OURS}}}", True),
+        ("ours.json", f'{SCHEMA}, {OURS}, "made": ', True),
+        # A verdict says nothing of files that have nothing to do with it.
+        ("notes.json", "{}", False),
+        ("notes.json", "kls, strict", False),
+        ("notes.json", f"{{{OURS}}}", False),
+        ("kls-strict-bad.json", "", False),
+        ("ours.json", f"{SCHEMA}, {OURS.replace('kls', 'other')}}}", False),
+        ("ours.json", f"{SCHEMA}, {OURS.replace('strict', 'lenient')}}}", False),
+        ("bytes.json", b"\xff\xfe", False),
+        ("kls-lenient-0123456789ab.json", "{", False),
+        ("other-strict-0123456789ab.json", "{", False),
     ],
 )
-def test_a_damaged_file_is_said_and_not_used(text: str, name: str) -> None:
-    path = keep(known()).with_name(name)
-    keep(known()).unlink()
-    path.write_text(text)
-    rules, warning = find()
-    assert rules is None
-    assert warning.startswith(f"calibration not used: {path}")
-    assert "\n" not in warning
-    with pytest.raises(ConfigError):
-        calibration.read(path)
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("notes.json", "{}"),
-        ("notes.json", "kls, strict"),
-        ("notes.json", f"{{{OURS}}}"),
-        ("kls-strict-bad.json", ""),
-        ("ours.json", f'{{"schema": "judgekit/calibration@1", {OURS.replace("kls", "other")}}}'),
-        ("ours.json", f'{{"schema": "judgekit/calibration@1", {OURS.replace("strict", "lenient")}}}'),
-        ("bytes.json", b"\xff\xfe"),
-        ("kls-lenient-0123456789ab.json", "{"),
-        ("other-strict-0123456789ab.json", "{"),
-    ],
-)
-def test_what_is_none_or_is_for_another_rubric_or_mode_is_passed_over(name: str, text: str | bytes) -> None:
-    """A verdict says nothing of files that have nothing to do with it."""
+def test_a_damaged_file_is_said_if_it_is_meant_and_not_used(name: str, text: str | bytes, said: bool) -> None:  # noqa: FBT001 - a table
     path = keep(known()).with_name(name)
     keep(known()).unlink()
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    assert find() == (None, "")
+    rules, warning = find()
+    assert rules is None
+    assert warning.startswith(f"calibration not used: {path}") if said else warning == ""
+    assert "\n" not in warning
+    if said:
+        with pytest.raises(ConfigError):
+            calibration.read(path)
 
 
 def test_a_damaged_file_is_said_beside_one_that_is_stale_and_one_that_fits(tmp_path: Path) -> None:
@@ -251,7 +196,7 @@ def test_of_many_damaged_files_a_few_are_named() -> None:
     assert warning.endswith("; 6 more calibrations cannot be read")
 
 
-def test_a_folder_full_of_files_is_read_in_part(tmp_path: Path) -> None:
+def test_a_folder_full_of_files_is_read_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = ours(tmp_path).parent
     for number in range(calibration.MOST_READ + 4):
         (folder / f"{number:03}.json").write_text("[" * 30_000)
@@ -262,129 +207,16 @@ def test_a_folder_full_of_files_is_read_in_part(tmp_path: Path) -> None:
     assert time.process_time() - before < 2  # a parser of YAML takes seconds for each
     assert rules == known().rules(), "what is named as one comes first"
     assert f"25 files that may be for kls, strict; read {calibration.MOST_READ} of them" in warning
-
-
-def test_of_more_than_are_read_the_newest_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration, "MOST_READ", 1)
-    path = ours(tmp_path)
+    # Of more than are read the newest are.
+    other = tmp_path / "other"
+    path = ours(other)
     calibration.accept(path)
     path.with_name("a.json").write_text("{")
     os.utime(path.with_name("a.json"), (1, 1))
-    assert find(tmp_path)[0] == known().rules()
-
-
-def test_one_that_is_far_too_large_is_said(tmp_path: Path) -> None:
-    large = f'{{"schema": "judgekit/calibration@1", {OURS}, "x": [{"1," * calibration.MOST_BYTES}1]}}'
-    ours(tmp_path).write_text(large)
-    assert "larger than 64000 bytes" in find(tmp_path)[1]
-
-
-# --- What cannot be learned from
-
-
-def test_labels_that_hold_for_nothing_are_refused() -> None:
-    found = cases(2)
-    other = found[0].judges["quick"].model_copy(update={"model": "another"})
-    mixed = [found[0].model_copy(update={"judges": {**found[0].judges, "quick": other}}), found[1]]
-    with pytest.raises(InputError, match=r"judges\.quick\.model"):
-        samples.models(mixed)
-    with pytest.raises(InputError, match="the same samples, criteria, rule and redact"):
-        samples.asked([found[0], *asked_so(found[1:], samples=2)])
-    with pytest.raises(InputError, match="opinions of quick and deep"):
-        learned([case.model_copy(update={"judges": {"quick": case.judges["quick"]}}) for case in found])
-
-
-def test_against_the_deep_tier_the_deep_tier_has_the_last_word() -> None:
-    found = learned(cases(120, 10), reference="deep")
-    assert (found.gates, found.promise.reference, found.rules().last) == ([], "deep", "deep")
-    assert found.with_gates.errors == 0
-
-
-# --- How it was asked
-
-
-def asked_so(found: list[labelled.Case], **how: Any) -> list[labelled.Case]:  # noqa: ANN401 - any setting
-    return [
-        case.model_copy(
-            update={
-                "judges": {tier: recorded.model_copy(update=how) for tier, recorded in case.judges.items()}
-            }
-        )
-        for case in found
-    ]
-
-
-def test_a_calibration_from_before_there_were_samples_is_one_for_a_single_reply(tmp_path: Path) -> None:
-    older = json.loads(known().text())
-    del older["asked"]
-    path = tmp_path / "older.json"
-    path.write_text(json.dumps(older))
-    found = calibration.read(path)
-    assert misfit(found, SEATS) is None
-    assert misfit(found, SEATS, judge_options(samples=2)) == "samples were 1 and are 2 now"
-
-
-@pytest.mark.parametrize(
-    ("how", "options", "why"),
-    [
-        ({}, judge_options(), None),
-        ({}, judge_options(margin=0.5), None),  # gates decide instead of the margin
-        ({}, judge_options(jury="majority"), None),  # nobody sits in a jury
-        ({}, judge_options(samples=3), "samples were 1 and are 3 now"),
-        ({}, judge_options(each=True), "criteria were judged together and are judged each now"),
-        ({"samples": 3}, judge_options(samples=3), None),
-        ({"samples": 3}, judge_options(), "samples were 3 and are 1 now"),
-        ({"criteria": "each"}, judge_options(each=True), None),
-        ({"criteria": "each"}, judge_options(), "criteria were judged each and are judged together now"),
-        ({}, judge_options(redact=False), "secrets were removed before sending and are sent now"),
-        ({"redact": False}, judge_options(redact=False), None),
-        ({"redact": False}, judge_options(), "secrets were sent and are removed before sending now"),
-    ],
-)
-def test_it_holds_for_the_manner_of_asking(
-    how: dict[str, Any], options: JudgeOptions, why: str | None
-) -> None:
-    keep(learned(asked_so(cases(), **how)))
-    rules, warning = find(options=options)
-    assert (rules is None) == (why is not None)
-    assert (why or "") in warning
-
-
-def jurors(count: int) -> list[labelled.Case]:
-    """Return cases in which two models of different families sit in the quick tier, and agree."""
-    good = {"semantic": 5, "pragmatic": 5, "syntactic": 5}
-    jury = [{"model": name, "family": name, "scores": good} for name in ("one", "two")]
-    judges = {"quick": {"jury": jury}, "deep": {"model": "large", "scores": good}}
-    return [
-        labelled.Case.model_validate({"id": str(number), "label": "accept", "judges": judges})
-        for number in range(count)
-    ]
-
-
-def panel(*quick: str) -> PanelModels:
-    return {"quick": tuple(map(scripted_endpoint, quick)), "deep": scripted_endpoint("large")}
-
-
-def test_it_holds_for_the_models_of_a_jury_in_any_order_and_for_how_they_agree() -> None:
-    found = learned(jurors(100))
-    assert found.models == {"quick": "one + two", "deep": "large"}
-    assert [gate.outcome for gate in found.gates] == ["accept"]
-    assert misfit(found, panel("one", "two")) is misfit(found, panel("two", "one")) is None
-    majority = misfit(found, panel("one", "two"), judge_options(jury="majority"))
-    assert majority == "juries came to the mean and come to the majority now"
-    assert misfit(found, panel("one")) == "quick was one + two and is one now"
-    older = found.model_copy(update={"models": {"quick": "two + one", "deep": "large"}})
-    assert misfit(older, panel("two", "one")) is None
-    turned = [
-        case.model_copy(
-            update={
-                "judges": {**case.judges, "quick": case.judges["quick"].model_copy(update={"jury": jury})}
-            }
-        )
-        for case in jurors(100)
-        if (jury := list(reversed(case.judges["quick"].jury or [])))
-    ]
-    assert learned(turned).id == found.id
+    monkeypatch.setattr(calibration, "MOST_READ", 1)
+    assert find(other)[0] == known().rules()
+    path.write_text(f'{SCHEMA}, {OURS}, "x": [{"1," * calibration.MOST_BYTES}1]}}')
+    assert "larger than 64000 bytes" in find(other)[1]
 
 
 # --- What a project brings
@@ -411,36 +243,32 @@ def test_a_projects_own_counts_only_when_the_user_accepted_these_bytes(
 
 
 SHOWN = {"tier": "quick", "outcome": "accept", "labels": 120, "errors": 0, "bound": 0.03}
+OF_A_GATE: list[tuple[str, dict[str, Any]]] = [
+    *(("labels", {"labels": count}) for count in (0, 50, 121, -1)),
+    ("labels", {"errors": 9}),
+    *(("errors", {"errors": count}) for count in (-1, 121)),
+    ("gains", {"errors": 9, "gains": 9}),
+    *(("bound", {"bound": rate}) for rate in (0.01, 0.06)),
+    ("tier", {"tier": "tiebreaker"}),
+    ("after", {"after": "reject"}),
+    ("stands", {"tier": "deep", "stands": "quick"}),
+]
+FLAWS: list[tuple[str, dict[str, Any]]] = [
+    *((f"gates.0.{key}", {"gates": [{**SHOWN, **change}]}) for key, change in OF_A_GATE),
+    ("gates.0", {"gates": [SHOWN, SHOWN]}),
+    ("gates.0.labels", {"gates": [SHOWN, {**SHOWN, "outcome": "reject"}]}),
+    ("promise.reference", {"promise": {"rate": 0.05, "confidence": 0.95, "reference": "quick"}}),
+    ("gates.0.labels", {"promise": {"rate": 0.001, "confidence": 0.95}}),
+    ("gates.0.labels", {"promise": {"rate": 0.03, "confidence": 0.999}}),
+    ("cases", {"cases": -5}),
+    ("gates.0.labels", {"cases": 60}),
+    ("with_gates.errors", {"with_gates": {"decided": 9, "errors": 10, "calls": {}}}),
+    ("without.decided", {"without": {"decided": 121, "errors": 0, "calls": {}}}),
+    ("without.calls.quick", {"without": {"decided": 1, "errors": 0, "calls": {"quick": -1}}}),
+]
 
 
-@pytest.mark.parametrize(
-    ("key", "change"),
-    [
-        ("gates.0.labels", {"gates": [{**SHOWN, "labels": 0}]}),
-        ("gates.0.labels", {"gates": [{**SHOWN, "labels": 50}]}),
-        ("gates.0.labels", {"gates": [{**SHOWN, "labels": 121}]}),
-        ("gates.0.labels", {"gates": [{**SHOWN, "labels": -1}]}),
-        ("gates.0.labels", {"gates": [{**SHOWN, "errors": 9}]}),
-        ("gates.0.errors", {"gates": [{**SHOWN, "errors": -1}]}),
-        ("gates.0.errors", {"gates": [{**SHOWN, "errors": 121}]}),
-        ("gates.0.gains", {"gates": [{**SHOWN, "errors": 9, "gains": 9}]}),
-        ("gates.0.bound", {"gates": [{**SHOWN, "bound": 0.01}]}),
-        ("gates.0.bound", {"gates": [{**SHOWN, "bound": 0.06}]}),
-        ("gates.0.tier", {"gates": [{**SHOWN, "tier": "tiebreaker"}]}),
-        ("gates.0.after", {"gates": [{**SHOWN, "after": "reject"}]}),
-        ("gates.0.stands", {"gates": [{**SHOWN, "tier": "deep", "stands": "quick"}]}),
-        ("gates.0", {"gates": [SHOWN, SHOWN]}),
-        ("gates.0.labels", {"gates": [SHOWN, {**SHOWN, "outcome": "reject"}]}),
-        ("promise.reference", {"promise": {"rate": 0.05, "confidence": 0.95, "reference": "quick"}}),
-        ("gates.0.labels", {"promise": {"rate": 0.001, "confidence": 0.95}}),
-        ("gates.0.labels", {"promise": {"rate": 0.03, "confidence": 0.999}}),
-        ("cases", {"cases": -5}),
-        ("gates.0.labels", {"cases": 60}),
-        ("with_gates.errors", {"with_gates": {"decided": 9, "errors": 10, "calls": {}}}),
-        ("without.decided", {"without": {"decided": 121, "errors": 0, "calls": {}}}),
-        ("without.calls.quick", {"without": {"decided": 1, "errors": 0, "calls": {"quick": -1}}}),
-    ],
-)
+@pytest.mark.parametrize(("key", "change"), FLAWS)
 def test_gates_that_do_not_follow_from_the_counts_are_not_used(
     tmp_path: Path, key: str, change: dict[str, Any]
 ) -> None:
@@ -469,8 +297,75 @@ def test_gates_that_do_not_follow_from_the_counts_are_not_used(
 def test_what_is_learned_follows_from_its_counts(
     wrong: int, count: int, rate: float, reference: TierName | None
 ) -> None:
-    found = cases(count, min(wrong, count))
-    one = learned(found, rate, reference)
+    one = learned(cases(count, min(wrong, count)), rate, reference)
     with tempfile.TemporaryDirectory() as folder:
         calibration.write(one, Path(folder) / "c.json")
         assert calibration.read(Path(folder) / "c.json") == one
+
+
+# --- How models were asked
+
+
+def test_labels_that_hold_for_nothing_are_refused() -> None:
+    found, other = cases(2), cases(2, model="another")
+    with pytest.raises(InputError, match=r"judges\.quick\.model"):
+        samples.models([found[0], other[1]])
+    with pytest.raises(InputError, match="the same samples, criteria, rule and redact"):
+        samples.asked([found[0], *cases(2, samples=2)[1:]])
+    with pytest.raises(InputError, match="opinions of quick and deep"):
+        learned([each.model_copy(update={"judges": {"quick": each.judges["quick"]}}) for each in found])
+
+
+@pytest.mark.parametrize(
+    ("how", "options", "why"),
+    [
+        ({}, judge_options(), None),
+        ({}, judge_options(margin=0.5), None),  # gates decide instead of the margin
+        ({}, judge_options(jury="majority"), None),  # no tier has a jury
+        ({}, judge_options(samples=3), "samples were 1 and are 3 now"),
+        ({}, judge_options(each=True), "criteria were judged together and are judged each now"),
+        ({"samples": 3}, judge_options(samples=3), None),
+        ({"samples": 3}, judge_options(), "samples were 3 and are 1 now"),
+        ({"criteria": "each"}, judge_options(each=True), None),
+        ({"criteria": "each"}, judge_options(), "criteria were judged each and are judged together now"),
+        ({}, judge_options(redact=False), "secrets were removed before sending and are sent now"),
+        ({"redact": False}, judge_options(redact=False), None),
+        ({"redact": False}, judge_options(), "secrets were sent and are removed before sending now"),
+    ],
+)
+def test_it_holds_for_the_options(how: dict[str, Any], options: JudgeOptions, why: str | None) -> None:
+    keep(learned(cases(**how)))
+    rules, warning = find(options=options)
+    assert (rules is None) == (why is not None)
+    assert (why or "") in warning
+
+
+def test_a_calibration_from_before_there_were_samples_is_one_for_a_single_reply(tmp_path: Path) -> None:
+    older = json.loads(known().text())
+    del older["asked"]
+    path = tmp_path / "older.json"
+    path.write_text(json.dumps(older))
+    found = calibration.read(path)
+    assert misfit(found, PANEL) is None
+    assert misfit(found, PANEL, judge_options(samples=2)) == "samples were 1 and are 2 now"
+
+
+def test_it_holds_for_the_models_of_a_jury_in_any_order_and_for_how_they_agree() -> None:
+    def of(*names: str) -> Calibration:
+        jury = [{"model": name, "family": name, "scores": GOOD} for name in names]
+        judges: dict[str, Any] = {"quick": {"jury": jury}, "deep": {"model": "large", "scores": GOOD}}
+        return learned([case(number, **judges) for number in range(100)])
+
+    def panel(*quick: str) -> PanelModels:
+        return {"quick": tuple(map(scripted_endpoint, quick)), "deep": DEEP}
+
+    found = of("one", "two")
+    assert found.models == {"quick": "one + two", "deep": "large"}
+    assert [gate.outcome for gate in found.gates] == ["accept"]
+    assert misfit(found, panel("one", "two")) is misfit(found, panel("two", "one")) is None
+    majority = misfit(found, panel("one", "two"), judge_options(jury="majority"))
+    assert majority == "juries came to the mean and come to the majority now"
+    assert misfit(found, panel("one")) == "quick was one + two and is one now"
+    older = found.model_copy(update={"models": {"quick": "two + one", "deep": "large"}})
+    assert misfit(older, panel("two", "one")) is None
+    assert of("two", "one").id == found.id
