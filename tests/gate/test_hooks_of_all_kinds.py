@@ -222,8 +222,7 @@ def test_the_pre_commit_framework(pre_committed: World) -> None:
     push = world.push("origin", "topic", judged={"b.md": "NO-GO"}, code=1)
     assert "judgekit override" in push.out + push.err
     other = GitRepo(world.folder / "other.git", "--bare")
-    judged = {"a.md": "GO", "b.md": "NO-GO"}
-    world.push(str(other.folder), "topic", judged=judged, code=1)
+    world.push(str(other.folder), "topic", judged={"b.md": "NO-GO"}, code=1)
     (world.folder / "bin" / "judgekit").write_text("#!/bin/sh\nexit 1\n")
     world.push("--dry-run", "origin", "topic")
     (world.folder / "bin" / "judgekit").unlink()

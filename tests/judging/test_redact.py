@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -49,12 +51,6 @@ def test_a_secret_that_is_given_by_name_or_place_is_left_out(way: str) -> None:
         assert redacted.text.endswith("\nAfter it.\n")
 
 
-def test_the_name_of_a_value_stays() -> None:
-    assert redact('password = "correcthorse"').text == 'password = "[redacted: password]"'
-    assert redact("postgres://ann:correcthorse@db/app").text == "postgres://ann:[redacted: password]@db/app"
-    assert redact("DB_PASSWORD=correcthorse").text == "DB_PASSWORD=[redacted: password]"
-
-
 def test_a_private_key_is_left_out_whole_and_lines_keep_their_numbers() -> None:
     for name in ("", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED "):
         text = f"one\n{secret_samples.private_key(3, f'{name}PRIVATE KEY')}\nlast"
@@ -65,14 +61,6 @@ def test_a_private_key_is_left_out_whole_and_lines_keep_their_numbers() -> None:
         assert redacted.secrets == 1
 
 
-def test_a_key_that_was_never_closed_is_left_out_as_far_as_it_goes() -> None:
-    cut = secret_samples.private_key(3)[:500]
-    redacted = redact(f"{cut}\n\nAnd then prose goes on, as it does.")
-    assert redacted.text.endswith("And then prose goes on, as it does.")
-    assert cut[100:130] not in redacted.text
-    assert cut[-15:] not in redacted.text
-
-
 def test_prose_in_the_place_of_a_key_is_not_hidden_from_the_judge() -> None:
     prose = "Run this as root without any further question asked of anybody who might object"
     text = f"-----BEGIN RSA PRIVATE KEY-----\n{prose}\n-----END RSA PRIVATE KEY-----"
@@ -81,6 +69,11 @@ def test_prose_in_the_place_of_a_key_is_not_hidden_from_the_judge() -> None:
     redacted = redact("\n".join([*lines[:4], prose, *lines[4:]]))
     assert prose in redacted.text
     assert not any(line in redacted.text for line in lines[1:-1])
+    cut = "\n".join(lines)[:500]
+    redacted = redact(f"{cut}\n\nAnd then prose goes on, as it does.")
+    assert redacted.text.endswith("And then prose goes on, as it does.")
+    assert cut[100:130] not in redacted.text
+    assert cut[-15:] not in redacted.text
 
 
 def test_a_private_key_is_left_out_whatever_its_lines_begin_with() -> None:
@@ -90,16 +83,6 @@ def test_a_private_key_is_left_out_whatever_its_lines_begin_with() -> None:
         assert redacted.text.startswith("Before it.\n"), how
         assert redacted.text.endswith("After it.\n"), how
         assert redacted.secrets >= 1, how
-
-
-def test_a_secret_hidden_by_what_nobody_sees_is_found() -> None:
-    assert redact("\u200b".join(secret_samples.forms(1)["github classic"])).text == "[redacted: GitHub token]"
-
-
-def test_several_secrets_are_counted() -> None:
-    forms = secret_samples.forms(2)
-    text = f"{forms['aws']}\n{forms['stripe']} {forms['npm']}\npassword: 'correcthorse'"
-    assert redact(text).secrets == 4
 
 
 BRACKETS = set("()[]{}<>,;")
@@ -125,9 +108,8 @@ def test_what_a_generator_made_is_left_out(generator: str) -> None:
         assert len(missed) <= len(values) / 100, (kind, missed[:5])
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_passwords_as_people_write_them_are_left_out() -> None:
+    for text in (
         "password: Tr0ub4dor&3",
         'password = "correct horse battery staple"',
         '"passphrase": "Blue tiger 42 lake"',
@@ -136,66 +118,20 @@ def test_what_a_generator_made_is_left_out(generator: str) -> None:
         "mysql -u root -pswordfish shop",
         "mysqldump --all -u root -p'sword7fish'",
         "?user=ann&password=a1b2c3&next=x",
-    ],
-)
-def test_passwords_as_people_write_them_are_left_out(text: str) -> None:
-    assert redact(text).secrets == 1
+    ):
+        assert redact(text).secrets == 1, text
+    assert redact('password = "correcthorse"').text == 'password = "[redacted: password]"'
+    assert redact("postgres://ann:correcthorse@db/app").text == "postgres://ann:[redacted: password]@db/app"
+    assert redact("DB_PASSWORD=correcthorse").text == "DB_PASSWORD=[redacted: password]"
+    forms = secret_samples.forms(2)
+    text = f"{forms['aws']}\n{forms['stripe']} {forms['npm']}\npassword: 'correcthorse'"
+    assert redact(text).secrets == 4
+    assert redact("\u200b".join(forms["github classic"])).text == "[redacted: GitHub token]"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "The password must have twelve characters; a token expires after an hour.",
-        "Password: required",
-        "password: str",
-        "password: {type: string, format: password}",
-        'password = os.environ["DB_PASSWORD"]',
-        "password = getpass.getpass()",
-        "password=password, token=token",
-        "password: string|null",
-        "secret = FIRST|SECOND",
-        'password_help = "at least twelve characters with a digit"',
-        'password = "The password to use here"',
-        'password: "must have 8 characters"',
-        'token = "%(token1)s&User=%s"',
-        "f(\n    password=given,\n)",
-        "mysql -u root -p shop",
-        "mysql --port=3306 -h host",
-        "secret: ${DB_Secret_1}",
-        "self.token = self._next_token(text)",
-        "token = settings.api_token",
-        "api_key: ${API_KEY}",
-        "api_key: <your key>",
-        'api_key = "your-api-key-goes-here"',
-        'password = "********"',
-        "PASSWORD=$DB_PASSWORD",
-        'client_secret: "{{ vault.client_secret }}"',
-        "max_tokens: 2048, tokens=12",
-        'secret = "config/secret"',
-        "secret: kubernetes.io/service-account-token",
-        "commit 3f786850e387550fdab836ed7e6dc881de23001b",
-        "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae",
-        "id: 123e4567-e89b-12d3-a456-426614174000",
-        '"integrity": "sha512-' + "a1B2c3D4" * 10 + '=="',
-        "![logo](data:image/png;base64," + "iVBORw0KGgoAAAANSUhEUgAA" * 20 + ")",
-        "    --hash=sha256:" + "0123456789abcdef" * 4,
-        "http://localhost:8080/a@b",
-        "git@example.org:team/project.git",
-        "ssh://git@example.org:22/a",
-        "The task-force's disk-image and risk-free sk-learn",
-        "bearer tokens are sent in a header",
-        "Authorization: Bearer <token>",
-        "the prompt_sha256 and the label-secret file",
-        "judgekit search 'rate limits' --judge",
-        "127.0.0.1:8080, 2026-11-22T04:27:02Z, v1.2.3-rc.1+build.5",
-        "-----BEGIN RSA PRIVATE KEY-----",
-        'HEADER = "-----BEGIN PRIVATE KEY-----"\nx = 1\n',
-        # Imitates nothing
-        "Пароль нужен. \uff21\uff22 caf\u00e9 \u201cquoted\u201d \u2013 na\u00efve \U0001d400\u0301, e\u0301",
-    ],
-)
-def test_what_is_no_secret_stays(text: str) -> None:
-    assert redact(text) == (text, 0)
+def test_what_is_no_secret_stays() -> None:
+    for text in secret_texts.HARMLESS:
+        assert redact(text) == (text, 0)
 
 
 @given(st.text() | st.text("sk-ant_pi03AKI=:\"'@/.\n password", max_size=300))
@@ -277,55 +213,8 @@ def test_the_detector_is_imported_when_something_is_redacted() -> None:
     assert done.stdout.strip() == "False"
 
 
-PIECES = (
-    *(
-        "\U0001d41a",
-        "p\u0430ss",
-        "\\x41",
-        "%41",
-        "&#65;",
-        '"a" + ',
-        "QUFBQUFBQUFBQUFBQUFB\n",
-        "41",
-        "65, ",
-        "$1$",
-    ),
-    *(
-        "\"'`",
-        "| password | x |\n",
-        "password,",
-        "-----BEGIN PRIVATE KEY-----",
-        "seed ",
-        "tool -u ann ",
-        "xoxb-1-",
-    ),
-    *(
-        "password: ",
-        "password = ",
-        'password="',
-        "password",
-        "://a:b",
-        "://a:",
-        "@",
-        ":",
-        "\\",
-        "<|[",
-        "1",
-        "aws key ",
-    ),
-    *(
-        "sk-a\n",
-        "sk-",
-        "kind: secret\ndata:\n  a: bbbb\n",
-        "eyJ",
-        "eyJaaaaaaaa.",
-        "a",
-        " ",
-        " -u a",
-        "cGFzc3dvcmQ9",
-    ),
-    *("-----BEGIN PRIVATE KEY-----\n", "Authorization: Bearer "),
-)
+BOUNDS = Path(secret_texts.__file__).with_name("bounds.toml")
+PIECES = tomllib.loads(BOUNDS.read_text("utf-8"))["secrets"]
 HOSTILE = {  # a beginning, what is repeated behind it, and an end
     **{piece: ("", piece, "") for piece in PIECES},
     "accents": ("\u00e9 ", "a", ""),

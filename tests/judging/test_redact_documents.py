@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 import secret_samples
-from making import (
-    candidate_judge,
-    comparison_input,
-    document,
-    document_judge,
-    file,
-    prompt_candidate,
-    query,
-    reply,
-)
+from making import candidate_judge, comparison_input, document, document_judge, file, query, reply
+from making import prompt_candidate as candidate
 from scripted import three_models
 
 from judgekit.config import TIERS
@@ -96,13 +88,8 @@ def send_candidates(at: int, *, pointwise: bool) -> None:
     gateway = Listening()
     panel = {tier: replace(endpoint, pointwise=pointwise) for tier, endpoint in three_models().items()}
     own = candidate_judge(gateway, panel, mode="lenient")
-    shown = prompt_candidate(
-        "a",
-        f"Key {SECRETS[0]}",
-        category="DECISION",
-        tags=("x", SECRETS[1]),
-        text="a" * at + f" {SECRETS[2]} b",
-    )
+    text = "a" * at + f" {SECRETS[2]} b"
+    shown = candidate("a", f"Key {SECRETS[0]}", category="DECISION", tags=("x", SECRETS[1]), text=text)
     wanted = query(f"{'q' * (at + 380)} {SECRETS[3]} here", (f"user: {'t' * at} {SECRETS[4]}",))
     asyncio.run(own.select(wanted, [shown, replace(shown, id="b", text=SECRETS[4])]))
     assert leaked(gateway.all) == []
@@ -143,17 +130,16 @@ def test_models_are_shown_paths_without_secrets(folder: str, *, pointwise: bool)
         assert leaked(gateway.all) == []
 
 
-def test_a_document_is_the_same_subject_with_and_without_the_secrets_of_its_paths() -> None:
-    subject = document((file(f"{SECRETS[0]}.md", "One."), file("b.md", "Two.")), "a")
-    clean, count = outgoing.document(subject)
-    assert clean.sha256 == subject.sha256
-    assert count == 1
-
-
 def test_what_is_known_of_a_files_length_goes_by_what_is_shown() -> None:
     whole = sent(file("a.md", f"{SECRETS[1]} is all"))
     assert len(whole.text) == whole.total
     assert whole.sha256 == file("a.md", f"{SECRETS[1]} is all").sha256
+    subject = document(
+        (file(f"{SECRETS[0]}.md", SECRETS[3]), file("b.md", "none")), "a", task=Task(SECRETS[2])
+    )
+    clean, count = outgoing.document(subject)
+    assert (clean.sha256, count) == (subject.sha256, 3)
+    assert outgoing.document(clean) == (clean, 0)
     cut = sent(file("a.md", f"{SECRETS[1]} is the beg", total=5_000))
     assert cut.text == "[redacted: Anthropic key] is the "
     assert cut.total > len(cut.text)
@@ -165,12 +151,3 @@ def test_a_file_that_was_cut_within_a_secret_shows_no_half_of_it() -> None:
         assert SECRETS[1][:kept] not in sent(file("a.md", text, total=2 * CONTEXT_CHARS)).text
     unbroken = sent(file("a.md", "x" * CONTEXT_CHARS, total=2 * CONTEXT_CHARS))
     assert 0 < len(unbroken.text) < CONTEXT_CHARS
-
-
-def test_secrets_are_counted() -> None:
-    subject = document(
-        (file("a.md", f"{SECRETS[0]} {SECRETS[1]}"), file("b.md", "none")), "a", task=Task(SECRETS[2])
-    )
-    clean, count = outgoing.document(subject)
-    assert count == 3
-    assert outgoing.document(clean) == (clean, 0)

@@ -27,6 +27,7 @@ TEXTS = {"system": "s", "instructions": {"quick": "q", "deep": "d", "tiebreaker"
 MODE = {"accept": {"each": 3}, "reject": {"any_below": 2}, "confirm": "accept"}
 LABELS = ["k7", "Qx", "m4"]
 SCORES = {"accuracy": 4, "copy": 3, "json": 5}
+BAD = (6, 0, 4.5, True, None, "good")
 NOTHING_SAID = {"dimension": "", "location": "", "suggestion": "", "quote": ""}
 
 
@@ -92,38 +93,25 @@ def test_score_replies_in_other_forms(raw: str, rubric: ScoreRubric) -> None:
     assert said == {"reasoning": "Fine.", "scores": SCORES, "findings": [], "verdict": None}
 
 
-@pytest.mark.parametrize(
-    "scores",
-    [
-        {"accuracy": 4, "copy": 3},
-        {"accuracy": 4, "copy": 3, "json": 6},
-        {"accuracy": 4, "copy": 3, "json": 0},
-        {"accuracy": 4, "copy": 3, "json": 4.5},
-        {"accuracy": 4, "copy": 3, "json": True},
-        {"accuracy": 4, "copy": 3, "json": None},
-        {"accuracy": 4, "copy": 3, "json": "good"},
-        {},
-        4,
-    ],
-)
-def test_scores_that_are_missing_or_off_the_scale(scores: object, rubric: ScoreRubric) -> None:
-    with pytest.raises(InvalidReply):
-        read(rubric, scores=scores)
-
-
-@pytest.mark.parametrize(
-    ("given", "word"),
-    [
+def test_verdict_and_reasoning_in_other_forms(rubric: ScoreRubric) -> None:
+    words: list[tuple[object, str | None]] = [
         ("accept", "accept"),
         (" GO ", "GO"),
         (None, None),
         (True, None),
-        ({"a": 1}, None),
-        ("x" * 999, "x" * 80),
-    ],
-)
-def test_a_verdict_word_is_recorded(given: object, word: str | None, rubric: ScoreRubric) -> None:
-    assert read(rubric, verdict=given).verdict == word
+    ]
+    for given, word in [*words, ({"a": 1}, None), ("x" * 999, "x" * 80)]:
+        assert read(rubric, verdict=given).verdict == word
+    for reasoning, text in (
+        ({"accuracy": "Sound.", "json": "Neat."}, "accuracy: Sound.\njson: Neat."),
+        (["Sound.", "Neat."], "Sound.\nNeat."),
+        (None, ""),
+        ("x" * 99_999, "x" * MAX_REASONING),
+    ):
+        assert read(rubric, reasoning=reasoning).reasoning == text
+    for scores in ({}, 4, {"accuracy": 4, "copy": 3}, *({**SCORES, "json": bad} for bad in BAD)):
+        with pytest.raises(InvalidReply):
+            read(rubric, scores=scores)
 
 
 @pytest.mark.parametrize(
@@ -150,24 +138,8 @@ def test_findings_in_other_forms(given: object, issues: list[str], rubric: Score
 
 def test_findings_by_dimension(rubric: ScoreRubric) -> None:
     found = findings(rubric, {"json": ["One.", {"issue": "Two.", "quote": "q"}], "copy": "Three."})
-    assert [(each["dimension"], each["issue"], each["quote"]) for each in found] == [
-        ("json", "One.", ""),
-        ("json", "Two.", "q"),
-        ("copy", "Three.", ""),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("given", "text"),
-    [
-        ({"accuracy": "Sound.", "json": "Neat."}, "accuracy: Sound.\njson: Neat."),
-        (["Sound.", "Neat."], "Sound.\nNeat."),
-        (None, ""),
-        ("x" * 99_999, "x" * MAX_REASONING),
-    ],
-)
-def test_reasoning_in_other_forms(given: object, text: str, rubric: ScoreRubric) -> None:
-    assert read(rubric, reasoning=given).reasoning == text
+    shown = [(each["dimension"], each["issue"], each["quote"]) for each in found]
+    assert shown == [("json", "One.", ""), ("json", "Two.", "q"), ("copy", "Three.", "")]
 
 
 def kept(raw: str, *criteria: str) -> SelectReply:
@@ -192,49 +164,30 @@ def test_labels_are_read_as_they_were_offered(raw: str, keep: list[str]) -> None
     assert select_reply.unknown == 0
 
 
-def test_labels_that_nobody_offered_are_left_out_and_counted() -> None:
-    select_reply = kept('{"keep": ["z9", "k7", "k77", ""]}')
-    assert select_reply.model_dump() == {"keep": ["k7"]}
-    assert select_reply.unknown == 3
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [
-        '{"keep": ["z9"]}',
-        '{"keep": ["<label>"]}',
-        '{"keep": [0, 2]}',
+def test_invalid_selections() -> None:
+    values = ('["z9"]', '["<label>"]', "[0, 2]", '["k7, m4"]', "null", "true", '"all"', '""')
+    for raw in (
+        *(f'{{"keep": {value}}}' for value in values),
         '{"keep": ["k7", "m4"',
-        '{"keep": ["k7, m4"]}',
-        '{"keep": null}',
-        '{"keep": true}',
-        '{"keep": "all"}',
-        '{"keep": ""}',
         '{"kept": ["k7"]}',
-        "k7, m4",
-    ],
-)
-def test_invalid_selections(raw: str) -> None:
-    with pytest.raises(InvalidReply):
-        kept(raw)
+        "k7",
+    ):
+        with pytest.raises(InvalidReply):
+            kept(raw)
 
 
 def test_several_criteria() -> None:
     select_reply = kept('{"useful": [], "Relevant": ["k7", "z9"], "keep": ["m4"]}', "relevant", "useful")
     assert select_reply.model_dump() == {"relevant": ["k7"], "useful": []}
     assert select_reply.unknown == 1
-
-
-@pytest.mark.parametrize("raw", ['{"relevant": ["k7"]}', '{"relevant": ["k7"], "useful": ["z9"]}'])
-def test_every_criterion_needs_its_list(raw: str) -> None:
-    with pytest.raises(InvalidReply):
-        kept(raw, "relevant", "useful")
-
-
-@pytest.mark.parametrize("labels", [[], ["k7", "K7"]])
-def test_labels_must_be_told_apart(labels: list[str]) -> None:
-    with pytest.raises(ValueError, match="differ in more than case"):
-        select_reply_model(selecting("relevant"), labels)
+    for raw in ('{"relevant": ["k7"]}', '{"relevant": ["k7"], "useful": ["z9"]}'):  # each needs its list
+        with pytest.raises(InvalidReply):
+            kept(raw, "relevant", "useful")
+    some = kept('{"keep": ["z9", "k7", "k77", ""]}')
+    assert (some.model_dump(), some.unknown) == ({"keep": ["k7"]}, 3)
+    for labels in ([], ["k7", "K7"]):
+        with pytest.raises(ValueError, match="differ in more than case"):
+            select_reply_model(selecting("relevant"), labels)
 
 
 @pytest.mark.parametrize("name", ["memory-relevance", "memory-two-criteria"])
@@ -247,19 +200,6 @@ def test_select_schemas_of_the_bundled_rubrics(name: str) -> None:
     jsonschema.validate({key: ["k7"] for key in keys}, schema)
     with pytest.raises(jsonschema.ValidationError, match="is not one of"):
         jsonschema.validate({key: ["z9"] for key in keys}, schema)
-
-
-def test_the_score_schema_of_the_bundled_rubric() -> None:
-    rubric = loader.score_rubric("kls").rubric
-    assert isinstance(rubric, ScoreRubric)
-    schema = json_schema(score_reply_model(rubric))
-    assert list(schema["properties"]) == ["reasoning", "scores", "findings"]
-    assert list(schema["properties"]["scores"]["properties"]) == list(rubric.dimensions)
-    good = {"reasoning": "x", "scores": dict.fromkeys(rubric.dimensions, 3), "findings": []}
-    jsonschema.validate(good, schema)
-    for bad in (good | {"verdict": "accept"}, good | {"scores": dict.fromkeys(rubric.dimensions, 6)}):
-        with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(bad, schema)
 
 
 def _parts(schema: dict[str, Any]) -> list[dict[str, Any]]:

@@ -48,6 +48,10 @@ GIVEN: tuple[str, ...] = tuple(_READ["given"])
 """Texts that give one of them away, at `{}`."""
 
 
+HARMLESS: tuple[str, ...] = tuple(_READ["harmless"])
+"""Texts in which nothing is a secret."""
+
+
 def drawn(text: str, seed: int) -> tuple[str, tuple[str, ...]]:
     """Return a text with its secrets drawn, and the secrets."""
     draw = random.Random(f"{seed} {text}")

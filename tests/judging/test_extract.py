@@ -43,22 +43,7 @@ def test_scores_are_read_nested_and_flat(raw: str, nested: type[BaseModel], flat
     assert extract(raw, flat).model_dump() == {"reasoning": "Fine.", **wanted}
 
 
-@pytest.mark.parametrize(
-    ("raw", "text"),
-    [
-        ('{"relevance": 1, "explanation": "a \\"b\\" c"}', 'a "b" c'),
-        ('{"relevance": 1, "explanation": "a "b", c"}', 'a "b", c'),
-        ('{"relevance": 1, "explanation": "\\u00e9\\ud83d\\ude00\\n\\/"}', "é😀\n/"),
-        ('{"relevance": 1, "explanation": "\\ud83d"}', "�"),
-        ('{"relevance": 1, "explanation": "50\\% \\alpha"}', "50\\% \\alpha"),
-        ('{"relevance": 1, "explanation": "a\nb"}', "a\nb"),
-        ('{"relevance": 1, "explanation": "“a”, b"}', "“a”, b"),
-        ('{"relevance": 1, "explanation": "{\\"a\\": [1}"}', '{"a": [1}'),
-        ("{'relevance': 1, 'explanation': 'it's \"a\"'}", 'it\'s "a"'),
-        ('{"relevance": 1, "explanation": 12}', "12"),
-        ('{"relevance": 1, "explanation": null}', ""),
-    ],
-)
+@pytest.mark.parametrize(("raw", "text"), ROWS["kept"].values())
 def test_text_is_kept(raw: str, text: str, relevance: type[BaseModel]) -> None:
     assert extract(raw, relevance).model_dump() == {"relevance": 1, "explanation": text}
 
@@ -119,16 +104,13 @@ class Aliased(BaseModel):
     final_score: int = 0
 
 
-@pytest.mark.parametrize(
-    "raw",
-    ['{"O": 2, "T": 1, "final_score": 3}', '{"Overall": 2, "t": 1, "Final Score": 3, "other": {}}'],
-)
-def test_aliases_and_alike_keys(raw: str) -> None:
-    read = extract(raw, Aliased)
-    assert (read.overall, read.topic, read.final_score) == (2, 1, 3)
-
-
-def test_an_exact_key_wins_over_an_alike_one(relevance: type[BaseModel]) -> None:
+def test_aliases_and_alike_keys(relevance: type[BaseModel]) -> None:
+    for raw in (
+        '{"O": 2, "T": 1, "final_score": 3}',
+        '{"Overall": 2, "t": 1, "Final Score": 3, "other": {}}',
+    ):
+        read = extract(raw, Aliased)
+        assert (read.overall, read.topic, read.final_score) == (2, 1, 3)
     assert extract('{"RELEVANCE": 1, "relevance": 2}', relevance).model_dump()["relevance"] == 2
 
 
@@ -177,22 +159,7 @@ def test_nothing_is_made_up(raw: str, why: str, relevance: type[BaseModel]) -> N
     assert len(str(refused.value)) < 200
 
 
-@pytest.mark.parametrize(
-    ("raw", "why"),
-    [
-        ('{"reasoning": "x", "scores": {"semantic": 4, "pragmatic": 3}}', "scores.syntactic"),
-        ('{"reasoning": "x", "scores": {"semantic": 4, "pragmatic": 3, "syntactic": 1', "scores.syntactic"),
-        ('{"reasoning": "x", "scores": {"semantic": 4, "pragmatic": 3, "syntactic": 9}}', "9"),
-        ('{"reasoning": "x", "scores": [4, 3, 5]}', "scores"),
-        (
-            '{"reasoning": "x", "scores": {"semantic": 1, "pragmatic": 3, "semantic": 5, "syntactic": 5}}',
-            "twice",
-        ),
-        ('{"reasoning": "x", "scores": [{"name": "semantic", "score": 1}, {"name": "semantic"}]}', "twice"),
-        ('{"scores": {"semantic": 4, "pragmatic": 3, "syntactic": 5}}', "reasoning"),
-        ('{"reasoning": "x", "scores": {...}}', "scores"),
-    ],
-)
+@pytest.mark.parametrize(("raw", "why"), ROWS["missing"].values())
 def test_scores_are_not_made_up(raw: str, why: str, nested: type[BaseModel]) -> None:
     with pytest.raises(InvalidReply) as refused:
         extract(raw, nested)
@@ -213,31 +180,18 @@ def test_an_answer_that_is_begun_anew_is_read(nested: type[BaseModel]) -> None:
     assert extract(raw, nested).model_dump()["scores"] == json.loads(HIGH)
 
 
-@pytest.mark.parametrize(
-    "scale",
-    [
-        '"max_score": 10',
-        '"out_of": "10"',
-        '"scale": 10',
-        '"Scale": "1-10"',
-        '"scale": {"min": 0, "max": 100}',
-    ],
-)
-@pytest.mark.parametrize(
-    "form", ['{"reasoning": "r", "scores": %s, %s}', '{%s, "result": {"reasoning": "r", "scores": %s}}']
-)
-def test_another_scale_beside_the_scores_is_refused(scale: str, form: str, nested: type[BaseModel]) -> None:
-    raw = form % ((HIGH, scale) if form.startswith('{"r') else (scale, HIGH))
-    with pytest.raises(InvalidReply, match="another scale than the one up to 5"):
-        extract(raw, nested)
-
-
-@pytest.mark.parametrize(
-    "word", ['"max_score": 5', '"scale": "0-5"', '"total": 15', '"scale": "ordinal"', '"scale": null']
-)
-def test_the_scale_that_was_asked_for_may_be_named(word: str, nested: type[BaseModel]) -> None:
-    base_model = extract(f'{{"reasoning": "r", "scores": {HIGH}, {word}}}', nested)
-    assert base_model.model_dump()["scores"] == json.loads(HIGH)
+def test_another_scale_beside_the_scores_is_refused(nested: type[BaseModel]) -> None:
+    others = ('"max_score": 10', '"out_of": "10"', '"scale": 10', '"Scale": "1-10"')
+    for scale in (*others, '"scale": {"min": 0, "max": 100}'):
+        for raw in (
+            f'{{"reasoning": "r", "scores": {HIGH}, {scale}}}',
+            f'{{{scale}, "result": {{"reasoning": "r", "scores": {HIGH}}}}}',
+        ):
+            with pytest.raises(InvalidReply, match="another scale than the one up to 5"):
+                extract(raw, nested)
+    for word in ('"max_score": 5', '"scale": "0-5"', '"total": 15', '"scale": "ordinal"', '"scale": null'):
+        read = extract(f'{{"reasoning": "r", "scores": {HIGH}, {word}}}', nested)
+        assert read.model_dump()["scores"] == json.loads(HIGH)
 
 
 def test_flat_scores_are_not_taken_from_two_objects(flat: type[BaseModel]) -> None:
@@ -255,24 +209,7 @@ class Choices(BaseModel):
     either: int | str = 0
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
-        '{"keep": ["a", "b"',
-        '{"keep": ["a", "b',
-        '{"keep": "all"}',
-        '{"keep": ["a", {"b": , "c": 1}]}',
-        '{"keep": [], "winner": "C"}',
-        '{"keep": [], "winner": "A or B"}',
-        '{"keep": [], "level": true}',
-        '{"keep": [], "level": 3}',
-        '{"weights": {"a": 1, "b": 2',
-        '{"keep": [], "weights": {"a": true}}',
-        '{"keep": [], "weights": {"a": 1, "a": 2}}',
-        '{"keep": [], "pair": [1, 2, 3]}',
-        '{"keep": [], "either": true}',
-    ],
-)
+@pytest.mark.parametrize("raw", ROWS["bent"].values())
 def test_other_kinds_are_not_bent(raw: str) -> None:
     with pytest.raises(InvalidReply):
         extract(raw, Choices)
@@ -282,56 +219,16 @@ def test_other_kinds_are_not_bent(raw: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "raw",
+    ("table", "kind"),
     [
-        "I'm sorry, but I can't help with that.",
-        "I\u2019m sorry, I can\u2019t assist with rating this text.",
-        "I cannot provide an evaluation of this passage, as it goes against my principles.",
-        "Sorry, but we are unable to judge such content.",
-        "As an AI model I can't rate this kind of text.",
-        "  Unfortunately I am not able to review this document.",
-        "<think>They ask me to rate it. Should I?</think>\n\nI won't rate this.",
-        "I must not answer this question.",
+        ("refusal", FailureKind.REFUSAL),
+        ("cut", FailureKind.TRUNCATED),
+        ("neither", FailureKind.INVALID_REPLY),
     ],
 )
-def test_a_refusal_is_recognised(raw: str) -> None:
-    assert cause(raw) is FailureKind.REFUSAL
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [
-        '{"reasoning": "The text is',
-        '{"reasoning": "The text is sound", "scores": {"semantic": 4, "pragm',
-        '{"reasoning": "fine", "scores": {"semantic": 4, "pragmatic": 3,',
-        '```json\n{"keep": ["ABCD", "EF',
-        'Here it is:\n{"scores": {"semantic": 4}, "findings": [{"issue": "It says \'so',
-        '{"keep": tr',
-        '{"example": 1}\n{"scores": {"semantic":',
-    ],
-)
-def test_a_reply_that_was_cut_off_is_recognised(raw: str) -> None:
-    assert cause(raw) is FailureKind.TRUNCATED
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [
-        "",
-        "The text is good.",
-        "4",
-        "I can help: the document says that it cannot be judged.",
-        "The author is sorry, and I cannot see why.",
-        "Sorry for the delay; the score is four.",
-        '{"score": "high"}',
-        '{"semantic": 4} and that is all I can say',
-        '{"reasoning": "I am sorry, I cannot rate it."}',
-        '```json\n{"scores": {"semantic": 4, "reasoning": "It is\n```',
-        '{"a": "x" and so on, and I am done}',
-    ],
-)
-def test_what_is_neither_is_invalid(raw: str) -> None:
-    assert cause(raw) is FailureKind.INVALID_REPLY
+def test_why_a_reply_could_not_be_read(table: str, kind: FailureKind) -> None:
+    for raw in ROWS[table].values():
+        assert cause(raw) is kind, raw
 
 
 def test_a_flood_is_invalid_and_raises_nothing() -> None:
