@@ -43,10 +43,9 @@ def stop(now: Annotated[bool, Option("--now", help="Abort running requests.")] =
 
     known = process.running()
     for each in known:
-        if process.stop(each.place, at_once=now, leaving=each.leaving):
-            say(f"{each.place.socket}: stopped")
-        else:
-            say(f"{each.place.socket}: stops after its running requests; --now stops it at once")
+        stopped = process.stop(each.place, at_once=now, leaving=each.leaving)
+        how = "stopped" if stopped else "stops after its running requests; --now stops it at once"
+        say(f"{each.place.socket}: {how}")
     if not known:
         say("no engine is running")
     return 0
@@ -103,8 +102,7 @@ def serve(
     tls_cert: Annotated[Path | None, Option(metavar="FILE", help="TLS certificate chain (PEM).")] = None,
     tls_key: Annotated[Path | None, Option(metavar="FILE", help="TLS private key (PEM).")] = None,
     project: Annotated[
-        Path | None,
-        Option(metavar="DIR", help="Also use the rubrics and settings of this project."),
+        Path | None, Option(metavar="DIR", help="Also use the rubrics and settings of this project.")
     ] = None,
 ) -> int:
     """Judge for others with the keys of this machine, until stopped by a signal."""

@@ -22,7 +22,7 @@ from judgekit.text import encodable, one_line, visible
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.retrieval.confidence import Candidate, RankedCandidates
+    from judgekit.retrieval.confidence import Candidate
 
 UNASKED = "No model, and no root outside of the project: an agent may run this unasked."
 _INSTALL = f"python3 -m venv ~/.judgekit-venv && ~/.judgekit-venv/bin/pip install '{ROOT}'"
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
 
             return hook(list(arguments[1:]))
         if arguments[:1] == ["search"]:
-            return _search(_Parser.parsed(arguments[1:]))
+            return _search(arguments[1:])
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads: the exit must not fail again
         return Exit.OUTPUT_LOST
@@ -48,41 +48,51 @@ def main(arguments: Sequence[str]) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """The options of the real command; a wrong one is exit code 64 in one line."""
-
-    @classmethod
-    def parsed(cls, arguments: Sequence[str]) -> argparse.Namespace:
-        parser = cls(
-            prog="judgekit search",
-            description="Search stored memories and documents, best first.",
-            allow_abbrev=False,
-        )
-        parser.add_argument("query", help="Words to search for.")
-        parser.add_argument("--root", action="append", help="A store or folder (repeatable).")
-        parser.add_argument("--mode", choices=("strict", "lenient"), default="lenient")
-        parser.add_argument("--judge", action="store_true", help="Not available: needs a model.")
-        parser.add_argument("--no-judge", action="store_true", help=UNASKED)
-        parser.add_argument("-n", dest="number", type=int, default=10, help="Maximum number of results.")
-        parser.add_argument("--json", action="store_true", help="Print JSON.")
-        return parser.parse_args(arguments)
+    """A parser for which a wrong command line is exit code 64 in one line."""
 
     def error(self, message: str) -> NoReturn:
         _warn(f"{message} (judgekit search --help lists the options)")
         raise SystemExit(int(Exit.USAGE))
 
 
-def _search(asked: argparse.Namespace) -> int:
+def _search(arguments: Sequence[str]) -> int:
+    from judgekit.hooks import settings
+    from judgekit.retrieval import search
+
     started = time.perf_counter()
-    if wrong := asked.no_judge and beyond_unasked(asked.root or (), judge=asked.judge):
+    about = "Search stored memories and documents, best first."
+    parser = _Parser(prog="judgekit search", description=about, allow_abbrev=False)
+    parser.add_argument("query", help="Words to search for.")
+    parser.add_argument("--root", action="append", default=[], help="A store or folder (repeatable).")
+    parser.add_argument("--mode", choices=("strict", "lenient"), default="lenient")
+    parser.add_argument("--judge", action="store_true", help="Not available: needs a model.")
+    parser.add_argument("--no-judge", action="store_true", help=UNASKED)
+    parser.add_argument("-n", dest="number", type=int, default=10, help="Maximum number of results.")
+    parser.add_argument("--json", action="store_true", help="Print JSON.")
+    asked = parser.parse_args(arguments)
+    if wrong := asked.no_judge and beyond_unasked(asked.root, judge=asked.judge):
         _warn(wrong)
         return Exit.USAGE
-    roots = [_folder(root) for root in asked.root or ()]
-    for root in (given for given, found in zip(asked.root or (), roots, strict=True) if not found):
-        _warn(f"{root}: no such folder; name a store or a folder of Markdown files")
+    roots = [_folder(root) for root in asked.root]
+    if "" in roots:
+        missing = asked.root[roots.index("")]
+        _warn(f"{missing}: no such folder; name a store or a folder of Markdown files")
         return Exit.BAD_INPUT
-    ranked = _ranked(asked.query, roots, max(1, min(asked.number, 100)))
+    project = environment.project_root()
+    configured, notes = settings.load(project)
+    ranked = search.search(
+        asked.query,
+        roots or configured["roots"],
+        project=project,
+        limit=max(1, min(asked.number, 100)),
+        trusted=roots or configured.trusted,
+        profiles=configured.profiles,
+        snippets=True,
+        scorer=configured["scorer"],
+    )
     degraded = "the plugin has no judge" if asked.judge and ranked.candidates else None
-    for note in [*ranked.notes, *filter(None, [degraded])]:
+    lacking = search.lacking(roots or configured["roots"], project)
+    for note in [*notes, *lacking, *ranked.notes, *filter(None, [degraded])]:
         _warn(note)
     if asked.json:
         found = {
@@ -93,8 +103,13 @@ def _search(asked: argparse.Namespace) -> int:
             "duration_ms": round((time.perf_counter() - started) * 1000),
         }
         _print(json.dumps(found, ensure_ascii=False, separators=(",", ":")))
-    else:
-        _print("\n".join(map(_line, ranked.candidates)) or "nothing found")
+        return Exit.ACCEPTED
+    lines = [
+        f"{one_line(each.title, 200)}\n    {one_line(each.path, 400)}"
+        f"  ({each.confidence_label} {each.confidence:.2f})"
+        for each in ranked.candidates
+    ]
+    _print("\n".join(lines) or "nothing found")
     return Exit.ACCEPTED
 
 
@@ -105,32 +120,12 @@ def beyond_unasked(roots: Sequence[str], *, judge: bool) -> str:
     """
     if judge:
         return "--judge and --no-judge cannot be combined"
-    project = os.path.realpath(environment.project_root(str(Path.cwd())))
+    project = os.path.realpath(environment.project_root())
     for root in roots:
         folder = _folder(root)
         if Path(folder).is_absolute() and not Path(folder).is_relative_to(project):
             return f"--no-judge --root {root}: outside the project; remove --no-judge to search it"
     return ""
-
-
-def _ranked(query: str, roots: list[str], limit: int) -> RankedCandidates:
-    from judgekit.hooks import settings
-    from judgekit.retrieval import search
-
-    project = environment.project_root(str(Path.cwd()))
-    configured, notes = settings.load(project)
-    ranked = search.search(
-        query,
-        roots or configured["roots"],
-        project=project,
-        limit=limit,
-        trusted=roots or configured.trusted,
-        profiles=configured.profiles,
-        snippets=True,
-        scorer=configured["scorer"],
-    )
-    ranked.notes[:0] = [*notes, *search.lacking(roots or configured["roots"], project)]
-    return ranked
 
 
 def _folder(root: str) -> str:
@@ -153,11 +148,6 @@ def _result(candidate: Candidate) -> dict[str, object]:
         "confidence_label": candidate.confidence_label,
         "kept_by": "bm25",
     }
-
-
-def _line(candidate: Candidate) -> str:
-    number = f"{candidate.confidence_label} {candidate.confidence:.2f}"
-    return f"{one_line(candidate.title, 200)}\n    {one_line(candidate.path, 400)}  ({number})"
 
 
 def _print(text: str) -> None:

@@ -267,24 +267,6 @@ def test_a_jury_from_a_variable_draws_its_samples_at_random(
     assert ": quick (custom/mistral-b)" in shown.out
 
 
-def test_the_authors_family_is_said_and_heeded(
-    judgekit: Run, use: Use, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with Loopback(says(scores(4, 4, 5))) as server:
-        use(server)
-        monkeypatch.setenv("JUDGEKIT_MODEL", "gpt-a")
-        alone = judgekit("judge", "good.md", "--author-family", "openai").out
-        monkeypatch.setenv("JUDGEKIT_DEEP_MODEL", "mistral-b")
-        verdict = judgekit("judge", "good.md", "--author-family", "openai", "--format", "jsonl").json
-        (judged,) = package.judge("good.md", author_family="mistral")
-        asked = [request.body["model"] for request in server.requests]
-    assert "not independent: judged by models of the author's family (openai)" in alone
-    assert (verdict["independent"], verdict["author"]["family"]) == (True, "openai")
-    assert judged.independent is True
-    # The second time both tiers are mistral-b's; the third time both are gpt-a's, whose replies were kept.
-    assert asked == ["gpt-a", "gpt-a", "mistral-b", "mistral-b"]
-
-
 # A region in SARIF
 
 TEXT = "# Title\n\nKeys are rotated\nnever. \u00e9 \U0001f600 end here.\nLast line"

@@ -111,20 +111,6 @@ def test_without_the_extra_a_picture_is_refused_in_one_line(judgekit: Run, ledge
     assert judgekit("kpi").code == 0
 
 
-def test_a_content_counts_once_the_last_time_it_was_judged(judgekit: Run, ledger: Ledger) -> None:
-    """However often, under whatever paths and rubrics; what people said of it stays."""
-    newer = {"id": "kls", "version": "2.0.0", "sha256": "a" * 64}
-    first = given("reject", name="a", days=9, **content("x"))
-    copies = [given("reject", name=f"c{n}", days=8, **content("x", f"{n}.md")) for n in range(30)]
-    last = given("accept", name="z", days=2, rubric=newer, **content("x", "b.md"))
-    unanswered = given("undetermined", name="u", days=1, **content("x"))
-    ledger.add(first, *copies, last, unanswered, label(first, "no-go"))
-    found = judgekit("kpi", "--json").json
-    assert (found["all"]["verdicts"], found["all"]["labelled"]) == (1, 1)
-    assert list(found["rubrics"]) == ["kls@2.0.0"]
-    assert (found["all"]["kpis"]["wrong_go"]["value"], found["all"]["kpis"]["wrong_go"]["total"]) == (1, 1)
-
-
 def test_an_override_is_a_label_if_a_person_typed_it(
     judgekit: Run, ledger: Ledger, at_terminal: Callable[[], None]
 ) -> None:

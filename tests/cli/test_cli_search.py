@@ -184,23 +184,6 @@ def test_the_judge_is_asked_leniently_unless_told_otherwise(
     assert (LENIENT in sent, STRICT in sent) == (mode == "lenient", mode == "strict")
 
 
-def test_the_judge_reads_bodies_and_a_person_the_passage_that_matches(
-    tmp_path: Path, served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    filler = "word " * 300
-    text = f"the beginning {filler} the lantern of the harbour {filler} beyond-the-limit"
-    MemoryStore(tmp_path).add("deep", "Notes", text)
-    monkeypatch.chdir(tmp_path)
-    for options in ([], ["--judge"]):
-        done, asked = served(keeping_all, "search", "harbour lantern", *options, "--json")
-        (result,) = done.json["results"]
-        sent = "\n".join(each.text for each in asked)
-        assert ("lantern of the harbour" in sent, "beyond-the-limit" in sent) == (bool(options), False)
-        assert "lantern of the harbour" in result["snippet"]
-        assert result["snippet"].startswith("…")
-        assert len(result["snippet"]) <= 300
-
-
 def test_ten_results_unless_another_number_is_asked_for_and_what_is_dropped_makes_room(
     judgekit: Run, tmp_path: Path, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:

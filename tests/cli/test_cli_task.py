@@ -113,16 +113,6 @@ def test_a_persons_word_holds_until_the_content_changes(
     assert only(tiers(*TASK, **middling)[0])["human_override"] is None
 
 
-def test_an_override_without_a_terminal_counts_only_where_the_user_says_so(
-    judgekit: Run, tiers: Tiers
-) -> None:
-    tiers(*TASK, quick=BAD)
-    assert judgekit("override", "T-42", "accept", "--why", "fine").code == 0
-    assert tiers(*TASK, quick=BAD)[0].code == 1
-    by_user("gate: {override_without_terminal: true}\n")
-    assert tiers(*TASK, quick=BAD)[0].code == 0
-
-
 def test_what_is_noted_and_what_is_not(judgekit: Run, tiers: Tiers, project: Path) -> None:
     done = judgekit(*TASK)  # no model
     assert (done.code, only(done)["verdict"], "not judged" in done.err) == (2, "undetermined", True)
