@@ -67,27 +67,30 @@ def one_line(text: str, limit: int) -> str:
 
 
 class _Table(dict[int, "int | str | None"]):
-    """A table for `str.translate` that learns which characters are shown; the rest is left out or escaped."""
+    """A table for `str.translate` that learns which characters are shown; the rest is left out."""
 
-    def __init__(self, *, escape: bool) -> None:
-        super().__init__()
-        self._escape = escape
+    escape = False
 
     def __missing__(self, code: int) -> int | str | None:
         if len(self) >= _MOST_LEARNT:
             self.clear()
         char = chr(code)
         if char.isascii():
-            hidden = not char.isprintable() and (self._escape or char not in "\n\t")
+            hidden = not char.isprintable() and (self.escape or char not in "\n\t")
         else:
             import unicodedata  # noqa: PLC0415 - the hook shows plain text most of the time
 
             blank = any(first <= code <= last for first, last in _BLANK)
             hidden = blank or unicodedata.category(char) in _INVISIBLE
-        escape = char.encode("unicode_escape").decode() if self._escape else None
-        self[code] = escape if hidden else code
+        instead = char.encode("unicode_escape").decode() if self.escape else None
+        self[code] = instead if hidden else code
         return self[code]
 
 
-_SHOWN = _Table(escape=False)
-_ESCAPED = _Table(escape=True)
+class _EscapingTable(_Table):
+    """The same, but the rest is escaped."""
+
+    escape = True
+
+
+_SHOWN, _ESCAPED = _Table(), _EscapingTable()

@@ -12,7 +12,7 @@ import typer
 from typer import Argument, Option
 
 from judgekit import environment
-from judgekit.cli.output import AGAIN, REPLIES, AsJson, emit, keeps, say, warn, watched
+from judgekit.cli.output import AGAIN, REPLIES, AsJson, emit, keeps, say, warn, watched, write_drawing
 from judgekit.config import ModeName
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.retrieval.compiled import KINDS
@@ -86,14 +86,6 @@ def judge(
     else:
         _say_judging(report)
     return _answered(missing)
-
-
-def write_drawing(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
-    warn(f"drawn: {path}")
 
 
 def progress(total: int, what: str) -> Callable[[int], None]:

@@ -92,12 +92,10 @@ def _print(report: Report, form: output.Format) -> None:
             lines = [f"{shown}  {escaped(row['path'])}  ({row['commit'][:7]} {escaped(row['author'])})"]
             if decided := verdict["human_override"]:
                 lines.append(f"{decided['decision']}ed by {decided['who']}: {decided['why']}")
+            elif word == "GO" and verdict["rounds"]:
+                lines += [output.partiality(verdict)] if verdict.get("independent") is False else []
             elif verdict["rounds"]:
-                lines += (
-                    output.partiality(verdict)
-                    if word == "GO"
-                    else [output.verdict_text(verdict, headed=False)]
-                )
+                lines.append(output.verdict_text(verdict, headed=False))
             elif verdict["degraded"] not in report.notes:  # else it is said once, below
                 lines.append(verdict["degraded"])
             output.say("\n    ".join(lines))

@@ -1,12 +1,13 @@
-"""`judgekit judge`: documents in, verdicts out; through the engine where one can be had, else here."""
+"""`judgekit judge`: a verdict for each document, by the engine or here; `compare`: which text is better."""
 
 from __future__ import annotations
 
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
+import typer
 from typer import Argument, Option
 
 from judgekit import environment
@@ -19,19 +20,22 @@ from judgekit.cli.output import (
     RubricOption,
     ShowPrompt,
     finite,
+    say,
     warn,
 )
 from judgekit.engine import client
-from judgekit.errors import Exit, InputError
+from judgekit.errors import Exit, InputError, UsageError
 from judgekit.hooks.settings import engine_wanted
-from judgekit.text import encodable, escaped
+from judgekit.text import encodable, escaped, lines_of, rubric_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from judgekit.judging.documents import Document, File
+    from judgekit.judging.verdict import Comparison
 
     Record: TypeAlias = Mapping[str, Any]
+    OnVerdict: TypeAlias = Callable[[Record], None]
 
 _SUMMED = ("verdict", "degraded", "task_id", "substitutes", "redacted")  # of a verdict: told at the end
 _NAMED = 3  # files, where reasons differ
@@ -129,7 +133,7 @@ def _files(paths: Sequence[str], unreadable: list[InputError]) -> Iterator[File]
 def _judge_documents(
     documents: Iterable[Document],
     request: Record,
-    on_verdict: Callable[[Record], None],
+    on_verdict: OnVerdict,
     at_once: int,
     *,
     use_engine: bool,
@@ -139,7 +143,7 @@ def _judge_documents(
     Raises `ConfigError` or `UsageError`; a model that fails is in the verdict.
     """
 
-    def locally(rest: Iterable[Document], on_verdict: Callable[[Record], None]) -> None:
+    def locally(rest: Iterable[Document], on_verdict: OnVerdict) -> None:
         from judgekit.judging.service import JudgeRequest, judge_each
 
         project = Path(environment.project_root())
@@ -154,9 +158,7 @@ def _judge_documents(
     answers.many("judge", documents, _body(request), locally, on_verdict, at_once=at_once, warn=warn)
 
 
-def _judge_task(
-    document: Document, request: Record, on_verdict: Callable[[Record], None], *, use_engine: bool
-) -> None:
+def _judge_task(document: Document, request: Record, on_verdict: OnVerdict, *, use_engine: bool) -> None:
     """Judge a task, note it in the ledger, hand on its record, and print notes for a person."""
 
     def read(response: client.Response) -> tuple[Record, list[str]]:
@@ -203,7 +205,7 @@ class _Printer:
         self.words.add(verdict["verdict"])
         self._verdicts.append({key: verdict.get(key) for key in _SUMMED} if self._at_once else verdict)
         if self._format == "table":  # why nothing was determined is said once, at the end
-            output.say(output.verdict_text(verdict, degraded=verdict["verdict"] != "undetermined"))
+            say(output.verdict_text(verdict, degraded=verdict["verdict"] != "undetermined"))
         elif self._format == "jsonl":
             output.emit(json.dumps(verdict, ensure_ascii=False, separators=(",", ":")))
         count = len(self._verdicts)
@@ -231,3 +233,109 @@ class _Printer:
             warn(f"undetermined: {reason}{which if len(reasons) > 1 else ''}")
         substitutes = (name for verdict in self._verdicts for name in verdict.get("substitutes") or ())
         output.tell_sent(substitutes, sum(verdict.get("redacted") or 0 for verdict in self._verdicts))
+
+
+def compare(
+    files: Annotated[list[str], Argument(metavar="A B...", help="Files, or - for stdin.")],
+    prompt: Annotated[str, Option(help="The prompt that the texts answer.")],
+    rubric: RubricOption = None,
+    mode: ModeOption = None,
+    format_: Annotated[
+        Literal["table", "json", "jsonl"], Option("--format", help="Output format.")
+    ] = "table",
+    deadline: Annotated[
+        float | None, Option(min=0.1, max=3600, callback=finite, help="Time limit in seconds.")
+    ] = None,
+    no_cache: NoCache = False,
+    author_family: Annotated[
+        list[str] | None,
+        Option(
+            metavar="FAMILY",
+            help="Model family that wrote the texts; give one for all, or one for each in order.",
+        ),
+    ] = None,
+    max_cost: Annotated[
+        float | None,
+        Option(
+            min=0, callback=finite, metavar="USD", help="Stop calling models after spending this much (USD)."
+        ),
+    ] = None,
+    show_prompt: ShowPrompt = False,
+) -> int:
+    """Decide which text is better. Exit code: 0 a winner or a tie, 2 a human is needed."""
+    from judgekit.judging import documents, service
+
+    if not prompt.strip():
+        raise UsageError("--prompt is empty; give the prompt that the texts answer")
+    if files.count(documents.STDIN) > 1:
+        raise UsageError("standard input (-) is given twice; give it once")
+    output.check_filled(*output.FAMILY, *(author_family or ()))
+    for file in files:
+        if file and Path(file).is_dir():
+            raise InputError(f"{file}: a folder; compare takes files")
+    authors = service.authors(author_family or None, len(files))
+    texts = tuple(documents.read_file(file, sys.stdin.buffer) for file in files)
+    compared = documents.ComparisonInput(prompt, texts, authors)
+    request = service.JudgeRequest(rubric, mode, deadline, max_cost, cache=not no_cache)
+    project = Path(environment.project_root())
+    if show_prompt:
+        output.say_prompts("compare", service.comparison_prompts(compared, project, request))
+        return Exit.ACCEPTED
+    comparison = service.compare(compared, project, request)
+    if format_ == "table":
+        for line in _lines(comparison):
+            say(line)
+    else:
+        output.emit(comparison.model_dump_json(by_alias=True, indent=2 if format_ == "json" else None))
+    if not comparison.decided and comparison.degraded:
+        warn(f"{comparison.verdict}: {comparison.degraded}")
+    output.tell_sent(comparison.substitutes, comparison.redacted)
+    return Exit.ACCEPTED if comparison.decided else Exit.HUMAN_NEEDED
+
+
+def _lines(comparison: Comparison) -> Iterator[str]:
+    names = {subject.letter: escaped(subject.path) for subject in comparison.subjects}
+    winner = f"  {names[comparison.verdict]}" if comparison.verdict in names else ""
+    yield f"{typer.style(comparison.verdict.ljust(12), bold=True)}{winner}"
+    for subject in sorted(comparison.subjects, key=lambda each: (each.score is None, -(each.score or 0.0))):
+        score = "" if subject.score is None else f"  {subject.score:g} up to {subject.tier}"
+        wrote = "" if subject.family is None else f"  by {subject.family}"
+        yield f"    {subject.letter}  {names[subject.letter]}{wrote}{score}"
+    decided = "undecided"
+    if comparison.decided and not comparison.rounds:
+        decided = "no model was asked"
+    elif comparison.judge_tier:
+        decided = f"decided by {comparison.judge_tier} ({comparison.consensus}{_ahead(comparison)})"
+    cost = output.cost_text(
+        comparison.model_dump(include={"cost_usd", "cost_source", "cost_complete", "rounds"})
+    )
+    rounds = "1 round" if len(comparison.rounds) == 1 else f"{len(comparison.rounds)} rounds"
+    ref = f"{comparison.rubric.id}@{comparison.rubric.version}"
+    rubric = f"{rubric_name(ref, comparison.rubric.source)}, {comparison.mode}"
+    yield f"    {rubric}; {rounds}; {decided}, {comparison.duration_ms / 1000:.1f} s{cost}"
+    if comparison.independent is False:
+        yield f"    {_partiality(comparison)}"
+    if comparison.degraded:
+        yield f"    degraded: {comparison.degraded}"
+    yield from (f"    {line}" for line in lines_of(comparison.reasoning))
+
+
+def _partiality(comparison: Comparison) -> str:
+    """Say that only models of families that wrote the texts judged them, and which ones."""
+    from judgekit.judging import documents
+
+    judges = set(comparison.families)
+    own = [each.letter for each in comparison.subjects if judges & set(documents.named(each.family))]
+    some = "" if len(own) == len(comparison.subjects) else "; models favour texts of their own family"
+    named = " and ".join(comparison.families)
+    return f"not independent: judged only by models of {named}, which wrote {' and '.join(own)}{some}"
+
+
+def _ahead(comparison: Comparison) -> str:
+    """Say by how much the winner is ahead, or how far apart a tie is: in points where there are scores."""
+    tied = comparison.verdict == "tie"
+    if comparison.lead is None:
+        return ""
+    if any(subject.score is not None for subject in comparison.subjects):
+        return f", the best two {comparison.lead:g} apart" if tied else f", ahead by {comparison.lead:g}"
+    return "" if tied else f", {comparison.lead:.0%} ahead in votes"

@@ -13,7 +13,7 @@ import typer
 from typer import Argument, Option
 
 from judgekit import environment
-from judgekit.cli.ledger import Since, damaged, here
+from judgekit.cli.ledger import Since, damaged, here, readiness
 from judgekit.cli.output import emit, keeps, say, verdict_text, warn
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import lines_of, one_line
@@ -55,7 +55,6 @@ def label(
     Asks first for the labels that promote needs, and continues where you stopped. Each label is saved at
     once; b undoes the last one.
     """
-    from judgekit.cli.kpi import readiness
     from judgekit.ledger import LineFilter, labels, store
 
     ledger, who = here(), labels.who()

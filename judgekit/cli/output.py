@@ -12,11 +12,12 @@ import typer
 from typer import Option
 
 from judgekit.config import ModeName
-from judgekit.errors import Exit, UsageError
+from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import escaped, lines_of, rubric_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from judgekit.providers.base import Message
 
@@ -87,13 +88,20 @@ def printable(text: str) -> str:
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
+def write_drawing(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+    warn(f"drawn: {path}")
+
+
 def watched() -> bool:
     """Whether a person sees stderr, and with it progress."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
-# Interruptions
-
+# What an interruption says
 AGAIN = "run the same command to continue"
 REPLIES = "complete replies are cached"
 _KEPT = {
@@ -113,9 +121,6 @@ def keeps(message: str, mark: str = ":") -> None:
 def interrupted(command: str) -> str:
     """Return the line that an interrupted command ends with."""
     return f"interrupted{_kept_now.pop() if _kept_now else _KEPT.get(command, '')}"
-
-
-# Options
 
 
 def finite(given: float | None) -> float | None:
@@ -142,9 +147,6 @@ def check_filled(option: str, expected: str, *given: str | None) -> None:
     """Raise `UsageError` for an option that is given and empty, as where a script's variable is unset."""
     if any(value is not None and not value.strip() for value in given):
         raise UsageError(f"{option}: expected {expected}, got nothing; is a variable unset?")
-
-
-# Verdicts and prompts for people
 
 
 def tell_sent(providers: Iterable[str], secrets: int = 0) -> None:
@@ -190,7 +192,9 @@ def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: b
             f"decided by {verdict['model']} ({verdict['consensus']})" if verdict["model"] else "undecided"
         )
         judged.append(f"{decided}, {verdict['duration_ms'] / 1000:.1f} s{cost_text(verdict)}")
-    lines = [*filter(None, [first]), "; ".join(judged), *partiality(verdict)]
+    lines = [*filter(None, [first]), "; ".join(judged)]
+    if verdict.get("independent") is False:
+        lines.append(partiality(verdict))
     if verdict["degraded"] and degraded:
         lines.append(f"degraded: {verdict['degraded']}")
     if verdict["reasoning"]:
@@ -209,11 +213,8 @@ def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: b
     return "\n".join([lines[0], *(f"    {line}" for text in lines[1:] for line in lines_of(text))])
 
 
-def partiality(verdict: Mapping[str, Any]) -> list[str]:
-    """Say where only models of the family that wrote a text judged it."""
-    if verdict.get("independent") is not False:
-        return []
-    return [f"not independent: judged by models of the author's family ({verdict['author']['family']})"]
+def partiality(verdict: Mapping[str, Any]) -> str:
+    return f"not independent: judged by models of the author's family ({verdict['author']['family']})"
 
 
 def cost_text(verdict: Mapping[str, Any]) -> str:
