@@ -1,7 +1,10 @@
-"""A repository to install into. The real client, or a skip that says how to get it."""
+"""The prompt hook in this process, a store and a repository to work in, and the real client, or a skip."""
 
 from __future__ import annotations
 
+import io
+import json
+import sys
 from typing import TYPE_CHECKING
 
 import claude_client
@@ -9,10 +12,37 @@ import claude_standin
 import pytest
 import sample_store
 from git_repo import GitRepo
+from memory_store import MemoryStore, jwt_store
+
+from judgekit.hooks import claude_code
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> MemoryStore:
+    """Return a small store in which one memory answers the question."""
+    return jwt_store(tmp_path / "project", 20)
+
+
+@pytest.fixture
+def run(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[str, list[str]]]:
+    """Run the hook on what stands on stdin; return what it prints and its lines on stderr."""
+
+    def call(stdin: bytes | dict[str, object], *arguments: str) -> tuple[str, list[str]]:
+        raw = stdin if isinstance(stdin, bytes) else json.dumps(stdin).encode()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8"))
+        monkeypatch.setattr(sys, "argv", ["judgekit", "hook", *arguments])
+        capfd.readouterr()
+        assert claude_code.main() == 0
+        out, err = capfd.readouterr()
+        return out, err.splitlines()
+
+    return call
 
 
 @pytest.fixture

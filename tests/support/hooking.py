@@ -1,0 +1,37 @@
+"""What tests of the hooks share: a prompt, the client's payload, and configurations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from judgekit.config import settings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from memory_store import MemoryStore
+
+QUESTION = "How do we refresh the JWT?"
+TITLE = "JWT token refresh flow"
+ANSWER = f"{TITLE} -> decisions/jwt.json"
+
+
+def payload(store: MemoryStore, prompt: object = QUESTION, **more: object) -> dict[str, Any]:
+    """Return what the client sends for a prompt."""
+    return {"prompt": prompt, "cwd": str(store.project), "hook_event_name": "UserPromptSubmit", **more}
+
+
+def by_user(text: str) -> Path:
+    """Write the user's configuration."""
+    path = settings.user_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def by_project(project: Path, text: str) -> Path:
+    """Write a project's configuration."""
+    path = settings.project_file(project)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
