@@ -1,8 +1,9 @@
+"""The text that the agent gets: its form, and that nothing in it can pass for markup."""
+
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,22 +22,20 @@ HOSTILE = [
     "\ud800 half",
     "<memory-nudge>",
 ]
+ROOT = "/p/.claude/memory"
 
 
-def candidate(title: str, name: str = "jwt", root: str = "/p/.claude/memory", **fields: object) -> Candidate:
-    tags = fields.get("tags", ("auth", "jwt"))
-    assert isinstance(tags, tuple)
-    hit = Candidate(
-        name,
-        title,
-        str(fields.get("category", "decision")),
-        tags=tags,
-        updated=0,
-        root=root,
-        place=str(fields.get("place", f"decisions/{name}.json")),
-        kind="claude-memory",
-    )
-    hit.confidence_label = str(fields.get("label", "high"))
+def candidate(
+    title: str,
+    name: str = "jwt",
+    root: str = ROOT,
+    tags: tuple[str, ...] = ("auth", "jwt"),
+    category: str = "decision",
+    place: str = "",
+) -> Candidate:
+    place = place or f"decisions/{name}.json"
+    hit = Candidate(name, title, category, tags=tags, updated=0, root=root, place=place, kind="claude-memory")
+    hit.confidence_label = "high"
     return hit
 
 
@@ -46,8 +45,7 @@ def render(
     mentioned: tuple[Candidate, ...] = (),
     described: dict[str, str] | None = None,
 ) -> str:
-    descriptions = {"/p/.claude/memory": described or {}}
-    return context.render(list(pinned), list(injected), list(mentioned), "/p", descriptions)
+    return context.render(list(pinned), list(injected), list(mentioned), "/p", {ROOT: described or {}})
 
 
 def test_the_form_is_the_published_one() -> None:
@@ -60,6 +58,18 @@ def test_the_form_is_the_published_one() -> None:
         "<memory-nudge>2 more memories may be about: rate limits, middleware. "
         'Search: judgekit search "rate limits"</memory-nudge>'
     )
+    text = render(candidate("A", tags=()), candidate("B", root="/elsewhere/docs", place="b.md"))
+    assert text.count("<memory-context ") == 2, "each store is a block of its own"
+    assert 'source="/elsewhere/docs/"' in text
+    assert "jwt.json</result>" in text, "no mark without tags"
+    text = render(candidate("A"), described={"decision": 'why "we" chose <x>', "runbook": "how to"})
+    assert 'descriptions="decision: why &quot;we&quot; chose &lt;x&gt;">' in text
+    pin = candidate("Wanted", "a")
+    pin.confidence_label = "low"
+    assert render(candidate("Found", "b"), pinned=(pin,)).splitlines()[1:3] == [
+        '<result category="DECISION" confidence="pinned">Wanted -> decisions/a.json #tags:auth,jwt</result>',
+        '<result category="DECISION" confidence="high">Found -> decisions/b.json #tags:auth,jwt</result>',
+    ]
 
 
 def test_hints() -> None:
@@ -78,36 +88,23 @@ def test_hints() -> None:
         assert all(char.isalnum() or char == " " for char in command)
 
 
-def test_each_store_is_a_block_of_its_own() -> None:
-    text = render(candidate("A", tags=()), candidate("B", root="/elsewhere/docs", place="b.md"))
-    assert text.count("<memory-context ") == 2
-    assert 'source="/elsewhere/docs/"' in text
-    assert "jwt.json</result>" in text, "no mark without tags"
-
-
-def test_a_category_is_described_where_it_is_shown() -> None:
-    text = render(candidate("A"), described={"decision": 'why "we" chose <x>', "runbook": "how to"})
-    assert 'descriptions="decision: why &quot;we&quot; chose &lt;x&gt;">' in text
-
-
-@pytest.mark.parametrize("place", ["title", "tag", "path", "category", "description", "root"])
-def test_nothing_can_pass_for_markup(place: str) -> None:
+def test_nothing_can_pass_for_markup() -> None:
     for text in HOSTILE:
-        hit = candidate(
-            text if place == "title" else "Title",
-            root=f"/p/{text}" if place == "root" else "/p/.claude/memory",
-            tags=(text,) if place == "tag" else (),
-            category=text if place == "category" else "decision",
-            place=f"decisions/{text}.json" if place == "path" else "decisions/a.json",
-        )
-        described = {"decision": text} if place == "description" else {}
-        rendered = render(hit, mentioned=(hit,), described=described)
-        tree = ET.fromstring(f"<all>{rendered.encode().decode()}</all>")
-        assert [child.tag for child in tree] == ["memory-context", "memory-nudge"]
-        assert [child.tag for child in tree[0]] == ["result"]
-        assert set(tree[0].keys()) <= {"source", "descriptions"}
-        assert rendered.count("\n") == 3
-        assert all(char.isprintable() for char in rendered.replace("\n", ""))
+        for hit, described in (
+            (candidate(text, tags=()), {}),
+            (candidate("Title", tags=(text,)), {}),
+            (candidate("Title", tags=(), place=f"decisions/{text}.json"), {}),
+            (candidate("Title", tags=(), category=text), {}),
+            (candidate("Title", tags=()), {"decision": text}),
+            (candidate("Title", tags=(), root=f"/p/{text}"), {}),
+        ):
+            rendered = render(hit, mentioned=(hit,), described=described)
+            tree = ET.fromstring(f"<all>{rendered.encode().decode()}</all>")
+            assert [child.tag for child in tree] == ["memory-context", "memory-nudge"]
+            assert [child.tag for child in tree[0]] == ["result"]
+            assert set(tree[0].keys()) <= {"source", "descriptions"}
+            assert rendered.count("\n") == 3
+            assert all(char.isprintable() for char in rendered.replace("\n", ""))
 
 
 @given(st.text(max_size=80), st.text(max_size=30))
@@ -124,39 +121,25 @@ def test_it_never_exceeds_what_the_client_takes() -> None:
     assert len(text) <= context.LIMIT
     assert text.count("<result ") > 5
     ET.fromstring(f"<all>{text}</all>")
-
-
-def test_a_store_is_named_from_the_project_or_the_home_folder(isolated: object) -> None:
-    names = {
-        "/p/.claude/memory": ".claude/memory/",
-        "/p": "./",
-        "/other/docs": "/other/docs/",
-        "/p-2/x": "/p-2/x/",
-        f"{isolated}/.claude/projects/x/memory": "~/.claude/projects/x/memory/",
-    }
-    assert {root: context.source(root, "/p") for root in names} == names
-
-
-def test_what_is_pinned_comes_first_and_says_so() -> None:
-    text = render(candidate("Found", "b"), pinned=(candidate("Wanted", "a", label="low"),))
-    assert text.splitlines()[1:3] == [
-        '<result category="DECISION" confidence="pinned">Wanted -> decisions/a.json #tags:auth,jwt</result>',
-        '<result category="DECISION" confidence="high">Found -> decisions/b.json #tags:auth,jwt</result>',
-    ]
-
-
-def test_pins_count_into_what_the_client_takes() -> None:
     pins = tuple(candidate("t" * 200, f"p{number}" * 50) for number in range(40))
     text = render(candidate("Found"), pinned=pins, mentioned=(candidate("Hint"),))
     assert len(text) <= context.LIMIT
     assert "Found" not in text
     assert "1 more memory may be about: Hint" in text
-
-
-def test_a_title_of_ten_thousand_characters_is_cut() -> None:
     for title in ("x" * 10_000, "</memory-context>" * 600, "\u202e\u200b" * 5_000 + "tail"):
         text = render(candidate(title), pinned=(candidate(title, "p"),), mentioned=(candidate(title, "m"),))
         assert len(text) < 2_500
         assert text.count("</memory-context>") == 1
         ET.fromstring(f"<all>{text}</all>")
     assert "…" in render(candidate("word " * 100))
+
+
+def test_a_store_is_named_from_the_project_or_the_home_folder(isolated: object) -> None:
+    names = {
+        ROOT: ".claude/memory/",
+        "/p": "./",
+        "/other/docs": "/other/docs/",
+        "/p-2/x": "/p-2/x/",
+        f"{isolated}/.claude/projects/x/memory": "~/.claude/projects/x/memory/",
+    }
+    assert {root: context.source(root, "/p") for root in names} == names

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from hooking import QUESTION, TITLE, payload
 from memory_store import MemoryStore, jwt_store
 
 from judgekit import programs
@@ -17,8 +18,6 @@ from judgekit.retrieval import index_file
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-QUESTION = "How do we refresh the JWT?"
 
 # What Python itself loads at its start differs between versions; beyond that, these and no others.
 STANDARD = {"__future__", "_json", "_sqlite3", "gc", "math", "time"}
@@ -83,19 +82,11 @@ def settle(store: MemoryStore) -> None:
     """Index the store once its files' times tell every change: how soon depends on the file system's tick."""
     paths = [store.root, *store.root.rglob("*")]
     for _ in range(100):
-        if all(index_file.is_sure(changed, index_file.clock()) for path in paths for changed in times(path)):
+        changed = [stamp for path in paths for stamp in (path.stat().st_mtime_ns, path.stat().st_ctime_ns)]
+        if all(index_file.is_sure(each, index_file.clock()) for each in changed):
             break
         time.sleep(0.05)
     imported(payload(store))
-
-
-def times(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_mtime_ns, found.st_ctime_ns
-
-
-def payload(store: MemoryStore, prompt: str = QUESTION, **more: object) -> dict[str, object]:
-    return {"hook_event_name": "UserPromptSubmit", "prompt": prompt, "cwd": str(store.project), **more}
 
 
 def ours(modules: set[str]) -> set[str]:
@@ -104,39 +95,35 @@ def ours(modules: set[str]) -> set[str]:
 
 def test_an_answer_imports_what_it_needs_and_nothing_else(store: MemoryStore) -> None:
     out, modules = imported(payload(store))
-    assert "JWT token refresh flow" in out
+    assert TITLE in out
     assert ours(modules) <= ANSWERED
     assert modules - ours(modules) <= STANDARD | OS
     assert len(ours(modules)) <= 17, "each module more is a hundredth of starting Python more: merge or defer"
 
 
-def test_a_compiled_configuration_costs_no_import(store: MemoryStore) -> None:
+def test_a_compiled_configuration_and_a_missing_store_cost_no_import(
+    store: MemoryStore, tmp_path: Path
+) -> None:
     (store.root / "memory-config.json").write_text('{"retrieval": {"max_inject": 2}}')
     settle(store)
     out, modules = imported(payload(store))
-    assert "JWT token refresh flow" in out
+    assert TITLE in out
     assert modules <= ANSWERED | STANDARD | OS
+    (tmp_path / "bare").mkdir()
+    out, modules = imported({"prompt": QUESTION, "cwd": str(tmp_path / "bare")})
+    assert out == ""
+    assert modules - ANSWERED - OS - STANDARD == set()
 
 
-@pytest.mark.parametrize(
-    ("change", "most"),
-    [
+def test_silence_does_not_even_look_for_the_store(store: MemoryStore) -> None:
+    changes: list[tuple[dict[str, object], set[str]]] = [
         ({"prompt": "yes"}, SILENT),
         ({"hook_event_name": "SessionStart"}, CONFIGURED),
         ({"hook_event_name": "Unheard of"}, SILENT),
         ({"hook_event_name": "PostToolUse", "tool_name": "Bash"}, SILENT),
-    ],
-)
-def test_silence_does_not_even_look_for_the_store(
-    store: MemoryStore, change: dict[str, object], most: set[str]
-) -> None:
-    out, modules = imported(payload(store) | change)
-    assert out == ""
-    assert modules - OS - STANDARD <= most | {"judgekit.environment"}
-    assert "_sqlite3" not in modules
-
-
-def test_a_store_that_is_missing_is_not_searched(tmp_path: Path) -> None:
-    out, modules = imported({"prompt": QUESTION, "cwd": str(tmp_path)})
-    assert out == ""
-    assert modules - ANSWERED - OS - STANDARD == set()
+    ]
+    for change, most in changes:
+        out, modules = imported(payload(store) | change)
+        assert out == ""
+        assert modules - OS - STANDARD <= most | {"judgekit.environment"}, change
+        assert "_sqlite3" not in modules

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import plugin_copy
 import pytest
 from claude_standin import ToolCall
+from hooking import QUESTION
 from sample_store import JWT, MEMORIES
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_client]
 
-QUESTION = "How do we refresh the JWT?"
 SYSTEM_PATH = "/usr/bin:/bin"
 
 
@@ -61,14 +61,11 @@ def tool_results(client: Client) -> list[dict[str, Any]]:
     return [block for block in found if block["type"] == "tool_result"]
 
 
-def test_client_finds_nothing_to_complain_about(client: Client, plugin: Path) -> None:
+def test_client_validates_the_plugin_and_would_complain(client: Client, plugin: Path) -> None:
     answer = client.run("plugin", "validate", str(plugin), "--strict")
     assert answer.code == 0, answer
     for part in ("UserPromptSubmit", "PostToolUse Edit|Write", "judgekit:judge", "judgekit:memory-search"):
         assert part in answer.stdout
-
-
-def test_client_complains_about_an_event_that_does_not_exist(client: Client, plugin: Path) -> None:
     hooks = plugin / "hooks" / "hooks.json"
     hooks.write_text(hooks.read_text().replace("UserPromptSubmit", "UserPromptSubmitted"))
     assert client.run("plugin", "validate", str(plugin), "--strict").code != 0
@@ -94,13 +91,6 @@ def test_switched_off_it_is_silent_and_gone_after_uninstalling(client: Client, p
     assert client.run("plugin", "uninstall", "judgekit@judgekit").code == 0
     assert JWT.title not in ask(client, QUESTION)
     assert not data_folder(client).exists()
-
-
-def test_a_plugin_folder_that_is_gone_costs_no_prompt(client: Client, plugin: Path) -> None:
-    (plugin / "bin" / "judgekit").unlink()
-    sent = ask(client, QUESTION, "--plugin-dir", str(plugin))
-    assert QUESTION in sent
-    assert JWT.title not in sent
 
 
 def test_an_edited_memory_is_found_by_the_next_prompt(bare: Client, plugin: Path) -> None:
@@ -166,7 +156,14 @@ def commands(skill: Path, start: str) -> list[str]:
     return re.findall(rf"^{re.escape(start)}.*$", skill.read_text(), re.MULTILINE)
 
 
-def test_one_memory_is_told_twice_where_settings_have_the_hook_too(client: Client, plugin: Path) -> None:
+def test_without_its_program_it_costs_no_prompt_and_beside_settings_a_memory_comes_twice(
+    client: Client, plugin: Path
+) -> None:
     """The page on the plugin says so: whoever has both should remove one."""
+    program = (plugin / "bin" / "judgekit").rename(plugin / "bin" / "gone")
+    sent = ask(client, QUESTION, "--plugin-dir", str(plugin))
+    assert QUESTION in sent
+    assert JWT.title not in sent
+    program.rename(plugin / "bin" / "judgekit")
     client.install_hook()
     assert ask(client, QUESTION, "--plugin-dir", str(plugin)).count(f"{JWT.title} -> ") == 2

@@ -1,0 +1,224 @@
+"""The prompt hook as the client starts it: a process that answers wherever, and however, it is started."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hooking import ANSWER, QUESTION, TITLE, by_project, by_user, payload
+from memory_store import MemoryStore, jwt_store
+
+from judgekit import programs
+from judgekit.hooks import entries
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SCRIPT = Path(sys.executable).with_name("judgekit")
+MODULE = [sys.executable, "-m", "judgekit", "hook"]
+
+
+def sent(store: MemoryStore, **more: object) -> bytes:
+    return json.dumps(payload(store, **more)).encode()
+
+
+def start(
+    command: Sequence[str | Path], stdin: bytes, folder: Path | None = None, **variables: str
+) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        command,
+        input=stdin,
+        cwd=folder,
+        env={**os.environ, **variables},
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def assert_answers(done: subprocess.CompletedProcess[bytes], answer: str = ANSWER) -> None:
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert answer in done.stdout.decode("utf-8")
+
+
+def copied(folder: Path) -> list[str]:
+    """Return the command for a copy of the package in `folder`."""
+    shutil.copytree(Path(programs.ROOT, "judgekit"), folder / "judgekit")
+    return [sys.executable, *entries.OPTIONS, entries.code(str(folder))]
+
+
+def test_each_way_to_start_it_answers(store: MemoryStore) -> None:
+    assert_answers(start(entries.command(), sent(store)))
+    assert_answers(start(MODULE, sent(store)))
+    if SCRIPT.exists():
+        assert_answers(start([SCRIPT, "hook"], sent(store)))
+    assert entries.command("/opt/some python/bin/python3")[0] == "/opt/some python/bin/python3"
+    path = str(store.root / "decisions" / "jwt.json")
+    edit = {"hook_event_name": "PostToolUse", "tool_name": "Write", "tool_input": {"file_path": path}}
+    done = start(entries.command(), sent(store, **edit))
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_broken_input_is_said_in_one_line(store: MemoryStore) -> None:
+    """The parser's own error stands in `json`, which this process has not imported."""
+    for stdin in (b"{", b'{"prompt": 3x}', b'{"a" 1}', b"[1,,2]", b'["open', b"nul", b"\xff\x00"):
+        done = start(entries.command(), stdin)
+        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (0, b"", 1)
+        assert done.stderr.startswith(b"judgekit: stdin: not valid JSON")
+    done = start(MODULE, b"")
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (0, b"", 1)
+    assert done.stderr.startswith(b"judgekit: stdin: empty")
+
+
+def test_any_folder_will_do(store: MemoryStore, tmp_path: Path) -> None:
+    for name in ("with space", 'it\'s "quoted"', "back\\slash", "Übung 流程", "$HOME;`x`"):
+        folder = tmp_path / name
+        folder.mkdir()
+        assert_answers(start(copied(folder), sent(store)))
+
+
+def test_the_current_folder_the_environment_and_other_packages_cannot_interfere(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    for name in ("judgekit.py", "os.py", "_sqlite3.py", "sitecustomize.py"):
+        (store.project / name).write_text("raise SystemExit('imported from the project')")
+    variables: dict[str, Any] = {
+        "PYTHONPATH": str(store.project),
+        "PYTHONSTARTUP": "x.py",
+        "PYTHONHOME": "/nowhere",
+    }
+    assert_answers(start(entries.command(), sent(store), store.project, PYTHONWARNINGS="error", **variables))
+    # The first run reads the records with `json`, which must be Python's own.
+    command, other = copied(tmp_path), jwt_store(tmp_path / "other", 20)
+    for name in ("json", "datetime", "_sqlite3", "unicodedata"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('not the standard library')")
+    assert_answers(start(command, sent(other)))
+    # Code 2 would erase the prompt; 1 is said to the user, and the prompt goes on.
+    gone = [sys.executable, *entries.OPTIONS, entries.code(str(tmp_path / "gone"))]
+    assert start(gone, sent(store)).returncode == 1
+
+
+def test_the_output_is_utf8_and_without_warnings_of_python(store: MemoryStore) -> None:
+    start(MODULE, sent(store))  # makes the index: with all of Python's own checks that takes its time
+    done = start(MODULE, sent(store), PYTHONWARNINGS="error", PYTHONDEVMODE="1")
+    assert_answers(done)
+    assert done.stdout.startswith(b"<memory-context")
+    store.add("jwt", "JWT refresh für Übersee — 流程", listed=False)
+    plain: dict[str, Any] = {
+        "LC_ALL": "C",
+        "PYTHONIOENCODING": "ascii",
+        "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+    }
+    assert_answers(start(MODULE, sent(store), **plain), "JWT refresh für Übersee — 流程")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a POSIX shell closes the descriptors")
+@pytest.mark.parametrize("redirection", [">&-", "2>&-", "<&-", ">&- 2>&- <&-", ">/dev/full", "| true"])
+def test_closed_and_full_descriptors_are_survived(store: MemoryStore, redirection: str) -> None:
+    if "/dev/full" in redirection and not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    wait = "sleep 0.2; " if redirection == "| true" else ""
+    command = f'{{ {wait}"$0" -m judgekit hook; echo "code $?" >&3; }} {redirection}'
+    done = start(["sh", "-c", f"exec 3>&1; {command}", sys.executable], sent(store))
+    assert b"code 0" in done.stdout
+    assert b"Traceback" not in done.stderr
+    assert b"Exception ignored" not in done.stderr
+
+
+def test_a_folder_that_is_gone_is_no_crash(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    command = ["sh", "-c", 'rmdir "$1"; exec "$0" -m judgekit hook', sys.executable, str(gone)]
+    done = start(command, json.dumps({"prompt": QUESTION}).encode(), gone, PYTHONPATH=str(Path.cwd()))
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert done.stderr.count(b"\n") <= 1
+
+
+def test_hooks_at_once_all_answer(tmp_path: Path) -> None:
+    """The very first ones, which all find no index, and later ones while memories are added."""
+    store = jwt_store(tmp_path / "large", 499)
+    for round_ in range(2):
+        running = [
+            subprocess.Popen(MODULE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            for _ in range(6)
+        ]
+        store.add(f"added-{round_}", "Something else", listed=False)
+        outputs = [process.communicate(sent(store), timeout=120) for process in running]
+        assert [process.returncode for process in running] == [0] * 6
+        assert all(ANSWER.encode() in out for out, _ in outputs)
+        assert [err for _, err in outputs] == [b""] * 6
+
+
+def test_a_killed_first_run_leaves_nothing_in_the_way(tmp_path: Path, isolated: Path) -> None:
+    store = jwt_store(tmp_path / "large", 499)
+    running = subprocess.Popen(MODULE, stdin=subprocess.PIPE)
+    assert running.stdin is not None
+    running.stdin.write(sent(store))
+    running.stdin.close()
+    folder = isolated / "judgekit" / "cache" / "index"
+    for _ in range(10_000):
+        if running.poll() is not None or (folder.is_dir() and any(folder.iterdir())):
+            break
+    running.kill()
+    running.wait(timeout=60)
+    assert_answers(start(MODULE, sent(store)))
+
+
+# What needs installed packages still finds them, although the interpreter did not look for any.
+
+
+def bare(folder: Path) -> str:
+    """Return an interpreter that has no packages at all."""
+    venv.create(folder, with_pip=False, symlinks=os.name != "nt")
+    return str(folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
+
+
+def test_a_changed_configuration_is_validated(store: MemoryStore) -> None:
+    by_project(store.project, "retrieval: {max_inject: 0}\n")
+    for _ in range(2):  # validated, then as it was kept
+        done = start(entries.command(), sent(store))
+        assert_answers(done, "<memory-nudge>")
+        assert b"<result" not in done.stdout
+    by_project(store.project, "retrieval: {max_inject: many}\n")
+    done = start(entries.command(), sent(store))
+    assert b"config.yaml:1: retrieval.max_inject: expected" in done.stderr
+    assert ANSWER.encode() in done.stdout
+
+
+def test_a_judge_is_asked(store: MemoryStore) -> None:
+    """No provider can be reached here: the judge's own words say that it was there to find that out."""
+    by_user("retrieval: {judge: on}\n")
+    done = start(entries.command(), sent(store), PATH="")
+    assert TITLE.encode() in done.stdout
+    assert b"not judged" not in done.stderr
+    assert done.stderr.count(b"\n") == 1
+
+
+def test_dependencies_beside_the_package_are_found_or_the_defaults_hold(
+    store: MemoryStore, tmp_path: Path
+) -> None:
+    by_project(store.project, "retrieval: {max_inject: 0}\n")
+    command = [bare(tmp_path / "venv"), *copied(tmp_path)[1:]]
+    done = start(command, sent(store))
+    assert done.returncode == 0
+    assert ANSWER.encode() in done.stdout
+    assert done.stderr.startswith(b"judgekit: the configuration cannot be read (No module named ")
+    # As `pip install --target` leaves them: our package and what it needs in one folder.
+    import pydantic  # noqa: PLC0415 - only to know where packages are
+
+    for path in Path(pydantic.__file__).parents[1].iterdir():
+        if path.name != "judgekit" and path.suffix != ".pth":
+            (tmp_path / path.name).symlink_to(path)
+    for data in ("retrieval", "providers", "rubrics"):
+        shutil.copytree(Path(programs.ROOT, data), tmp_path / "judgekit" / "_bundled" / data)
+    done = start(command, sent(store))
+    assert_answers(done, "<memory-nudge>")
+    assert b"<result" not in done.stdout
