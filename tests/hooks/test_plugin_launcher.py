@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import plugin_copy
 import pytest
 import sample_store
+from hooking import QUESTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 if os.name == "nt":
     pytest.skip("the launcher is a shell script", allow_module_level=True)
 
-QUESTION = "How do we refresh the JWT?"
 TOOLS = ("mkdir", "mv", "rm", "uname")  # that the launcher calls; everything else is the shell's own
 HOOKS = json.loads((plugin_copy.ROOT / "hooks/hooks.json").read_text())["hooks"]
 COMMANDS = [each["command"] for matchers in HOOKS.values() for each in matchers[0]["hooks"]]
@@ -104,12 +104,9 @@ def assert_answers(machine: Machine) -> None:
     assert sample_store.JWT.title in done.stdout
 
 
-def test_all_events_run_the_same_command() -> None:
+def test_any_python_will_do_and_its_real_path_is_remembered(machine: Machine) -> None:
     assert list(HOOKS) == ["UserPromptSubmit", "PostToolUse", "Stop", "SessionStart"]
     assert len(set(COMMANDS)) == 1
-
-
-def test_any_python_will_do_and_its_real_path_is_remembered(machine: Machine) -> None:
     machine.add_python()
     assert_answers(machine)
     assert machine.started() == ["python3"]
@@ -118,6 +115,10 @@ def test_any_python_will_do_and_its_real_path_is_remembered(machine: Machine) ->
     assert machine.data.stat().st_mode & 0o077 == 0
     assert_answers(machine)
     assert machine.started() == []  # no shim of a version manager on every prompt
+    shutil.rmtree(machine.data)
+    machine.data.write_text("not a folder")
+    assert_answers(machine)
+    machine.data.unlink()
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "ksh", "busybox"])
@@ -150,16 +151,12 @@ def test_a_python_that_will_not_do_is_passed_over(machine: Machine) -> None:
         machine.add("python3", f"#!/bin/sh\n{ending}\n")
         assert_answers(machine)
         shutil.rmtree(machine.data)
+    for first in ("#!/bin/sh", "#!/usr/bin/env python3", "#!/no/python", "\x7fELF", ""):
+        machine.add("judgekit", f"{first}\nexit 2\n")  # one that names no Python changes nothing
+        assert_answers(machine)
 
 
-def test_the_data_folder_may_be_read_only(machine: Machine) -> None:
-    machine.add_python()
-    machine.data.write_text("not a folder")
-    assert_answers(machine)
-    machine.data.unlink()
-
-
-def test_what_was_remembered_may_be_wrong(machine: Machine) -> None:
+def test_what_was_remembered_may_be_wrong_too_old_or_fail(machine: Machine) -> None:
     machine.data.mkdir()
     machine.add_python()
     own = f"{plugin_copy.ROOT / 'bin/judgekit'}\n{machine.bin / 'python3'}\n"
@@ -167,22 +164,12 @@ def test_what_was_remembered_may_be_wrong(machine: Machine) -> None:
         (machine.data / "python").write_text(kept)
         assert_answers(machine)
         assert machine.remembered[0] == ""
-
-
-def test_a_remembered_python_that_became_too_old_is_forgotten(machine: Machine) -> None:
     old = machine.add("old", "#!/bin/sh\nexit 77\n")
-    machine.data.mkdir()
     (machine.data / "python").write_text(f"\n{old}\n")
-    machine.add_python()
     done = machine.hook()
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert_answers(machine)
-
-
-def test_a_python_that_fails_costs_no_prompt(machine: Machine) -> None:
-    """Exit code 2 would erase it."""
-    machine.data.mkdir()
-    for code in (1, 2, 3, 139):
+    for code in (1, 2, 3, 139):  # code 2 would erase the prompt
         failing = machine.add("failing", f"#!/bin/sh\nexit {code}\n")
         (machine.data / "python").write_text(f"\n{failing}\n")
         assert machine.hook().returncode == 0
@@ -224,13 +211,6 @@ def test_the_plugin_does_not_take_itself_for_an_installation(
     assert machine.hook(PATH=path).returncode == 0
     assert machine.started() == ["its-python"]
     assert machine.remembered[0] == str(installed)
-
-
-def test_a_command_judgekit_that_names_no_python_changes_nothing(machine: Machine) -> None:
-    machine.add_python()
-    for first in ("#!/bin/sh", "#!/usr/bin/env python3", "#!/no/python", "\x7fELF", ""):
-        machine.add("judgekit", f"{first}\nexit 2\n")
-        assert_answers(machine)
 
 
 def test_the_python_of_macos_itself_is_left_alone(machine: Machine) -> None:
@@ -289,6 +269,9 @@ def command(machine: Machine, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_as_a_command_it_searches_explains_and_says_how_to_get_the_rest(machine: Machine) -> None:
+    done = command(machine, "search", "refresh the JWT")
+    assert (done.returncode, done.stdout) == (78, "")
+    assert done.stderr == "judgekit: there is no Python 3.11 or newer\n"
     machine.add_python()
     done = command(machine, "search", "refresh the JWT", "--json")
     assert (done.returncode, done.stderr) == (0, "")
@@ -299,9 +282,3 @@ def test_as_a_command_it_searches_explains_and_says_how_to_get_the_rest(machine:
     done = command(machine, "judge", "a.md")
     assert (done.returncode, done.stdout) == (78, "")
     assert f"pip install '{machine.plugin}'" in done.stderr
-
-
-def test_as_a_command_without_python_it_says_so(machine: Machine) -> None:
-    done = command(machine, "search", "refresh the JWT")
-    assert (done.returncode, done.stdout) == (78, "")
-    assert done.stderr == "judgekit: there is no Python 3.11 or newer\n"
