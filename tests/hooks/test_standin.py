@@ -69,10 +69,6 @@ def test_tokens_are_counted_and_other_addresses_refused(api: Standin) -> None:
     assert call(api, "GET", "/v1/models")[0] == 404
     assert call(api, "POST", "/v1/complete", QUESTION)[0] == 404
     assert call(api, "CONNECT", "example.invalid:443")[0] == 403
-<<<<<<< HEAD
-    assert api.strays == ["example.invalid:443"]
-=======
     paths = ["/v1/messages/count_tokens", "/v1/models", "/v1/complete"]
     assert [request.path for request in api.requests][:3] == paths
     assert api.strays == ["example.invalid:443"]
->>>>>>> 73c45ec (Test what an agent's stop and the plugin's launcher do in fewer tests)
