@@ -83,14 +83,22 @@ def test_for_each_reason_the_caller_goes_on(reason: NoEngine) -> None:
     assert (done, said) == (reason, ["x; continuing in this process"])
 
 
-@pytest.mark.parametrize("variables", [{}, {"JUDGEKIT_ENGINE": "0"}, {"JUDGEKIT_REPLAY": "a.jsonl"}])
-def test_one_that_is_switched_off_is_not_asked_and_nothing_is_said(variables: dict[str, str]) -> None:
-    with environment.Brought(variables):
-        reason = client.call(
-            "task", bytes, answers.value, lambda why: why, use=bool(variables), begin=raises(AssertionError())
-        )
-    assert isinstance(reason, EngineOff)
-    reason.tell(raises(AssertionError()))
+def test_one_that_is_switched_off_is_not_asked_and_nothing_is_said() -> None:
+    off = (
+        "A=",
+        "JUDGEKIT_ENGINE=0",
+        "JUDGEKIT_ENGINE=Off",
+        "JUDGEKIT_REPLAY=a.jsonl",
+        "JUDGEKIT_RECORD=a.jsonl",
+    )
+    for each in (*off, "JUDGEKIT_ENGINE=1"):
+        with environment.Brought(dict([each.split("=")])):
+            use = not each.startswith("A")  # else the user's file says so
+            none = raises(AssertionError() if each in off else NoEngine())
+            reason = client.call("task", bytes, answers.value, lambda why: why, use=use, begin=none)
+        assert isinstance(reason, EngineOff) == (each in off), each
+        if each in off:
+            reason.tell(raises(AssertionError()))
 
 
 def test_what_is_wrong_with_a_request_is_no_reason_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
