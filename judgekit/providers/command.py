@@ -58,7 +58,6 @@ class CommandGateway:
         self._paces = Paces()
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Return what the program printed, as `Gateway.complete` says."""
         profile = endpoint.profile
         if not isinstance(profile, CommandProfile):
             raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not a command")

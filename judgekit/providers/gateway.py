@@ -85,7 +85,6 @@ class Router:
     _opened: dict[Kind, Gateway] = field(default_factory=dict)
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Return the model's reply, as `Gateway.complete` says."""
         kind = kind_of(endpoint)
         if kind not in self._opened:
             self._opened[kind] = opened(kind)
@@ -99,7 +98,6 @@ class Router:
         return replace(reply, usage=free(reply.usage)) if is_free else reply
 
     async def aclose(self) -> None:
-        """Close what was opened."""
         gateways, self._opened = self._opened, {}
         for gateway in gateways.values():
             await gateway.aclose()

@@ -27,14 +27,12 @@ from judgekit.providers.registry import LitellmProfile, OutputMode
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from judgekit.providers.base import Endpoint, Request
 
 ATTEMPTS = 3
 _NEWER = "max_completion_tokens"
 _CONCESSIONS = 5  # as many as a style has: the limit's name, temperature, probabilities, the format twice
-_WEAKER: Final[Mapping[OutputMode, OutputMode]] = {
+_WEAKER: Final[dict[OutputMode, OutputMode]] = {
     "json_schema": "json_object",
     "tool": "text",
     "json_object": "text",
@@ -169,7 +167,6 @@ class LitellmGateway:
         self._paces = Paces()
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Return the reply, as `Gateway.complete` says; retries and fallbacks live inside the deadline."""
         return await self._paces.call(endpoint, request, partial(self._persistently, endpoint, request))
 
     async def aclose(self) -> None:
@@ -357,10 +354,9 @@ def _usage(response: Any, endpoint: Endpoint) -> CallUsage:  # noqa: ANN401 - li
     """
     usage, hidden = getattr(response, "usage", None), getattr(response, "_hidden_params", None) or {}
     details = getattr(usage, "prompt_tokens_details", None)
-    read = int(getattr(usage, "prompt_tokens", 0) or 0)
-    written = int(getattr(usage, "completion_tokens", 0) or 0)
-    cached = int(getattr(details, "cached_tokens", 0) or 0)
-    stored = int(getattr(details, "cache_creation_tokens", 0) or 0)
+    names = ("prompt_tokens", "completion_tokens"), ("cached_tokens", "cache_creation_tokens")
+    read, written = (int(getattr(usage, name, 0) or 0) for name in names[0])
+    cached, stored = (int(getattr(details, name, 0) or 0) for name in names[1])
     if endpoint.price is not None:
         cost = endpoint.price.of(read, written, cached, stored)
         return CallUsage(read, written, cost, "profile", cached, stored)

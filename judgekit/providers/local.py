@@ -87,12 +87,10 @@ class Model(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole file."""
         return sum(part.size for part in self.parts)
 
     @property
     def megabytes(self) -> str:
-        """The size in words."""
         return f"{self.size / _MEGABYTE:,.0f} MB"
 
 
@@ -121,7 +119,7 @@ CATALOGUE: dict[str, Model] = {model.name: model for model in (_QWEN, _SMOLLM2)}
 
 
 def folder() -> Path:
-    """Return where fetched models lie."""
+    """Return the folder of fetched models."""
     return Path(environment.cache_home()) / "models"
 
 
@@ -171,12 +169,10 @@ class FetchError(JudgekitError):
 
 
 def fetch(name: str, progress: Callable[[str], None]) -> Path:
-    """Fetch the model called `name`, if it is not here yet, and return its file.
+    """Fetch the model called `name`, if it is not here, and return its file; `progress` gets single lines.
 
-    `progress` is given one line at a time. Whole parts survive an interruption, and the next fetch goes
-    on after them. Of two fetches at a time the second waits and takes what the first one brought.
-
-    Raises `UsageError` for an unknown name, `FetchError` for everything that can go wrong on the way.
+    Whole parts survive an interruption. Of two fetches at a time the second waits for the first. Raises
+    `UsageError` for an unknown name, `FetchError` for everything that can go wrong on the way.
     """
     model, place = model_named(name), folder()
     target = place / f"{model.name}.gguf"
@@ -281,10 +277,8 @@ def _append(part: ModelPart, file: IO[bytes], scratch: Path) -> None:
 def threads() -> int:
     """Return how many threads a model may use: JUDGEKIT_LOCAL_THREADS, else all cores, eight at most.
 
-    Waiting threads sleep, so that a second one pays off even beside a busy neighbour (measured on two
-    cores with the 1.5B model: 54 tokens/s of prompt instead of 30 alone, 23 instead of 18 in company).
-
-    Raises `ConfigError` when the variable is no whole number above zero.
+    Waiting threads sleep, so a second one pays off beside a busy neighbour: 23 tokens/s instead of 18 (two
+    cores, 1.5B). Raises `ConfigError` when the variable is no whole number above zero.
     """
     text = environment.environ().get(THREADS)
     if not text:
@@ -310,12 +304,10 @@ class LocalServer:
 
     @property
     def base_url(self) -> str:
-        """Address for an OpenAI client."""
         return f"{self._address}/v1"
 
     @property
     def alive(self) -> bool:
-        """Whether the process was launched and has not ended."""
         return self._process is not None and self._process.poll() is None
 
     def launch(self) -> None:
@@ -377,10 +369,9 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     process.kill()
     with suppress(subprocess.TimeoutExpired):
         process.wait(_STOP_SECONDS)
-    for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            with suppress(OSError):
-                pipe.close()
+    for pipe in filter(None, (process.stdin, process.stdout)):
+        with suppress(OSError):
+            pipe.close()
 
 
 def _log_path() -> Path:
@@ -403,14 +394,14 @@ class LocalGateway:
         self._inner = inner
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Return the model's reply, as `Gateway.complete` says."""
         started, profile = time.monotonic(), endpoint.profile
         if not isinstance(profile, LitellmProfile):
             raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not a model that runs here")
         name = profile.bare_name(endpoint.model)
         with _lock:
             server, users = _servers.get(name, (None, set[LocalGateway]()))
-            server = server if server and server.alive else _launch(name)
+            if server is None or not server.alive:
+                server = _launch(name)
             users.add(self)
             _servers[name] = server, users
         await server.ready(request.timeout)
@@ -445,9 +436,7 @@ def _launch(name: str) -> LocalServer:
     try:
         server = LocalServer(resolve(name))
         server.launch()
-    except GatewayError:
-        raise
-    except JudgekitError as error:
+    except (UsageError, InputError, ConfigError) as error:
         raise GatewayError(FailureKind.NOT_FOUND, str(error)) from None
     except OSError as error:
         raise GatewayError(FailureKind.COMMAND_FAILED, f"llama.cpp could not be started: {error}") from None

@@ -49,7 +49,7 @@ class Detect(Strict):
 
     env: list[list[Variable]] = []
     named: list[list[Variable]] = []
-    port: int | None = Field(default=None, gt=0, lt=65536)
+    port: int | None = Field(None, gt=0, lt=65536)
     command: Text | None = None
     module: Text | None = None
 
@@ -82,8 +82,8 @@ class Price(Strict):
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
-    cache_read: float | None = Field(default=None, ge=0)
-    cache_write: float | None = Field(default=None, ge=0)
+    cache_read: float | None = Field(None, ge=0)
+    cache_write: float | None = Field(None, ge=0)
 
     def of(self, read: int, written: int, cache_read: int = 0, cache_write: int = 0) -> float:
         """Return what a call costs in US dollars; `read` counts all tokens of the prompt."""
@@ -96,27 +96,23 @@ class Price(Strict):
 class Limits(Strict):
     """What the provider takes: calls at a time and in a minute, characters of a prompt; absent: no bound."""
 
-    concurrency: int | None = Field(default=None, gt=0)
-    requests_per_minute: int | None = Field(default=None, gt=0)
-    context_chars: int | None = Field(default=None, gt=0)
+    concurrency: int | None = Field(None, gt=0)
+    requests_per_minute: int | None = Field(None, gt=0)
+    context_chars: int | None = Field(None, gt=0)
 
 
 class _Profile(Strict):
     provider: Identifier
     title: Text
-    rank: int = Field(default=100, description="order of detection, lowest first; ties by name")
-    family: Family | None = Field(
-        default=None, description="family of its models; absent if it serves several"
-    )
-    families: dict[Text, Family] = Field(default={}, description="family by prefix of the bare model name")
+    rank: int = Field(100, description="order of detection, lowest first; ties by name")
+    family: Family | None = Field(None, description="family of its models; absent if it serves several")
+    families: dict[Text, Family] = Field({}, description="family by prefix of the bare model name")
     detect: Detect
     models: Models = Models()
     output: OutputMode = Field(description="how a reply is held to a JSON Schema")
-    outputs: dict[Text, OutputMode] = Field(
-        default={}, description="output mode by prefix of the bare model name, where it differs"
-    )
+    outputs: dict[Text, OutputMode] = Field({}, description="the same by prefix of the bare model name")
     limits: Limits = Limits()
-    price: dict[Text, Price] = Field(default={}, description="by the beginning of a bare model name")
+    price: dict[Text, Price] = Field({}, description="by the beginning of a bare model name")
     notes: Text | None = None
 
     def of_model(self, table: Mapping[str, Value], model: str, default: Default) -> Value | Default:
@@ -135,42 +131,30 @@ class LitellmProfile(_Profile):
 
     kind: Literal["litellm"]
     prefix: Text = Field(description="prefix of the full names of its models, such as 'anthropic/'")
-    client: Text | None = Field(
-        default=None, description="litellm's name of the provider, where it differs from the prefix"
-    )
-    models_path: Text | None = Field(
-        default=None, description="path that lists the models, below the address"
-    )
-    key: list[Variable] = Field(default=[], description="variables that may hold the key, first set wins")
-    base: Text | None = Field(default=None, description="address, where no variable of base_env is set")
-    base_env: list[Variable] = Field(default=[], description="variables that may hold the address")
-    models_env: Models = Field(default=Models(), description="variables that may name the model of a tier")
+    client: Text | None = Field(None, description="litellm's name, where it differs from the prefix")
+    models_path: Text | None = Field(None, description="path that lists the models, below the address")
+    key: list[Variable] = Field([], description="variables that may hold the key, first set wins")
+    base: Text | None = Field(None, description="address, where no variable of base_env is set")
+    base_env: list[Variable] = Field([], description="variables that may hold the address")
+    models_env: Models = Field(Models(), description="variables that may name the model of a tier")
     parameters: dict[Text, list[Variable]] = Field(
-        default={},
-        description="further litellm arguments and the variables each is read from, first set wins",
+        {}, description="arguments of litellm and the variables of each"
     )
     arguments: dict[Text, dict[str, JsonValue]] = Field(
-        default={}, description="further litellm arguments by the beginning of a bare model name"
+        {}, description="further litellm arguments by the beginning of a bare model name"
     )
     thinking: dict[Text, int] = Field(
-        default={},
-        description="tokens added to the limit of a reply for models that think before they answer and count "
-        "it, by the beginning of a bare model name",
+        {}, description="tokens for thinking, by beginning of a bare model name"
     )
     prompt_caching: bool = Field(
-        default=False,
-        description="the beginning that many prompts share is marked to be cached (cache_control)",
+        default=False, description="the shared beginning of prompts is marked for a cache"
     )
     logprobs: bool | dict[Text, bool] = Field(
-        default=False,
-        description="replies bring token probabilities (logprobs, top_logprobs) when asked to: all, or by "
-        "the beginning of a bare model name",
+        default=False, description="replies bring token probabilities: all, or by start of a bare name"
     )
     states_cost: bool = Field(default=False, description="its replies state their cost")
     embedded: bool = Field(default=False, description="judgekit runs the server")
-    pointwise: bool = Field(
-        default=False, description="small local model with logprobs: asked once per candidate or dimension"
-    )
+    pointwise: bool = Field(default=False, description="small model, asked once per candidate or dimension")
 
     @property
     def is_addressed(self) -> bool:
@@ -186,15 +170,13 @@ class CommandUsage(Strict):
     """Where a program's JSON says what a call took; several keys of one kind are added up."""
 
     where: dict[Text, JsonValue] = Field(
-        default={}, description="what the line with the usage must contain, where the reply is jsonl"
+        {}, description="what the line with the usage must contain, of jsonl"
     )
-    input: list[Text] = Field(
-        default=[], description="tokens of the prompt, those read from a cache included"
-    )
-    output: list[Text] = Field(default=[], description="tokens of the reply")
-    cache_read: list[Text] = Field(default=[], description="tokens of the prompt that were read from a cache")
-    cache_write: list[Text] = Field(default=[], description="tokens of the prompt written to a cache")
-    cost: Text | None = Field(default=None, description="US dollars")
+    input: list[Text] = Field([], description="tokens of the prompt, those read from a cache included")
+    output: list[Text] = Field([], description="tokens of the reply")
+    cache_read: list[Text] = Field([], description="tokens of the prompt that were read from a cache")
+    cache_write: list[Text] = Field([], description="tokens of the prompt written to a cache")
+    cost: Text | None = Field(None, description="US dollars")
 
 
 class CommandProfile(_Profile):
@@ -211,33 +193,27 @@ class CommandProfile(_Profile):
         "left out where there is no schema, or no model but 'default', to put into it",
     )
     reply: Literal["text", "json", "jsonl"] = Field(
-        default="text", description="what is printed: the reply, one JSON value, or one a line"
+        "text", description="what is printed: the reply, one JSON value, or one a line"
     )
-    reply_file: RelativePath | None = Field(
-        default=None, description="the file beside the empty folder that holds what is else printed"
-    )
-    reply_key: Text | None = Field(default=None, description="key of the reply's text in JSON")
+    reply_file: RelativePath | None = Field(None, description="file beside the folder that holds the reply")
+    reply_key: Text | None = Field(None, description="key of the reply's text in JSON")
     reply_where: dict[Text, JsonValue] = Field(
-        default={}, description="what a line of jsonl must hold to be read; the last such line is the reply"
+        {}, description="what the reply must hold, the last such line of jsonl"
     )
-    model_key: Text | None = Field(default=None, description="key of the model's name in JSON")
+    model_key: Text | None = Field(None, description="key of the model's name in JSON")
     usage: CommandUsage | None = None
     files: dict[RelativePath, str] = Field(
-        default={},
+        {},
         description="files that are laid beside the empty folder, with the placeholders of argv and, for "
         "JSON, {model_json} and {system_json} replaced",
     )
     links: dict[RelativePath, list[Text]] = Field(
-        default={},
+        {},
         description="files of the user's that the program may use and change, such as a sign-in: the first "
         "that exists; they begin with ~/ or with a variable of keep_env, as in $CODEX_HOME/",
     )
-    keep_env: list[Variable] = Field(
-        default=[], description="variables the program may see beside PATH and HOME"
-    )
-    set_env: dict[Variable, str] = Field(
-        default={}, description="variables set for the program; {folder} is replaced"
-    )
+    keep_env: list[Variable] = Field([], description="variables the program may see beside PATH and HOME")
+    set_env: dict[Variable, str] = Field({}, description="variables set for it; {folder} is replaced")
 
     @model_validator(mode="after")
     def _can_be_run_and_read(self) -> CommandProfile:

@@ -40,8 +40,6 @@ _USAGE = {*CallUsage._fields} - {"unpriced_calls"}
 
 
 class RecordedReply(Strict):
-    """What a model answered."""
-
     text: str
     model: str
     input_tokens: int = 0
@@ -56,15 +54,11 @@ class RecordedReply(Strict):
 
 
 class RecordedFailure(Strict):
-    """Why a model gave no answer."""
-
     kind: FailureKind
     message: str
 
 
 class RecordedLine(Strict):
-    """One line of a recording."""
-
     replay: Literal[1]
     subject: str
     rubric: str
@@ -184,7 +178,6 @@ class Recorder:
         os.close(_opened(path))
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Return the inner gateway's reply, recorded."""
         try:
             reply = await self._inner.complete(endpoint, request)
         except GatewayError as error:
@@ -204,7 +197,6 @@ class Recorder:
         return reply
 
     async def aclose(self) -> None:
-        """Close the inner gateway."""
         await self._inner.aclose()
 
     def _append(
@@ -219,11 +211,10 @@ class Recorder:
             labels={label: encodable(own) for label, own in request.labels.items()},
             **outcome,
         )
-        text = line.model_dump_json(exclude_none=True) + "\n"
         # One write to a file opened for appending: lines of several processes never mix.
         descriptor = _opened(self._path)
         try:
-            os.write(descriptor, text.encode())
+            os.write(descriptor, line.model_dump_json(exclude_none=True).encode() + b"\n")
         finally:
             os.close(descriptor)
 

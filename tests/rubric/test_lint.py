@@ -1,19 +1,22 @@
-"""What is said about a rubric and its cases before any model is asked."""
+"""What is said about a rubric, its cases and its changes before any model is asked."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
 
-import pytest
-
+from judgekit.evaluation import runner
+from judgekit.evaluation.runner import Tried
 from judgekit.rubric import lint, loader
+from judgekit.rubric.lint import changes
 from judgekit.rubric.loader import read_cases
 from judgekit.rubric.schema import ScoreRubric
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+Cases = list[dict[str, object]]
 
 
 def scored(name: str, strict: str = "accept", lenient: str = "accept", **more: object) -> dict[str, object]:
@@ -29,88 +32,53 @@ def said(path: Path) -> list[str]:
 GOOD = [scored(f"good-{number}") for number in range(5)]
 BAD = [scored(f"bad-{number}", "reject", "reject") for number in range(5)]
 TEN = [*GOOD, scored("fair", "improve", "accept"), *BAD]
+ALWAYS = "a judge that always gives the same verdict would look good"
+TERMS = "    terms: [structure, format, order, section, heading, reference, link, complete]\n"
 
 
-@pytest.mark.parametrize("loaded", list(loader.rubrics()), ids=lambda each: each.rubric.ref)
-def test_nothing_is_wrong_with_bundled_rubrics_nor_to_be_said_of_the_newer(
-    loaded: loader.LoadedRubric,
-) -> None:
-    remarks = lint.remarks(loaded, read_cases(loaded))
-    assert [remark for remark in remarks if remark.wrong] == []
-    newer = {"answer-quality", "groundedness", "code-review", "commit-message", "agent-task"}
-    assert loaded.rubric.rubric not in newer or remarks == []
+def test_nothing_is_wrong_with_bundled_rubrics_nor_to_be_said_of_the_newer() -> None:
+    for loaded in loader.rubrics():
+        remarks = lint.remarks(loaded, read_cases(loaded))
+        assert [remark for remark in remarks if remark.wrong] == []
+        newer = {"answer-quality", "groundedness", "code-review", "commit-message", "agent-task"}
+        assert loaded.rubric.rubric not in newer or remarks == []
 
 
-@pytest.mark.parametrize(
-    ("cases", "remarks"),
-    [
+def test_what_is_said_of_cases(own: Callable[..., Path]) -> None:
+    twice = "ours@1.0.0.cases.jsonl:5: id: line 1 has the id 'good-3' already; give"
+    odd = "cases.jsonl:1: label: odd: no scores give reject in strict and accept in lenient; change"
+    one_sided = [scored("odd", "improve"), *(scored(f"good-{number}") for number in range(11))]
+    table: list[tuple[Cases, list[str]]] = [
         (TEN, []),
         ([], ["ours@1.0.0.cases.jsonl: no labelled cases"]),
         ([GOOD[0], BAD[0]], ["2 cases: agreement is not meaningful below 10"]),
+        ([scored("good-3"), *TEN], [twice]),
+        ([scored("odd", "reject", "accept"), *TEN], [odd]),
         (
-            [scored("good-3"), *TEN],
-            ["ours@1.0.0.cases.jsonl:5: id: line 1 has the id 'good-3' already; give"],
-        ),
-        (
-            [scored("odd", "reject", "accept"), *TEN],
-            ["cases.jsonl:1: label: odd: no scores give reject in strict and accept in lenient; change"],
-        ),
-        (
-            [scored("odd", "improve"), *(scored(f"good-{number}") for number in range(11))],
-            [
-                (
-                    "11 of 12 should be accepted in strict: a judge that always gives the same verdict would "
-                    "look good"
-                ),
-                (
-                    "12 of 12 should be accepted in lenient: a judge that always gives the same verdict "
-                    "would look good"
-                ),
-            ],
+            one_sided,
+            [f"{n} of 12 should be accepted in {m}: {ALWAYS}" for n, m in ((11, "strict"), (12, "lenient"))],
         ),
         ([*GOOD, *BAD], ["strict and lenient agree on every case; add a case where they differ"]),
-    ],
-)
-def test_what_is_said_of_cases(
-    own: Callable[..., Path], cases: list[dict[str, object]], remarks: list[str]
-) -> None:
-    found = said(own(*cases))
-    assert len(found) == len(remarks)
-    assert all(remark in line for remark, line in zip(remarks, found, strict=True))
-
-
-def test_what_a_case_lacks_is_wrong(own: Callable[..., Path]) -> None:
+    ]
+    for cases, remarks in table:
+        found = said(own(*cases))
+        assert len(found) == len(remarks)
+        assert all(remark in line for remark, line in zip(remarks, found, strict=True)), found
     given = "given: {sources: The sources, needs: [sources, description]}\nscale:"
     cases = [scored("with", files={"a": "A."}, description="For us."), scored("without", description=" ")]
     found = [line for line in said(own(*cases, **{"scale:": given})) if ":2: " in line]
     assert [line.partition(":2: ")[2].partition(": ")[0] for line in found] == ["files", "description"]
 
 
-TERMS = "    terms: [structure, format, order, section, heading, reference, link, complete]\n"
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "remark"),
-    [
-        (
-            "    accept: {each: 3, mean: 3.5}",
-            "    accept: {each: 3}",
-            "strict and lenient decide the same; make them differ",
-        ),
-        (
-            "    accept: {each: 3}\n",
-            "    accept: {each: 5}\n",
-            "lenient should accept whatever strict accepts",
-        ),
+def test_odd_rubrics(own: Callable[..., Path], tmp_path: Path) -> None:
+    accept, mean = "    accept: {each: 3}\n", "    accept: {each: 3, mean: 3.5}"
+    for before, after, remark in (
+        (mean, "    accept: {each: 3}", "strict and lenient decide the same; make them differ"),
+        (accept, "    accept: {each: 5}\n", "lenient should accept whatever strict accepts"),
         ("order, section, heading", "order, domain, heading", "other dimensions have domain too"),
         (TERMS, "", "no terms"),
-    ],
-)
-def test_odd_rubrics(own: Callable[..., Path], before: str, after: str, remark: str) -> None:
-    assert remark in "\n".join(said(own(*TEN, **{before: after})))
-
-
-def test_modes_that_do_not_go_together_are_said(own: Callable[..., Path], tmp_path: Path) -> None:
+    ):
+        assert remark in "\n".join(said(own(*TEN, **{before: after})))
     path = own(*TEN)
     text = path.read_text(encoding="utf-8")
     for before, after in (("accept", "x"), ("reject", "accept"), ("x", "reject")):
@@ -130,12 +98,8 @@ def test_modes_that_do_not_go_together_are_said(own: Callable[..., Path], tmp_pa
 def test_every_pair_of_outcomes_that_scores_can_give() -> None:
     rubric = loader.score_rubric("kls").rubric
     assert isinstance(rubric, ScoreRubric)
-    assert lint.outcomes(rubric) == {
-        ("accept", "accept"),
-        ("improve", "accept"),
-        ("improve", "improve"),
-        ("reject", "reject"),
-    }
+    both = {("accept", "accept"), ("improve", "improve"), ("reject", "reject")}
+    assert lint.outcomes(rubric) == {*both, ("improve", "accept")}
     (dimension, *_) = rubric.dimensions.values()
     many = rubric.model_copy(update={"dimensions": {f"d{number}": dimension for number in range(9)}})
     assert lint.outcomes(many) is None  # too many to go through
@@ -163,3 +127,44 @@ def test_what_is_said_of_pairs(tmp_path: Path) -> None:
     assert "1: label: 0: a and b are the same text, which is always a tie" in wrong
     (only,) = compared(tmp_path, "AABBABABTT", "lenient: {confirm: reject}", "lenient: {confirm: accept}")
     assert "strict and lenient confirm the same" in only
+
+
+def test_what_changed_is_said_key_by_key(own: Callable[..., Path]) -> None:
+    def lines(**replaced: str) -> list[str]:
+        before, after = own(), own(version="1.1.0", **replaced)
+        first, *others = changes(loader.load_rubric(before).rubric, loader.load_rubric(after).rubric)
+        assert first == "version: '1.0.0' -> '1.1.0'"
+        return others
+
+    assert lines() == []
+    was, now = (
+        f"Does the text {words} accurately?" for words in ("represent its domain", "describe its subject")
+    )
+    assert lines(**{"mean: 3.5": "mean: 4", "represent its domain": "describe its subject"}) == [
+        f"dimensions.semantic.question: {was!r} -> {now!r}",
+        "modes.strict.accept.mean: 3.5 -> 4",
+    ]
+    [found] = lines(**{"      - no contradictions, neither": "      - nothing made up, neither"})
+    assert found.startswith("dimensions.semantic.look_for: without 'no contradictions, neither inside")
+    assert "; with 'nothing made up, neither inside" in found
+    order = lines(**{"[accurate, correct,": "[correct, accurate,"})
+    assert order == ["dimensions.semantic.terms: in another order"]
+    assert lines(**{", mean: 3.5": ""}) == ["modes.strict.accept.mean: removed, was 3.5"]
+    tone = lines(**{"modes:\n": "  tone: {question: 'Is it kind?'}\nmodes:\n"})
+    assert tone == ["dimensions.tone: new, (question 'Is it kind?')"]
+    rubric = loader.find_rubric("memory-relevance").rubric
+    assert changes(rubric, rubric) == []
+
+
+def test_answers_that_flip() -> None:
+    before = [Tried("a", "strict", "accept", "improve"), Tried("b", "strict", "reject", "reject")]
+    before += [Tried("c", "lenient", "accept", "improve"), Tried("d", "strict", "accept", "accept")]
+    after = [Tried("a", "strict", "accept", "accept"), Tried("b", "strict", "reject", "improve")]
+    after += [Tried("c", "lenient", "accept", "reject"), Tried("d", "strict", "accept", "accept")]
+    after += [Tried("only-now", "strict", "accept", "reject")]
+    found = runner.flips(before, after)
+    assert [(new.case, said, new.said) for said, new in found] == [
+        ("a", "improve", "accept"),
+        ("b", "reject", "improve"),
+        ("c", "improve", "reject"),
+    ]
