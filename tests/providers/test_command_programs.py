@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -38,32 +37,33 @@ pytestmark = [pytest.mark.slow, pytest.mark.real_client]
 
 
 @pytest.fixture
-def client() -> Path:
-    path = claude_client.find()
-    if path is None:
+def claude(tmp_path: Path) -> Callable[..., Endpoint]:
+    """Return the bundled profile's way to a real client, in a home of its own."""
+    if (path := claude_client.find()) is None:
         pytest.skip(f"no Claude Code client; {claude_client.VARIABLE} may name one")
-    return path
+
+    def made(url: str, **variables: str) -> Endpoint:
+        environ = {"PATH": f"{path.parent}:/usr/bin:/bin", "HOME": str(tmp_path / "home"), **variables}
+        environ |= {"HTTPS_PROXY": url, "NO_PROXY": "127.0.0.1"}
+        return endpoint(registry.find("claude-code"), "claude-haiku-5-5", environ)
+
+    return made
 
 
-def test_it_has_no_tools_and_runs_reads_and_keeps_nothing(client: Path, tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    settings = home / ".claude"
-    settings.mkdir(parents=True)
-    mark = tmp_path / "hooked"
+TOKEN = {"ANTHROPIC_AUTH_TOKEN": "a-token-that-opens-nothing"}
+
+
+def test_claude_has_no_tools_and_runs_reads_and_keeps_nothing(
+    claude: Callable[..., Endpoint], tmp_path: Path
+) -> None:
+    home, mark = tmp_path / "home", tmp_path / "hooked"
+    (home / ".claude").mkdir(parents=True)
     hook = {"hooks": [{"type": "command", "command": f"touch {mark}"}]}
     hooks = {"SessionStart": [hook], "UserPromptSubmit": [hook], "Stop": [hook]}
-    (settings / "settings.json").write_text(json.dumps({"hooks": hooks}))
-    (settings / "CLAUDE.md").write_text("a private note")
+    (home / ".claude" / "settings.json").write_text(json.dumps({"hooks": hooks}))
+    (home / ".claude" / "CLAUDE.md").write_text("a private note")
     with claude_standin.serve('{"score": 4}') as api:
-        environ = {
-            "PATH": f"{client.parent}:/usr/bin:/bin",
-            "HOME": str(home),
-            "ANTHROPIC_BASE_URL": api.url,
-            "ANTHROPIC_AUTH_TOKEN": "a-token-that-opens-nothing",
-            "HTTPS_PROXY": api.url,
-            "NO_PROXY": "127.0.0.1",
-        }
-        there = endpoint(registry.find("claude-code"), "claude-haiku-5-5", environ)
+        there = claude(api.url, ANTHROPIC_BASE_URL=api.url, **TOKEN)
         reply = ask(CommandGateway(), there, request("the subject", timeout=60))
         bodies = api.messages()
         strays = api.strays
@@ -81,17 +81,12 @@ def test_it_has_no_tools_and_runs_reads_and_keeps_nothing(client: Path, tmp_path
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
-def test_it_is_killed_with_all_that_it_started_when_its_api_is_silent(client: Path, tmp_path: Path) -> None:
+def test_claude_is_killed_with_all_that_it_started_when_its_api_is_silent(
+    claude: Callable[..., Endpoint], tmp_path: Path
+) -> None:
     with Loopback(SILENT) as api:
-        environ = {
-            "PATH": f"{client.parent}:/usr/bin:/bin",
-            "HOME": str(tmp_path / "a-home-of-its-own"),
-            "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{api.port}",
-            "ANTHROPIC_AUTH_TOKEN": "a-token-that-opens-nothing",
-            "HTTPS_PROXY": f"http://127.0.0.1:{api.port}",
-            "NO_PROXY": "127.0.0.1",
-        }
-        there = endpoint(registry.find("claude-code"), "claude-haiku-5-5", environ)
+        url = f"http://127.0.0.1:{api.port}"
+        there = claude(url, ANTHROPIC_BASE_URL=url, **TOKEN)
         error = failure(CommandGateway(), there, request("the subject", timeout=8))
         assert error.kind is FailureKind.TIMEOUT
         assert [asked.path.partition("?")[0] for asked in api.requests] == ["/v1/messages"]
@@ -111,14 +106,8 @@ def _living(home: Path) -> list[str]:
     return found
 
 
-def test_an_account_that_is_not_signed_in_is_told(client: Path, tmp_path: Path) -> None:
-    environ = {
-        "PATH": f"{client.parent}:/usr/bin:/bin",
-        "HOME": str(tmp_path),
-        "HTTPS_PROXY": "http://127.0.0.1:9",
-    }
-    there = endpoint(registry.find("claude-code"), "claude-haiku-5-5", environ)
-    error = failure(CommandGateway(), replace(there), request(timeout=60))
+def test_an_account_that_is_not_signed_in_is_told(claude: Callable[..., Endpoint]) -> None:
+    error = failure(CommandGateway(), claude("http://127.0.0.1:9"), request(timeout=60))
     assert error.kind is FailureKind.COMMAND_FAILED
     assert "log" in error.message.lower()
 
@@ -253,15 +242,13 @@ def test_it_has_no_tools_reads_nothing_private_and_keeps_nothing(
     assert [stray for stray in world.api.strays if not (program is opencode and "npm" in stray)] == []
 
 
-def test_codex_is_held_to_the_schema_by_its_api(world: World) -> None:
-    ask(CommandGateway(), codex(world), request(timeout=60, schema=SCHEMA))
+def test_codex_is_held_to_the_schema_by_its_api_where_there_is_one(world: World) -> None:
+    there = codex(world)
+    ask(CommandGateway(), there, request(timeout=60, schema=SCHEMA))
     assert world.api.posts[0].body["text"]["format"]["schema"] == SCHEMA
     assert world.api.posts[0].headers["authorization"] == "Bearer a-key-that-opens-nothing"
-
-
-def test_codex_does_without_a_schema(world: World) -> None:
-    ask(CommandGateway(), codex(world), request(timeout=60))
-    assert "format" not in world.api.posts[0].body.get("text", {})
+    ask(CommandGateway(), there, request(timeout=60))
+    assert "format" not in world.api.posts[1].body.get("text", {})
 
 
 def test_a_model_that_llm_does_not_know_is_told(world: World) -> None:

@@ -11,6 +11,7 @@ from loopback import Loopback
 
 from judgekit.config import TIERS
 from judgekit.providers import registry
+from judgekit.providers import resolve as module
 from judgekit.providers import servers as lists
 from judgekit.providers.resolve import CUSTOM, Panel, PanelRequest, detect, fill, profile_of, resolve
 
@@ -44,6 +45,7 @@ AWS = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_REGION": "eu
 OPENAI, ANTHROPIC = {"OPENAI_API_KEY": KEY}, {"ANTHROPIC_API_KEY": KEY}
 THREE = OPENAI | ANTHROPIC | {"GROQ_API_KEY": KEY}
 HAIKU, LUNA = "anthropic/claude-haiku-5-5", "openai/gpt-6-luna"
+NOVA = "bedrock/amazon.nova-pro-v1:0"
 BEDROCK = "bedrock/global.anthropic.claude-haiku-5-5"
 CHOSEN: list[tuple[PanelRequest, Mapping[str, str], str, str]] = [
     (PanelRequest(), ANTHROPIC, "anthropic", HAIKU),
@@ -123,39 +125,29 @@ def test_without_models_there_is_no_panel_but_a_reason(
     assert "\n" not in panel.reason
 
 
-def test_general_credentials_count_when_the_provider_is_asked_for() -> None:
-    environ = AWS
-    panel = resolve(PanelRequest(allow=["bedrock"]), environ)
+def test_general_credentials_count_when_the_user_asks_for_the_provider_and_not_for_a_project() -> None:
+    panel = resolve(PanelRequest(allow=["bedrock"]), AWS)
     assert panel.provider == "bedrock"
     assert one(panel).parameters["aws_region_name"] == "eu-west-1"
     assert one(panel).api_key is None
-    named = resolve(PanelRequest({"quick": "bedrock/amazon.nova-micro-v1:0"}), environ)
-    assert (one(named).model, one(named).family) == ("bedrock/amazon.nova-micro-v1:0", "amazon")
-
-
-def test_a_project_does_not_lend_general_credentials_to_the_model_it_names() -> None:
-    environ = AWS
-    listed = PanelRequest({"quick": "bedrock/amazon.nova-micro-v1:0"}, listed_only=frozenset({"quick"}))
-    refused = resolve(listed, environ)
+    named = resolve(PanelRequest({"quick": NOVA}), AWS)
+    assert (one(named).model, one(named).family) == (NOVA, "amazon")
+    listed = PanelRequest({"quick": NOVA}, listed_only=frozenset({"quick"}))
+    refused = resolve(listed, AWS)
     assert refused.endpoints == {}
     assert "add bedrock to providers.allow in your own configuration" in refused.reason
     assert "\n" not in refused.reason
-    allowed = resolve(replace(listed, allow=["bedrock"]), environ)
+    allowed = resolve(replace(listed, allow=["bedrock"]), AWS)
     assert one(allowed).parameters["aws_region_name"] == "eu-west-1"
-    keyed = resolve(listed, {**environ, "AWS_BEARER_TOKEN_BEDROCK": KEY})
+    keyed = resolve(listed, {**AWS, "AWS_BEARER_TOKEN_BEDROCK": KEY})
     assert (one(keyed).api_key, keyed.reason) == (KEY, "named by the project")
-
-
-def test_a_project_that_names_one_tier_takes_nothing_from_the_users_own() -> None:
-    environ = AWS | OPENAI
-    both: dict[TierName, str | None] = {"quick": "openai/gpt-4.1", "deep": "bedrock/amazon.nova-pro-v1:0"}
-    assert resolve(PanelRequest(both, listed_only=frozenset({"deep"})), environ).endpoints == {}
-    panel = resolve(PanelRequest(both, listed_only=frozenset({"quick"})), environ)
-    assert (models(panel)["deep"], panel.reason) == ("bedrock/amazon.nova-pro-v1:0", "named by the user")
-
-
-def test_a_project_does_not_hide_a_model_of_the_environment() -> None:
-    environ = {**AWS, "JUDGEKIT_MODEL": "bedrock/amazon.nova-pro-v1:0"}
+    # A project that names one tier takes nothing from the user's own.
+    both: dict[TierName, str | None] = {"quick": "openai/gpt-4.1", "deep": NOVA}
+    assert resolve(PanelRequest(both, listed_only=frozenset({"deep"})), AWS | OPENAI).endpoints == {}
+    panel = resolve(PanelRequest(both, listed_only=frozenset({"quick"})), AWS | OPENAI)
+    assert (models(panel)["deep"], panel.reason) == (NOVA, "named by the user")
+    # Nor does it hide a model of the environment.
+    environ = {**AWS, "JUDGEKIT_MODEL": NOVA}
     assert resolve(PanelRequest(listed_only=frozenset(TIERS)), environ).provider == "bedrock"
 
 
@@ -200,31 +192,24 @@ def test_named_models_may_be_of_several_providers_and_others_fill_the_tiers() ->
     }
 
 
-def test_a_local_server_comes_after_keys_and_only_if_it_answers(servers: dict[str, list[str] | None]) -> None:
+def test_a_local_server_comes_after_keys_and_the_embedded_model_after_it(
+    servers: dict[str, list[str] | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     servers["http://127.0.0.1:1234/v1"] = ["qwen2.5-7b", "other"]
-    assert resolve(PanelRequest(), {"OPENAI_API_KEY": KEY}).provider == "openai"
+    assert resolve(PanelRequest(), OPENAI).provider == "openai"
     panel = resolve(PanelRequest(), {})
     assert (panel.provider, set(models(panel).values())) == ("lm-studio", {"lm-studio/qwen2.5-7b"})
     assert one(panel).api_key == "no-key"
     servers["http://127.0.0.1:11434/v1"] = []
-    assert resolve(PanelRequest(), {}).provider == "lm-studio"
-    assert resolve(PanelRequest(allow=["ollama"]), {}).endpoints == {}
-
-
-def test_the_embedded_model_comes_after_servers(
-    servers: dict[str, list[str] | None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from judgekit.providers import resolve as module  # noqa: PLC0415 - patched here
-
-    monkeypatch.setattr(module, "importable", lambda name: True)
     environ = {"JUDGEKIT_LOCAL_MODEL": "/models/Qwen2.5.gguf"}
+    assert resolve(PanelRequest(), environ).provider == "lm-studio"
+    assert resolve(PanelRequest(allow=["ollama"]), {}).endpoints == {}
+    servers.clear()
+    monkeypatch.setattr(module, "importable", lambda name: True)
     panel = resolve(PanelRequest(), environ)
     assert (panel.provider, one(panel).pointwise, one(panel).family) == ("local", True, "alibaba")
     assert one(panel).model == "local//models/Qwen2.5.gguf"
-    servers["http://127.0.0.1:8080/v1"] = ["served"]
-    assert resolve(PanelRequest(), environ).provider == "llama-server"
     monkeypatch.setattr(module, "importable", lambda name: False)
-    servers.clear()
     assert resolve(PanelRequest(), environ).endpoints == {}
 
 
@@ -244,11 +229,8 @@ def test_a_command_is_last_and_only_if_the_user_allows_it(signed_in: dict[str, s
     assert one(panel).parameters["CLAUDE_CODE_OAUTH_TOKEN"] == "t"
     with_key = {**signed_in, "OPENAI_API_KEY": KEY}
     assert resolve(PanelRequest(allow=["claude-code", "openai"]), with_key).provider == "openai"
-
-
-def test_a_command_is_not_run_from_within_itself(signed_in: dict[str, str]) -> None:
-    panel = resolve(PanelRequest(allow=["claude-code"]), {**signed_in, "JUDGEKIT_INSIDE": "1"})
-    assert panel.endpoints == {}
+    within = {**signed_in, "JUDGEKIT_INSIDE": "1"}  # it does not run itself
+    assert resolve(PanelRequest(allow=["claude-code"]), within).endpoints == {}
 
 
 def test_tiers_without_a_model_take_the_nearest_deeper_one(signed_in: dict[str, str]) -> None:
@@ -261,41 +243,34 @@ def test_tiers_without_a_model_take_the_nearest_deeper_one(signed_in: dict[str, 
     assert fill({}) == {}
 
 
-@pytest.mark.parametrize(
-    ("name", "provider"),
-    [
-        ("anthropic/claude-x", "anthropic"),
-        ("openrouter/anthropic/claude-x", "openrouter"),
-        ("custom/llama", "openai-compatible"),
-        ("openai-compatible/llama", "openai-compatible"),
-        ("lm-studio/llama", "lm-studio"),
-        ("vertex_ai/gemini-x", "vertex"),
-        ("vertex/gemini-x", "vertex"),
-        ("litellm_proxy/x", "litellm-proxy"),
-        ("llama", None),
-        ("nobody/llama", None),
-    ],
-)
-def test_a_name_says_whose_a_model_is(name: str, provider: str | None) -> None:
-    profile, _ = profile_of(name, registry.profiles())
-    assert (profile.provider if profile else None) == provider
-
-
-def test_vertex_needs_its_package() -> None:
+def test_a_name_says_whose_a_model_is() -> None:
+    providers = {
+        "anthropic/claude-x": "anthropic",
+        "openrouter/anthropic/claude-x": "openrouter",
+        "custom/llama": "openai-compatible",
+        "openai-compatible/llama": "openai-compatible",
+        "lm-studio/llama": "lm-studio",
+        "vertex_ai/gemini-x": "vertex",
+        "vertex/gemini-x": "vertex",
+        "litellm_proxy/x": "litellm-proxy",
+        "llama": None,
+        "nobody/llama": None,
+    }
+    for name, provider in providers.items():
+        profile, _ = profile_of(name, registry.profiles())
+        assert (profile.provider if profile else None) == provider
     problem = detect(registry.find("vertex"), {"VERTEXAI_PROJECT": "p"})
     assert problem in (None, "the Python package google.auth is not installed")
 
 
-@pytest.mark.parametrize(
-    ("wanted", "variables"),
-    [
+def test_a_tier_may_hold_several_models() -> None:
+    variables = {"JUDGEKIT_QUICK_MODEL": f"{LUNA}, {HAIKU},"}
+    for wanted, environ in (
         (PanelRequest({"quick": [LUNA, HAIKU, LUNA]}), {}),
         (PanelRequest({"quick": f"{LUNA}, {HAIKU}"}), {}),
-        (PanelRequest(), {"JUDGEKIT_QUICK_MODEL": f"{LUNA}, {HAIKU},"}),
-    ],
-)
-def test_a_tier_may_hold_several_models(wanted: PanelRequest, variables: dict[str, str]) -> None:
-    panel = resolve(wanted, OPENAI | ANTHROPIC | variables)
-    jury = [(endpoint.model, endpoint.family) for endpoint in panel.endpoints["quick"]]
-    assert jury == [(LUNA, "openai"), (HAIKU, "anthropic")]
-    assert panel.endpoints["deep"] == panel.endpoints["quick"]
+        (PanelRequest(), variables),
+    ):
+        panel = resolve(wanted, OPENAI | ANTHROPIC | environ)
+        jury = [(endpoint.model, endpoint.family) for endpoint in panel.endpoints["quick"]]
+        assert jury == [(LUNA, "openai"), (HAIKU, "anthropic")]
+        assert panel.endpoints["deep"] == panel.endpoints["quick"]
