@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Final
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers.pace import seconds_of
@@ -12,55 +14,22 @@ from judgekit.providers.pace import seconds_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-_CLASSES: Final[Mapping[FailureKind, str]] = {
-    FailureKind.AUTHENTICATION: "AuthenticationError",
-    FailureKind.BAD_REQUEST: "BadRequestError ImageFetchError InvalidRequestError LiteLLMUnknownProvider "
-    "ModelNotMappedError UnprocessableEntityError UnsupportedParamsError VectorStoreSearchError",
-    FailureKind.BUDGET: "BudgetExceededError",
-    FailureKind.CONNECTION: "APIConnectionError",
-    FailureKind.CONTENT_FILTER: "BlockedPiiEntityError ContentPolicyViolationError GuardrailRaisedException "
-    "ModifyResponseException RejectedRequestError SensitiveDataRouteException",
-    FailureKind.CONTEXT_WINDOW: "ContextWindowExceededError",
-    FailureKind.INVALID_REPLY: "APIResponseValidationError JSONSchemaValidationError",
-    FailureKind.NOT_FOUND: "NotFoundError",
-    FailureKind.OVERLOADED: "ServiceUnavailableError",
-    FailureKind.PERMISSION: "PaymentRequiredError PermissionDeniedError",
-    FailureKind.RATE_LIMIT: "RateLimitError",
-    FailureKind.SERVER_ERROR: "APIError BadGatewayError InternalServerError MidStreamFallbackError "
-    "MockException OpenAIError",
-    FailureKind.TIMEOUT: "Timeout",
+_TABLE: Final[Mapping[str, Mapping[str, Any]]] = tomllib.loads(
+    Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+)
+_BY_CAUSE = {
+    cause: FailureKind(kind) for kind, row in _TABLE.items() for cause in row.get("causes", "").split()
 }
-KINDS: Final = {name: kind for kind, names in _CLASSES.items() for name in names.split()}
-"""Every class of litellm.exceptions; a test fails when a release brings one that is not here."""
+_BY_STATUS = {status: FailureKind(kind) for kind, row in _TABLE.items() for status in row.get("statuses", ())}
+KINDS: Final = {name: FailureKind(kind) for kind, row in _TABLE.items() for name in row["classes"].split()}
 # The classes that say little: the same one stands for a full disk, a refused connection and a broken reply.
 _VAGUE = {"APIConnectionError", "APIError", "InternalServerError", "OpenAIError", "BadRequestError"}
-_BY_STATUS: Final[Mapping[object, FailureKind]] = {
-    401: FailureKind.AUTHENTICATION,
-    402: FailureKind.PERMISSION,
-    403: FailureKind.PERMISSION,
-    404: FailureKind.NOT_FOUND,
-    408: FailureKind.TIMEOUT,
-    409: FailureKind.SERVER_ERROR,
-    413: FailureKind.CONTEXT_WINDOW,
-    429: FailureKind.RATE_LIMIT,
-    503: FailureKind.OVERLOADED,
-    504: FailureKind.TIMEOUT,
-    529: FailureKind.OVERLOADED,
-}
 _BY_TEXT: Final = (
     (re.compile(r"insufficient_quota|exceeded your current quota|credit balance"), FailureKind.PERMISSION),
     (re.compile(r"(?i)api[ _]key (?:is )?(?:not valid|invalid|not found)"), FailureKind.AUTHENTICATION),
     (re.compile(r"(?i)context (?:length|window|size)|prompt is too long"), FailureKind.CONTEXT_WINDOW),
     (re.compile(r"(?i)overloaded"), FailureKind.OVERLOADED),
 )
-# What an exception came from, by the names that aiohttp, httpx, openai and Python give it.
-_BY_CAUSE: Final[Mapping[FailureKind, str]] = {
-    FailureKind.BAD_REQUEST: "ModuleNotFoundError",
-    FailureKind.TIMEOUT: "APITimeoutError ConnectTimeout PoolTimeout ReadTimeout TimeoutError",
-    FailureKind.CONNECTION: "BrokenPipeError ClientConnectorDNSError ClientConnectorError ClientOSError "
-    "ClientPayloadError CloseError ConnectError ConnectionRefusedError ConnectionResetError ProxyError "
-    "ReadError RemoteProtocolError ServerDisconnectedError WriteError gaierror",
-}
 _BROKEN_REPLY = {"AttributeError", "IndexError", "JSONDecodeError", "KeyError", "RecursionError", "TypeError"}
 _REJECTED_FORMAT = re.compile(
     r"response_?(?:format|schema|json_?schema|mime)|output_?(?:format|config)|json_(?:schema|object|mode)"
@@ -106,9 +75,8 @@ def failure_of(error: BaseException, secrets: Iterable[str] = ()) -> GatewayErro
 def _kind(causes: Sequence[BaseException]) -> FailureKind:
     """Return what kind of failure an exception is, which comes before what led to it."""
     error, names, text = causes[0], [type(cause).__name__ for cause in causes], str(causes[0])
-    for kind, origins in _BY_CAUSE.items():
-        if not set(origins.split()).isdisjoint(names):
-            return kind
+    if cause := next((cause for cause in _BY_CAUSE if cause in names), None):
+        return _BY_CAUSE[cause]
     by_text = next((kind for pattern, kind in _BY_TEXT if pattern.search(text)), None)
     known = next((base.__name__ for base in type(error).__mro__ if base.__name__ in KINDS), "")
     if known and known not in _VAGUE:
