@@ -53,10 +53,7 @@ class Pace:
     """The turns to ask one provider: so many calls at a time and, where given, in any minute."""
 
     def __init__(
-        self,
-        most: int = AT_ONCE,
-        per_minute: int | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        self, most: int = AT_ONCE, per_minute: int | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._most = self._limit = float(most)
         self._per_minute, self._clock = per_minute, clock
