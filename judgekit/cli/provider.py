@@ -13,10 +13,10 @@ from typer import Argument, Option
 
 from judgekit import environment
 from judgekit.cli.output import say, source_text, warn
-from judgekit.errors import Exit, UsageError
+from judgekit.errors import CallUsage, Exit, FailureKind, GatewayError, UsageError
 
 if TYPE_CHECKING:
-    from judgekit.providers.gateway import Checked
+    from judgekit.providers.base import Reply
     from judgekit.providers.resolve import PanelRequest
 
 app = typer.Typer(no_args_is_help=True, help="Providers of models.")
@@ -65,22 +65,26 @@ def check(
         warn(panel.reason)
         return Exit.HUMAN_NEEDED
 
-    async def ask_all() -> list[Checked]:
+    async def ask_all() -> list[tuple[Reply | GatewayError, int]]:
         async with contextlib.aclosing(gateway.open_gateway(os.environ)) as opened:
             return [await gateway.check(opened, endpoint) for endpoint in endpoints.values()]
 
-    results = asyncio.run(ask_all())
-    for result in results:
-        outcome = f"{result.failure}: {result.message}"
-        if result.failure is None:
-            usage = result.usage
+    code = Exit.ACCEPTED
+    for (model, endpoint), (found, milliseconds) in zip(
+        endpoints.items(), asyncio.run(ask_all()), strict=True
+    ):
+        usage, named = found.usage or CallUsage(), ""
+        if isinstance(found, GatewayError) and found.kind is not FailureKind.TRUNCATED:
+            outcome, code = f"{found.kind}: {found.message}", Exit.HUMAN_NEEDED
+        else:  # cut short is an answer, too: sixteen tokens are few for a model that explains itself
+            if model == "default" and not isinstance(found, GatewayError):
+                named = f" as {found.model}"
             cost = (
                 "" if usage.cost_usd is None else f", ${usage.cost_usd:.6f}{source_text(usage.cost_source)}"
             )
-            named = f" as {result.answered}" if result.model == "default" else ""
-            outcome = f"answered in {result.latency_ms} ms{named}{cost}"
-        say(f"{result.provider:<18} {result.model}: {outcome}")
-    return Exit.ACCEPTED if all(result.failure is None for result in results) else Exit.HUMAN_NEEDED
+            outcome = f"answered in {milliseconds} ms{named}{cost}"
+        say(f"{endpoint.profile.provider:<18} {model}: {outcome}")
+    return code
 
 
 def _wanted() -> PanelRequest:

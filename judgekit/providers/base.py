@@ -120,9 +120,7 @@ class Gateway(Protocol):
         """Return the model's reply within `request.timeout` seconds; raises nothing but `GatewayError`."""
         ...
 
-    async def aclose(self) -> None:
-        """Close connections and end processes."""
-        ...
+    async def aclose(self) -> None: ...
 
 
 # Sent where an address takes no key: with no key at all, a client would look for another provider's.

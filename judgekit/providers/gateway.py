@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from judgekit.errors import CallUsage, FailureKind, GatewayError, free, of_failure
+from judgekit.errors import CallUsage, GatewayError, free
 from judgekit.providers import replay
 from judgekit.providers.base import CallKey, Message, Request, is_local
 
@@ -115,24 +115,10 @@ def open_gateway(environ: Mapping[str, str]) -> Gateway:
     return replay.Recorder(router, Path(recording)) if recording else router
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """The outcome of a tiny real call; `failure` is None when it worked. `latency_ms` includes retries.
-
-    `answered` is the model that the reply names: it may be another name for the one that was asked.
-    """
-
-    provider: str
-    model: str
-    failure: FailureKind | None
-    message: str
-    latency_ms: int
-    usage: CallUsage
-    answered: str | None
-
-
-async def check(gateway: Gateway, endpoint: Endpoint, timeout: float = 30) -> Checked:
-    """Make one tiny call through the gateway; it costs what a dozen tokens cost.
+async def check(
+    gateway: Gateway, endpoint: Endpoint, timeout: float = 30
+) -> tuple[Reply | GatewayError, int]:
+    """Make one tiny call, at the cost of a dozen tokens; return its outcome and the milliseconds it took.
 
     What the call needs is loaded before: that takes seconds, which are not the provider's.
     """
@@ -140,13 +126,9 @@ async def check(gateway: Gateway, endpoint: Endpoint, timeout: float = 30) -> Ch
     messages = (Message("system", "You answer in one word."), Message("user", "Say yes."))
     request = Request(messages, CallKey("check", "check", "quick"), timeout, 16)
     start = time.monotonic()
-    failure, message, usage, answered = None, "it answered", CallUsage(), None
+    outcome: Reply | GatewayError
     try:
-        reply = await gateway.complete(endpoint, request)
-        usage, answered = reply.usage, reply.model
+        outcome = await gateway.complete(endpoint, request)
     except GatewayError as error:
-        message, usage = error.message, of_failure(error)
-        # A model that was cut short did answer: sixteen tokens are few for one that explains itself.
-        failure = None if error.kind is FailureKind.TRUNCATED else error.kind
-    latency = round((time.monotonic() - start) * 1000)
-    return Checked(endpoint.profile.provider, endpoint.model, failure, message, latency, usage, answered)
+        outcome = error
+    return outcome, round((time.monotonic() - start) * 1000)

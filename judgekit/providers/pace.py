@@ -141,14 +141,10 @@ class Pace:
         if later <= 0 or not self._queues:
             return
         is_paused = self._paused_until >= minute
-        why = (
-            "the provider asked for a pause"
-            if is_paused
-            else f"{self._per_minute} calls were made in a minute"
-        )
+        minutes = f"{self._per_minute} calls were made in a minute"
         message = (
-            f"{why}: no model was asked, because the next call is allowed in {later:.3g} s, after the "
-            "deadline"
+            f"{'the provider asked for a pause' if is_paused else minutes}: no model was asked, because the "
+            f"next call is allowed in {later:.3g} s, after the deadline"
         )
         reason = self._reason if is_paused else FailureKind.RATE_LIMIT
         for turn, end in (waiter for queue in self._queues.values() for waiter in queue):

@@ -62,11 +62,10 @@ class PanelRequest:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Who judges: the endpoints of each tier, none at all when no model was found.
+    """Who judges: the endpoints of each tier, several of which are its jury; none when no model was found.
 
     `provider` is the profile that filled the tiers; `reason` says in one line what was chosen or what to
-    do. Tiers may share an endpoint; several in one tier are its jury. `others` returns what the tiers would
-    be with each provider that may be asked, in the order of choice; it may ask local servers, as `resolve`.
+    do. `others` returns what the tiers would be with each provider that may be asked, as `resolve` does.
     """
 
     endpoints: dict[TierName, tuple[Endpoint, ...]]

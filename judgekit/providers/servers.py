@@ -245,6 +245,8 @@ def with_family(endpoint: Endpoint) -> Endpoint:
 
 def _families(base: str, key: str | None) -> dict[str, str]:
     """Return the family behind each name of a proxy, as it said within a day; none where it says nothing."""
+    import asyncio  # noqa: PLC0415 - for a proxy alone
+
     digest = hashlib.sha256(f"{base}\0{key}".encode()).hexdigest()
     path = Path(environment.cache_home()) / FOLDER / f"{digest}.json"
     at, known = 0.0, dict[str, str]()
@@ -255,23 +257,13 @@ def _families(base: str, key: str | None) -> dict[str, str]:
     if abs(time.time() - at) < (KEPT_SECONDS if known else FAILED_SECONDS):
         return known
     with suppress(Exception):  # whatever a stranger's server does; the families stay as they are
-        known = _asked_proxy(base, key)
+        url, found = f"{base.rstrip('/').removesuffix('/v1')}/v1/model/info", dict[str, set[str]]()
+        for model in asyncio.run(_listed(url, key, PROXY_SECONDS, _LIST_BYTES)):
+            behind = (model.get("model_info") or {}).get("base_model") or model["litellm_params"]["model"]
+            found.setdefault(str(model["model_name"]), set()).add(family_by_name(str(behind)))
+        told = {name: all_of for name, all_of in found.items() if all_of != {UNKNOWN_FAMILY}}
+        known = {name: all_of.pop() if len(all_of) == 1 else UNKNOWN_FAMILY for name, all_of in told.items()}
     with suppress(OSError):
         environment.private_folder(str(path.parent))
         environment.write_private(str(path), json.dumps({"at": time.time(), "families": known}))
     return known
-
-
-def _asked_proxy(base: str, key: str | None) -> dict[str, str]:
-    import asyncio  # noqa: PLC0415 - for a proxy alone
-
-    url = f"{base.rstrip('/').removesuffix('/v1')}/v1/model/info"
-    found: dict[str, set[str]] = {}
-    for model in asyncio.run(_listed(url, key, PROXY_SECONDS, _LIST_BYTES)):
-        behind = (model.get("model_info") or {}).get("base_model") or model["litellm_params"]["model"]
-        found.setdefault(str(model["model_name"]), set()).add(family_by_name(str(behind)))
-    return {
-        name: families.pop() if len(families) == 1 else UNKNOWN_FAMILY
-        for name, families in found.items()
-        if families != {UNKNOWN_FAMILY}
-    }

@@ -14,9 +14,9 @@ from making import reply
 
 from judgekit.cli import app
 from judgekit.config import settings
-from judgekit.errors import FailureKind
+from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers import litellm, local, registry, servers
-from judgekit.providers.gateway import Checked, check
+from judgekit.providers.gateway import check
 from judgekit.providers.litellm import LitellmGateway
 from judgekit.providers.resolve import PanelRequest, ProviderState, provider_report
 
@@ -57,21 +57,20 @@ def test_each_provider_says_what_makes_it_usable_or_what_is_lacking(monkeypatch:
     assert list(found) == [profile.provider for profile in registry.profiles()]
 
 
-def checked(base: str, gateway: Gateway | None = None) -> Checked:
+def checked(base: str, gateway: Gateway | None = None) -> tuple[Reply | GatewayError, int]:
     return asyncio.run(check(gateway or LitellmGateway(), custom(base), 5))
 
 
 def test_a_check_is_one_tiny_call() -> None:
     with Loopback(says("yes")) as server:
-        result = checked(server.base)
+        found, _ = checked(server.base)
         assert [asked.body["max_tokens"] for asked in server.requests] == [16]
-    assert (result.failure, result.provider) == (None, "openai-compatible")
+    assert getattr(found, "text", None) == "yes"
     with Loopback(fails(401)) as server:
-        result = checked(server.base)
-    assert result.failure is FailureKind.AUTHENTICATION
-    assert "it went wrong" in result.message
-    with Loopback(says("Yes, of course, because", finish="length")) as server:
-        assert checked(server.base).failure is None  # a model that is cut short did answer
+        found, _ = checked(server.base)
+    assert isinstance(found, GatewayError)
+    assert found.kind is FailureKind.AUTHENTICATION
+    assert "it went wrong" in found.message
 
 
 def test_loading_is_not_the_providers_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,8 +89,9 @@ def test_loading_is_not_the_providers_time(monkeypatch: pytest.MonkeyPatch) -> N
             """Nothing is open."""
 
     monkeypatch.setattr(litellm, "loaded", loaded)
-    result = checked("http://127.0.0.1:1/v1", Quick())
-    assert (order, result.failure, result.latency_ms < 200) == (["loaded", "asked"], None, True)
+    found, milliseconds = checked("http://127.0.0.1:1/v1", Quick())
+    assert (order, getattr(found, "text", None)) == (["loaded", "asked"], "yes")
+    assert milliseconds < 200
 
 
 def allow(names: str) -> None:
@@ -110,6 +110,10 @@ def test_the_alias_of_a_provider_is_as_good_as_its_name(
             allow(f"[{allowed}]")
             assert app.run(["provider", "check", name]) == 0
             assert "custom/stand-in: answered in" in capfd.readouterr().out
+    with Loopback(says("Yes, of course, because", finish="length")) as server:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+        assert app.run(["provider", "check"]) == 0  # a model that is cut short did answer
+        assert "custom/stand-in: answered in" in capfd.readouterr().out
     monkeypatch.setenv("JUDGEKIT_MODEL", "judge-4")
     with Loopback(fails(404), models=("tts", "judge-5", "judge-5-mini")) as server:
         monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
