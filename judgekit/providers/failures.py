@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _TABLE: Final[Mapping[str, Mapping[str, Any]]] = tomllib.loads(
-    Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+    Path(__file__).with_suffix(".toml").read_bytes().decode()
 )
 _BY_CAUSE = {
     cause: FailureKind(kind) for kind, row in _TABLE.items() for cause in row.get("causes", "").split()
