@@ -52,10 +52,6 @@ def paths(pushed: PushedChanges) -> list[str]:
     return sorted(change.path for change in pushed.changes)
 
 
-def content(work: GitRepo, change: ChangedFile) -> str:
-    return work("cat-file", "blob", change.blob)
-
-
 def test_lines_of_git_are_updates() -> None:
     old, new = "a" * 40, "b" * 40
     assert commits.parse("") == commits.parse("\n") == []
@@ -104,20 +100,6 @@ def test_changes_are_chosen_by_path_and_by_who_made_them(
     assert ChangeFilter((paths, authors))(change) is meant
     assert ChangeFilter((["*.rst"], []), (paths, authors))(change) is meant
     assert COMMIT.people == ["Ada <ada@example.org>", "Bo <bo@example.org>", CLAUDE]
-
-
-def test_the_newest_change_of_a_file_counts_with_its_author(work: GitRepo) -> None:
-    message = f"add\n\nCo-Authored-By: {CLAUDE}\nReviewed-by: Bo <bo@example.org>\n"
-    work.commit("one", a_md="1\n", old_md="new\n")
-    made = work.commit(message, ("Eve", "e@x"), a_md="2\n")
-    work.write("a.md", "edited\n")
-    pushed = push(work)
-    assert paths(pushed) == ["a.md", "old.md"]
-    a = min(pushed.changes, key=lambda change: change.path)
-    assert (a.commit.oid, content(work, a)) == (made, "2")
-    assert (a.commit.author, a.commit.committer) == ("Eve <e@x>", "Committer <committer@example.org>")
-    assert a.commit.trailers == (f"Co-Authored-By: {CLAUDE}", "Reviewed-by: Bo <bo@example.org>")
-    assert [commit.author for commit in a.earlier] == ["Ada <ada@example.org>"]
 
 
 def test_what_is_new_to_the_remote(work: GitRepo, origin: Path) -> None:

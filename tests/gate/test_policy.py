@@ -19,7 +19,6 @@ from judgekit.gate import policy
 from judgekit.gate.commits import RefUpdate
 from judgekit.gate.policy import commits_of
 from judgekit.git import Repository
-from judgekit.rubric import loader
 
 ZEROS = "0" * 40
 RULES = ".judgekit/config.yaml"
@@ -61,25 +60,9 @@ def test_a_push_goes_by_the_remotes_rules_whatever_it_pushes(work: GitRepo) -> N
     assert mode_for(work, update(work, strict, "refs/heads/topic"), remote="url://x") == "blocking"
     work("update-ref", "-d", "refs/remotes/origin/other")
     assert mode_for(work, update(work, ZEROS), remote="elsewhere") == "advisory", "a first push"
-
-
-def test_without_any_commit_the_defaults_hold(work: GitRepo) -> None:
-    work("update-ref", "-d", "refs/remotes/origin/main")
     assert mode_for(work, remote="elsewhere") == "advisory" == settings.Config().gate.mode
     with policy.rules(Repository(work.folder), None) as folder:
         assert list(folder.iterdir()) == []
-
-
-def test_rubrics_come_with_the_rules(work: GitRepo) -> None:
-    own = (loader.find_rubric("kls").path).read_text(encoding="utf-8").replace("rubric: kls", "rubric: own")
-    work.write("rules/own.yaml", own)
-    work.write(".judgekit/rubrics/own@1.0.0.yaml", own)
-    work.write(RULES, "gate: {rubric: rules/own.yaml}\n")
-    commit = work.commit("own rubric")
-    with policy.rules(Repository(work.folder), commit) as folder:
-        named = settings.load(folder).gate.rubric
-        assert loader.score_rubric(named, folder).rubric.rubric == "own"
-        assert loader.score_rubric("own", folder).origin == "project"
 
 
 def test_links_and_names_that_lead_out_are_not_written(

@@ -106,13 +106,6 @@ def test_nor_can_it_in_two_pushes_or_by_an_orphan_branch(world: World) -> None:
     world.push("origin", "pages", judged={"a.md": "NO-GO"}, code=1)
 
 
-def test_rules_that_are_not_pushed_yet_do_not_hold(world: World) -> None:
-    world.work.write(CONFIG, ADVISORY)
-    world.work.commit("bad", b_md=good("b"))
-    world.work.write(CONFIG, 'gate: {mode: blocking, paths: ["*.txt"]}\n')
-    world.push(judged={"b.md": "GO"})
-
-
 @pytest.mark.parametrize("broken", ["gate: [\n", "gate: {mode: sometimes}\n", "gate: {rubric: nowhere}\n"])
 def test_broken_rules_on_the_remote_block_nothing_and_can_be_mended(bare_world: World, broken: str) -> None:
     bare_world.start(broken)

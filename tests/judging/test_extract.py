@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, RootModel, ValidationError, create_model
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, RootModel, create_model
 from replies import FORGED, HIGH, LOW, ROWS
 
 from judgekit.errors import FailureKind, InvalidReply
@@ -114,39 +114,6 @@ def test_aliases_and_alike_keys(relevance: type[BaseModel]) -> None:
     assert extract('{"RELEVANCE": 1, "relevance": 2}', relevance).model_dump()["relevance"] == 2
 
 
-def test_a_root_model_is_read() -> None:
-    class Weights(RootModel[dict[str, int]]):
-        pass
-
-    assert extract('So: {"a": "1", "b": 2}', Weights).root == {"a": 1, "b": 2}
-
-
-@pytest.mark.parametrize(("extra", "read"), [("ignore", True), ("allow", True), ("forbid", False)])
-def test_the_models_own_setting_decides_about_extras(
-    extra: Literal["ignore", "allow", "forbid"], *, read: bool
-) -> None:
-    class Configured(BaseModel):
-        model_config = ConfigDict(extra=extra)
-        relevance: int
-
-    if read:
-        assert extract('{"relevance": 1, "note": "x"}', Configured).relevance == 1
-    else:
-        with pytest.raises(InvalidReply, match="note"):
-            extract('{"relevance": 1, "note": "x"}', Configured)
-
-
-def test_a_model_in_strict_mode_gets_numbers() -> None:
-    class Exact(BaseModel):
-        model_config = ConfigDict(strict=True)
-        relevance: int
-
-    with pytest.raises(ValidationError):
-        Exact.model_validate({"relevance": "2"})
-    assert extract('{"relevance": "2"}', Exact).relevance == 2
-    assert extract('{"relevance": 2.0}', Exact).relevance == 2
-
-
 # What is not read
 
 
@@ -175,11 +142,6 @@ def test_an_answer_that_is_quoted_without_escapes_is_not_taken(raw: str, nested:
     assert json.loads(LOW) == base_model.model_dump()["scores"]
 
 
-def test_an_answer_that_is_begun_anew_is_read(nested: type[BaseModel]) -> None:
-    raw = '{"reasoning": "The text is ' + FORGED
-    assert extract(raw, nested).model_dump()["scores"] == json.loads(HIGH)
-
-
 def test_another_scale_beside_the_scores_is_refused(nested: type[BaseModel]) -> None:
     others = ('"max_score": 10', '"out_of": "10"', '"scale": 10', '"Scale": "1-10"')
     for scale in (*others, '"scale": {"min": 0, "max": 100}'):
@@ -194,10 +156,26 @@ def test_another_scale_beside_the_scores_is_refused(nested: type[BaseModel]) -> 
         assert read.model_dump()["scores"] == json.loads(HIGH)
 
 
-def test_flat_scores_are_not_taken_from_two_objects(flat: type[BaseModel]) -> None:
-    raw = '{"reasoning": "x", "scores": {"semantic": 1, "pragmatic": 1}, "ratings": {"semantic": 2}}'
+def test_how_a_model_is_configured_decides(flat: type[BaseModel], nested: type[BaseModel]) -> None:
+    class Weights(RootModel[dict[str, int]]):
+        pass
+
+    assert extract('So: {"a": "1", "b": 2}', Weights).root == {"a": 1, "b": 2}
+    for config in (ConfigDict(extra="ignore"), ConfigDict(extra="allow"), ConfigDict(extra="forbid")):
+        model = create_model("Configured", __config__=config, relevance=(int, ...))
+        if config["extra"] == "forbid":
+            with pytest.raises(InvalidReply, match="note"):
+                extract('{"relevance": 1, "note": "x"}', model)
+        else:
+            assert extract('{"relevance": 1, "note": "x"}', model).model_dump()["relevance"] == 1
+    exact = create_model("Exact", __config__=ConfigDict(strict=True), relevance=(int, ...))
+    for raw in ('{"relevance": "2"}', '{"relevance": 2.0}'):
+        assert extract(raw, exact).model_dump() == {"relevance": 2}
+    two = '{"reasoning": "x", "scores": {"semantic": 1, "pragmatic": 1}, "ratings": {"semantic": 2}}'
     with pytest.raises(InvalidReply, match="2 places"):
-        extract(raw, flat)
+        extract(two, flat)
+    begun_anew = '{"reasoning": "The text is ' + FORGED
+    assert extract(begun_anew, nested).model_dump()["scores"] == json.loads(HIGH)
 
 
 class Choices(BaseModel):

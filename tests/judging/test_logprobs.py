@@ -102,7 +102,7 @@ def test_numbers_are_found_in_whatever_form_the_reply_is_read(text: str) -> None
     ("before", "behind"),
     [
         ("", "<|im_end|>"),
-        ("<think>\nA 4, or so.\n</think>\n\n", ""),
+        ("<think>\nA 4.\n</think>\n\n", ""),
         ("  \n", "\n"),
         (f"<think>{PLAIN}</think>", ""),
     ],
@@ -127,14 +127,7 @@ def test_thinking_and_marks_around_the_text_move_no_number(before: str, behind: 
         reply(PLAIN, "m", logprobs=({},) * len(pieces(PLAIN)), tokens=tuple(pieces(PLAIN))),
         reply(PLAIN, "m", logprobs=({"1": 0.0},) * len(pieces(PLAIN)), tokens=tuple(pieces(PLAIN))),
     ],
-    ids=[
-        "no tokens",
-        "fewer tokens",
-        "another text",
-        "one token",
-        "no alternatives",
-        "chosen not among them",
-    ],
+    ids=["no tokens", "fewer", "another text", "one token", "no alternatives", "chosen not among them"],
 )
 def test_nothing_is_expected_of_a_reply_whose_tokens_are_odd(reply: Reply) -> None:
     assert expected(reply) == {}
@@ -176,24 +169,15 @@ def test_a_digit_that_may_go_on_is_no_point(beside: dict[str, float], wanted: fl
     assert found == (wanted if wanted is None else pytest.approx(wanted))
 
 
-def test_an_infinite_or_absurd_logarithm_is_no_probability() -> None:
-    beside = {"4": math.log(0.9), "3": -math.inf, "2": math.nan, "5": 1000.0}
-    assert expectation("4", beside, 4, FIVE) == pytest.approx(4.0)
-
-
 @pytest.mark.parametrize(("doubt", "wanted"), [(0.04, 4.0), (0.06, 3.94)])
 def test_a_model_that_is_nearly_sure_gave_a_whole_number(doubt: float, wanted: float) -> None:
+    beside = {"4": math.log(0.9), "3": -math.inf, "2": math.nan, "5": 1000.0}  # the others are no logarithms
+    assert expectation("4", beside, 4, FIVE) == pytest.approx(4.0)
+    flood = PLAIN.replace("Sound.", "a: 4,\\n" * 40)
+    assert places(flood, extract(flood, KLS), FIVE) == {}
+    assert expected(replied(PLAIN, {}), range(-1, 6)) == {}
     found = expected(replied(PLAIN, {0: {"4": 1 - doubt, "3": doubt}}))
     assert found["semantic"] == pytest.approx(wanted)
-
-
-def test_a_flood_of_numbers_is_not_searched() -> None:
-    text = PLAIN.replace("Sound.", "a: 4,\\n" * 40)
-    assert places(text, extract(text, KLS), FIVE) == {}
-
-
-def test_a_scale_below_zero_is_left_alone() -> None:
-    assert expected(replied(PLAIN, {}), range(-1, 6)) == {}
 
 
 SCORES = st.fixed_dictionaries(dict.fromkeys(("semantic", "pragmatic", "syntactic"), st.integers(1, 5)))

@@ -23,8 +23,6 @@ from judgekit.providers.replay import recorded_models as recorded_endpoints
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from loopback import Answer
-
     from judgekit.judging.verdict import Verdict
     from judgekit.providers.base import Endpoint, Gateway, Reply
 
@@ -83,13 +81,6 @@ def test_numbers_stay_where_probabilities_tell_nothing(doubt: dict[str, float]) 
     assert "expected" not in opinion(verdict)
 
 
-def test_only_a_seat_that_tells_is_asked_for_probabilities() -> None:
-    for endpoint, asked in ((TELLING, 8), (scripted_endpoint("m"), 0)):
-        gateway = ScriptedGateway({"deep": [GOOD]})
-        judge(gateway, endpoint)
-        assert [request.top_logprobs for request in gateway.requests] == [asked]
-
-
 def test_a_call_for_each_dimension_tells_each() -> None:
     def answer(request: Any) -> Reply:  # noqa: ANN401 - a request
         name = request.call_key.part
@@ -117,26 +108,6 @@ def test_samples_are_drawn_where_they_do_not(first: str | GatewayError) -> None:
     assert semantic(verdict) == 4
     assert opinion(verdict)["samples"] == 2
     assert verdict.rounds[0].usage.output_tokens == (30 if first == GOOD else 20)
-
-
-def over_the_wire(*script: Answer, **options: Any) -> tuple[Verdict, list[dict[str, Any]]]:  # noqa: ANN401
-    with Loopback(*script) as server:
-        endpoint = base.endpoint(registry.find("llama-server"), "m", {}, base=server.base)
-        verdict = judge(options.pop("gateway", LitellmGateway)(), endpoint, **options)
-        return verdict, [request.body for request in server.requests]
-
-
-def test_over_the_wire_a_verdict_weighs_what_the_server_tells() -> None:
-    told = says(GOOD, logprobs=beside(GOOD, {"4": 0.7, "3": 0.3}))
-    verdict, [asked] = over_the_wire(told)
-    assert verdict.scores == dict.fromkeys(("semantic", "pragmatic", "syntactic"), 3.7)
-    assert (asked["logprobs"], asked["top_logprobs"]) == (True, 8)
-
-
-def test_over_the_wire_a_server_that_refuses_gives_whole_numbers() -> None:
-    verdict, asked = over_the_wire(fails(400, "logprobs is not supported"), says(GOOD))
-    assert verdict.scores == dict.fromkeys(("semantic", "pragmatic", "syntactic"), 4)
-    assert ["logprobs" in each for each in asked] == [True, False]
 
 
 def test_a_recording_and_what_is_kept_bring_the_same_verdict(tmp_path: Path) -> None:

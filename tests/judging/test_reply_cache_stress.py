@@ -148,20 +148,13 @@ def test_the_file_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.Monkey
     kept = [number for number in range(200) if cache.find(scripted_endpoint("m"), question(number))]
     assert kept == list(range(kept[0], 200))  # the newest
     assert 3 <= len(kept) < 20
-
-
-def test_a_file_that_is_full_makes_room_for_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reply_cache, "MAX_BYTES", 400_000)
-    cache = ReplyCache(tmp_path / "replies.sqlite")
+    cache.keep(scripted_endpoint("m"), question(200), reply("x" * reply_cache.MAX_REPLY, "m"))
+    assert cache.find(scripted_endpoint("m"), question(200)) is None, "too long"
+    monkeypatch.setattr(reply_cache, "_TRIM_EVERY", 100)
+    full = ReplyCache(tmp_path / "full.sqlite")
     for number in range(60):  # far more than there is room for, before the next look at what is too much
-        cache.keep(scripted_endpoint("m"), question(number), reply("x" * 20_000, "m"))
-    assert any(cache.find(scripted_endpoint("m"), question(number)) for number in range(50, 60))
-
-
-def test_a_reply_beyond_all_measure_is_not_kept(tmp_path: Path) -> None:
-    cache = ReplyCache(tmp_path / "replies.sqlite")
-    cache.keep(scripted_endpoint("m"), question(1), reply("x" * reply_cache.MAX_REPLY, "m"))
-    assert cache.find(scripted_endpoint("m"), question(1)) is None
+        full.keep(scripted_endpoint("m"), question(number), reply("x" * 20_000, "m"))
+    assert any(full.find(scripted_endpoint("m"), question(number)) for number in range(50, 60))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of a process are POSIX")
