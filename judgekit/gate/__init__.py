@@ -20,10 +20,7 @@ class Held(JudgekitError):  # noqa: N818 - the push is
 
 
 class Begin(TypedDict):
-    """What is known when judging begins: the `count` of files, and the `budget` that is left, in seconds.
-
-    `holds`: files that are left undetermined hold up the push.
-    """
+    """The `count` of files, the `budget` left in seconds, and whether undetermined files hold up the push."""
 
     count: int
     budget: float
@@ -31,10 +28,7 @@ class Begin(TypedDict):
 
 
 class Row(TypedDict):
-    """The result for one file; `lost` where its verdict could not be written to the ledger.
-
-    `author` is who wrote the `commit`, and `verdict` a record as `judgekit schema verdict` describes it.
-    """
+    """The result for one file, by the `author` of a `commit`; `lost` if the ledger could not be written."""
 
     path: str
     word: str

@@ -86,11 +86,11 @@ class PushedChanges(NamedTuple):
 
 
 class ChangeFilter:
-    """Decides whether a change is judged: one of the `rules`, paths and authors each, must choose it.
+    """Whether a change is judged: one of the `rules`, paths and authors each, must choose it.
 
-    Paths are patterns as in `.gitignore`; a path that matches but for capitals (`A.MD`) is judged too.
-    Authors are patterns (`*`, `?`, in any case) for the author, the committer and the co-authors, each as
-    `Name <address>`, or for a whole trailer (`Generated-By: *`). No authors mean all of them.
+    Paths are patterns as in `.gitignore`, also in other capitals. Authors are patterns (`*`, `?`) for the
+    author, the committer and the co-authors, each as `Name <address>`, or for a whole trailer
+    (`Generated-By: *`). No authors mean all of them.
     """
 
     def __init__(self, *rules: tuple[Sequence[str], Sequence[str]]) -> None:
@@ -197,10 +197,7 @@ def of_push(
 
 
 def since(repository: Repository, base: str, tip: str, wanted: Wanted) -> PushedChanges:
-    """Return the `wanted` changes of the commits between `base` and `tip`, each file as it stands at `tip`.
-
-    Raises `UnknownCommit` where one of them is not here.
-    """
+    """Return the `wanted` changes between two commits, as they stand at `tip`; raises `UnknownCommit`."""
     before, after = commit_id(repository, base), commit_id(repository, tip)
     unjudged: list[str] = []
     return PushedChanges(_of_tip(repository, after, before, [before], wanted, unjudged), unjudged)
@@ -213,9 +210,8 @@ def commit_id(repository: Repository, name: str) -> str:
         return commit
     if not repository.holds("rev-parse", "--git-dir"):
         raise UnknownCommit(f"no git repository at {repository.folder}; change to one")
-    raise UnknownCommit(
-        f"{name or repr(name)}: not a commit of this repository; fetch it, or name another one"
-    )
+    shown = name or repr(name)
+    raise UnknownCommit(f"{shown}: not a commit of this repository; fetch it, or name another one")
 
 
 def _of_tip(
@@ -241,7 +237,7 @@ def _of_tip(
     changes = [change for change in _newest(steps, wanted) if wanted(change)]
     if not changes:
         return []
-    trees: list[dict[str, str]] = []  # the blob of each regular file of the tip, and of what was there before
+    trees: list[dict[str, str]] = []  # the blob of each regular file of the tip, and before
     for commit in filter(None, (tip, before)):
         listed = os.fsdecode(repository.ask("ls-tree", "-r", "-z", "--full-tree", commit)).split("\0")
         entries = (entry.partition("\t") for entry in listed if entry.startswith(_FILE))
@@ -275,16 +271,13 @@ def _newest(steps: Iterable[tuple[ChangedFile, str | None]], wanted: Wanted) -> 
         else:
             touched[before] = hands  # whoever changed it under its earlier name did so before
             moved.setdefault((before, change.blob), []).extend(later)
-    known = {
-        change.path
-        for (before, _), later in moved.items()
-        for change in later
-        if wanted(change._replace(path=before))
-    }
+    for (before, _), later in moved.items():
+        for change in later:
+            if wanted(change._replace(path=before)):
+                newest.pop(change.path, None)
     for path, change in newest.items():
-        if path not in known:
-            others = [commit for commit in dict.fromkeys(touched[path]) if commit != change.commit]
-            yield change._replace(earlier=tuple(others))
+        others = [commit for commit in dict.fromkeys(touched[path]) if commit != change.commit]
+        yield change._replace(earlier=tuple(others))
 
 
 def _changes(repository: Repository, commits: Sequence[Commit]) -> Iterator[tuple[ChangedFile, str | None]]:

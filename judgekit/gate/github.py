@@ -136,12 +136,11 @@ class Gh:
             raise GhError("gh issue list: no JSON in the output; update gh") from None
         open_issues = []
         for each in listed if isinstance(listed, list) else ():
-            if isinstance(each, dict) and isinstance(number := each.get("number"), int):
-                mark = issues.mark(str(each.get("body") or ""))
-                url = one_line(str(each.get("url") or f"#{number}"), _SAID)
-                if mark is not None:
-                    is_open = str(each.get("state")).upper() == "OPEN"
-                    open_issues.append(OpenIssue(number, url, is_open, *mark))
+            known = isinstance(each, dict) and isinstance(each.get("number"), int)
+            if known and (mark := issues.mark(str(each.get("body") or ""))):
+                url = one_line(str(each.get("url") or f"#{each['number']}"), _SAID)
+                is_open = str(each.get("state")).upper() == "OPEN"
+                open_issues.append(OpenIssue(each["number"], url, is_open, *mark))
         return open_issues
 
     def ask(self, verb: str, *words: str, stdin: str = "") -> str:
@@ -277,16 +276,10 @@ def concerns(verdict: Verdict, before: Iterable[VerdictLine] = (), *, rejects: b
         return False
     if verdict.verdict != "improve" or not rejects:
         return verdict.verdict == "escalate" or (rejects and verdict.verdict == "reject")
-    name = issues.task_name(verdict.task_id)
-    earlier = [
-        line
-        for line in before
-        if issues.task_name(line.task_id) == name
-        and line.timestamp <= verdict.timestamp
-        and line.id != verdict.id
-    ]
+    name, rounds = issues.task_name(verdict.task_id), 0
+    same = [line for line in before if issues.task_name(line.task_id) == name and line.id != verdict.id]
+    earlier = [line for line in same if line.timestamp <= verdict.timestamp]
     newest = sorted(earlier, key=lambda line: line.timestamp, reverse=True)
-    rounds = 0
     for each in takewhile(lambda line: line.verdict == "improve", [verdict, *newest]):
         outcomes = [one.opinion.get("outcome") for one in each.rounds if one.opinion]
         rounds += max(1, outcomes.count("improve"))

@@ -10,7 +10,7 @@ import json
 import os
 import shlex
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -142,10 +142,7 @@ def _write(repository: Repository, commit: str, paths: Sequence[str], root: Path
 def nothing_to_judge(
     repository: Repository, updates: Sequence[RefUpdate], remote: str, url: str = ""
 ) -> bool:
-    """Whether a push is sure to bring nothing that is judged; False also where that is not known yet.
-
-    Raises `InputError` when git cannot answer.
-    """
+    """Whether a push is sure to bring nothing that is judged; raises `InputError` when git cannot answer."""
     if all(update.deletes for update in updates):
         return True
     path, key = _place(repository, commits_of(repository, updates, remote, url))
@@ -165,11 +162,9 @@ def keep(repository: Repository, rules: Sequence[str], paths: list[str], authors
     if len(rules) > 1:  # which of them hold is not known here
         return
     path, key = _place(repository, rules)
-    try:
+    with suppress(OSError):
         environment.cache_folder(FOLDER)
         environment.write_private(path, json.dumps({"key": key, "paths": paths, "authors": authors}))
-    except OSError:
-        return
 
 
 def _place(repository: Repository, commits: Sequence[str]) -> tuple[str, str]:

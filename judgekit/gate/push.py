@@ -94,9 +94,8 @@ def check_push(
 
     Raises `JudgekitError`: nothing was judged then, and the push is to leave, unless it is `Held`.
     """
-    push = PushRecord(
-        remote=url or remote, ref=", ".join(update.remote_ref for update in updates if not update.deletes)
-    )
+    refs = ", ".join(update.remote_ref for update in updates if not update.deletes)
+    push = PushRecord(remote=url or remote, ref=refs)
     rules = policy.commits_of(repository, updates, remote, url)
     find = functools.partial(commits.of_push, repository, updates, remote, url=url)
     return _check(repository, rules, push, find, run)
@@ -225,9 +224,8 @@ class _Gatekeeper:
         if not left:
             return
         async with aclosing(open_gateway(environment.environ())) as gateway:
-            judge, models = service.document_judge(
-                gateway, self.folder, JudgeRequest(str(self.loaded.path), mode)
-            )
+            wanted = JudgeRequest(str(self.loaded.path), mode)
+            judge, models = service.document_judge(gateway, self.folder, wanted)
             if not judge.can_judge:  # no measurement, so nothing for the ledger
                 self.notes.append(f"not judged: {models}")
                 for change, document in left:
@@ -264,12 +262,8 @@ class _Gatekeeper:
         self._settle(change, verdict, lost=lost)
 
     def _settle(self, change: ChangedFile, verdict: Verdict, *, lost: bool = False) -> None:
-        row = self.rows[change.path, change.blob] = Row(
-            path=encodable(change.path),
-            word=word_of(verdict.verdict),
-            commit=change.commit.oid,
-            author=change.commit.author.partition(" <")[0],
-            lost=lost,
-            verdict=verdict.record(),
-        )
+        path, word, commit = encodable(change.path), word_of(verdict.verdict), change.commit
+        author, record = commit.author.partition(" <")[0], verdict.record()
+        row = Row(path=path, word=word, commit=commit.oid, author=author, lost=lost, verdict=record)
+        self.rows[change.path, change.blob] = row
         self.run.on_verdict(row)

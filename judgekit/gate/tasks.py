@@ -122,12 +122,9 @@ def files(
             path = os.path.join(root, name)  # noqa: PTH118 - a string is compared below
             with suppress(OSError):
                 status = os.lstat(path)
-                if (
-                    stat.S_ISREG(status.st_mode)
-                    and status.st_size <= MAX_BYTES
-                    and os.path.realpath(path) == os.path.normpath(path)  # no link leads to it
-                    and (since is None or status.st_mtime >= since - _SLACK)
-                ):
+                own = os.path.realpath(path) == os.path.normpath(path)  # no link leads to it
+                recent = since is None or status.st_mtime >= since - _SLACK
+                if own and recent and stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES:
                     changed.append((status.st_mtime, name))
     committed: dict[str, str] = {}  # the blob of each file
     if changed and repository.commit("HEAD") is not None:
