@@ -1,22 +1,28 @@
-"""The whole table of quick x deep x tiebreaker x mode, written out."""
+"""The whole table of quick x deep x tiebreaker x mode, and the gates of a calibration, written out."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pytest
+from making import finality_rule, finality_rules
 
 from judgekit.config import TIERS, Outcome, TierName
-from judgekit.judging.escalation import EscalationRules, Final
+from judgekit.judging.escalation import ESCALATE, UNDETERMINED, EscalationRules, Final, certainty, margin
+from judgekit.rubric import loader
+from judgekit.rubric.schema import ScoreRubric
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
+    from judgekit.config import ModeName
+    from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.verdict import Consensus, VerdictWord
 
 Confirm: TypeAlias = Literal["accept", "reject"]
+CONFIRM: tuple[Confirm, Confirm] = ("accept", "reject")
 LETTERS: dict[str, Outcome | None] = {"A": "accept", "I": "improve", "R": "reject", "F": None}
 WORDS: dict[str, VerdictWord] = {
     "A": "accept",
@@ -164,7 +170,7 @@ RR'   R unanimous
 
 
 def lines(table: str, *confirm: Confirm) -> list[tuple[Confirm, str, str, Consensus]]:
-    return [(each, *line.split()) for each in confirm for line in table.strip().splitlines()]  # type: ignore[misc]  # three words
+    return [(word, *line.split()) for word in confirm for line in table.strip().splitlines()]  # type: ignore[misc]  # three words
 
 
 CASES = [*lines(STRICT, "accept"), *lines(LENIENT, "reject")]
@@ -175,32 +181,39 @@ def run(
     confirm: Confirm,
     tiers: tuple[TierName, ...] = TIERS,
     truncated: Collection[TierName] = (),
-    models: Mapping[TierName, str | Collection[str]] = {},
+    models: Mapping[TierName, Collection[str]] = {},
+    finality: FinalityRules | None = None,
+    margins: Sequence[float] = (),
 ) -> tuple[str, Final]:
     """Feed outcomes to the rules; return the letters used and the end."""
-    rules = EscalationRules(confirm, tiers, truncated, models, margin=0.5)
+    rules = EscalationRules(confirm, tiers, truncated, models, finality, margin=0.5)
     seen: dict[TierName, Outcome | None] = {}
-    margins: dict[TierName, float] = {}
+    known: dict[TierName, float] = {}
     divided: dict[TierName, bool] = {}
     told: list[str] = re.findall(r"\w'?", outcomes)
     for used in range(len(told) + 1):
-        step = rules.next(seen, margins, divided)
+        step = rules.next(seen, known, divided)
         if isinstance(step, Final):
             return "".join(told[:used]), step
         if used < len(told):
             letter = told[used][0]
             seen[step] = LETTERS[letter.upper()] if letter != "d" else "improve"
-            margins[step] = 0.49 if told[used].endswith("'") else 0.5
+            usual = 0.0 if finality else 0.49 if told[used].endswith("'") else 0.5
+            known[step] = margins[used] if used < len(margins) else usual
             if letter.islower():
                 divided[step] = letter != "d"
     raise AssertionError(f"{outcomes}: the judging asks for more than {len(tiers)} tiers")
 
 
-def test_the_table() -> None:
+def test_the_table_is_right_and_complete() -> None:
     for confirm, outcomes, verdict, consensus in CASES:
         tier = None if verdict in "EU" else TIERS[len(outcomes) - 1]
         expected = (outcomes, Final(WORDS[verdict], consensus, tier))
         assert run(outcomes, confirm) == expected, (confirm, outcomes)
+    for confirm in CONFIRM:
+        listed = {case[1] for case in CASES if case[0] == confirm}
+        for each in itertools.product("AIRF", repeat=3):
+            assert run("".join(each), confirm)[0] in listed, (confirm, each)
 
 
 def test_what_divides_a_jury_or_is_close_goes_up() -> None:
@@ -216,109 +229,168 @@ def test_what_divides_a_jury_or_is_close_goes_up() -> None:
         assert found == (outcomes, WORDS[verdict], consensus), (confirm, outcomes)
 
 
-@pytest.mark.parametrize("confirm", ["accept", "reject"])
-def test_a_divided_jury_counts_as_one_that_failed_until_nobody_is_left(
-    confirm: Confirm,
-) -> None:
-    """In quick and deep, whatever most of it said; but nobody who is divided leaves `undetermined`."""
+@pytest.mark.parametrize("confirm", CONFIRM)
+def test_a_divided_jury_counts_as_one_that_failed_until_no_tier_is_left(confirm: Confirm) -> None:
+    """In quick and deep, whatever most of it said; but what is divided ends in no `undetermined`."""
     for outcomes in itertools.product("AIRFd", "AIRFdair", "AIRF"):
         plain = "".join("F" if outcome in "dair" else outcome for outcome in outcomes)
         used, final = run("".join(outcomes), confirm)
         instead, expected = run(plain, confirm)
         assert len(used) == len(instead)
-        if any(each.islower() for each in used) and expected.verdict == "undetermined":
+        if any(letter.islower() for letter in used) and expected.verdict == "undetermined":
             assert final.verdict == "escalate"
         else:
             assert final == expected
 
 
+ONE: tuple[TierName, ...] = ("quick",)
+TWO: tuple[TierName, ...] = ("quick", "deep")
+NO_QUICK: tuple[TierName, ...] = ("deep", "tiebreaker")
+NO_DEEP: tuple[TierName, ...] = ("quick", "tiebreaker")
+JURY: dict[TierName, Collection[str]] = dict.fromkeys(TIERS, ("a", "b", "c"))
+SAME: dict[TierName, Collection[str]] = dict.fromkeys(TIERS, ("one",))
+SHARED: dict[TierName, Collection[str]] = {"quick": ["a", "b"], "deep": ["c"], "tiebreaker": ["b"]}
+
+
 @pytest.mark.parametrize(
-    ("outcomes", "verdict", "consensus"),
+    ("outcomes", "confirm", "options", "verdict", "consensus"),
     [
-        ("a", "accept", "majority"),
-        ("i", "improve", "majority"),
-        ("r", "reject", "majority"),
-        ("d", "escalate", "none"),
+        # A single tier decides alone, its jury by a majority or not at all.
+        *[
+            (letter, confirm, {"tiers": ONE}, verdict, consensus)
+            for confirm in ("accept", "reject")
+            for letter, verdict, consensus in (
+                ("A", "accept", "single"),
+                ("I", "improve", "single"),
+                ("R", "reject", "single"),
+                ("F", "undetermined", "none"),
+                ("a", "accept", "majority"),
+                ("i", "improve", "majority"),
+                ("r", "reject", "majority"),
+                ("d", "escalate", "none"),
+            )
+        ],
+        # Of two tiers the second is the last.
+        ("Aa", "accept", {"tiers": TWO}, "accept", "majority"),
+        ("Ai", "accept", {"tiers": TWO}, "improve", "majority"),
+        ("Ar", "accept", {"tiers": TWO}, "escalate", "none"),
+        ("Ad", "accept", {"tiers": TWO}, "escalate", "none"),
+        ("dr", "accept", {"tiers": TWO}, "reject", "majority"),
+        # Without a quick tier the deep one starts; without a deep one the tiebreaker confirms.
+        ("A", "accept", {"tiers": NO_QUICK}, "accept", "single"),
+        ("FR", "accept", {"tiers": NO_QUICK}, "reject", "single"),
+        ("AA", "accept", {"tiers": NO_DEEP}, "accept", "unanimous"),
+        ("AF", "accept", {"tiers": NO_DEEP}, "undetermined", "none"),
+        # A jury in every tier is not asked a third time.
+        ("da", "accept", {"models": JURY}, "accept", "majority"),
+        ("Aa", "accept", {"models": JURY}, "accept", "majority"),
+        ("dd", "accept", {"models": JURY}, "escalate", "none"),
+        # A close opinion stands where the tiebreaker is no other voice.
+        ("FI'", "accept", {"models": SAME}, "improve", "single"),
+        # A tiebreaker that is one of those who disagree is not asked.
+        ("AR", "accept", {"models": SHARED}, "escalate", "none"),
+        ("ARA", "accept", {"models": {**SHARED, "tiebreaker": ["b", "d"]}}, "accept", "majority"),
+        # An acceptance of a cut text goes up: lenient would have ended after the first.
+        ("AA", "reject", {"tiers": TWO, "truncated": {"quick"}}, "accept", "unanimous"),
+        ("AR", "reject", {"tiers": TWO, "truncated": {"quick"}}, "escalate", "none"),
+        ("AF", "reject", {"tiers": TWO, "truncated": {"quick"}}, "undetermined", "none"),
+        ("R", "accept", {"tiers": TWO, "truncated": {"quick"}}, "reject", "single"),
+        ("AA", "accept", {"truncated": {"quick", "deep"}}, "undetermined", "none"),
     ],
 )
-def test_the_only_jury_decides_by_its_majority_or_not_at_all(
-    outcomes: str, verdict: str, consensus: str
+def test_fewer_tiers_the_same_voices_and_cut_texts(
+    outcomes: str, confirm: Confirm, options: dict[str, Any], verdict: str, consensus: str
 ) -> None:
-    _, final = run(outcomes, "accept", tiers=("quick",))
-    assert (final.verdict, final.consensus) == (verdict, consensus)
+    used, final = run(outcomes, confirm, **options)
+    assert (used, final.verdict, final.consensus) == (outcomes, verdict, consensus)
+
+
+# --- the gates of a calibration
+
+
+@pytest.fixture
+def rubric() -> ScoreRubric:
+    found = loader.score_rubric("kls").rubric
+    assert isinstance(found, ScoreRubric)
+    return found
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "verdict"),
-    [("Aa", "accept"), ("Ai", "improve"), ("Ar", "escalate"), ("Ad", "escalate"), ("dr", "reject")],
-)
-def test_of_two_tiers_the_second_is_the_last(outcomes: str, verdict: str) -> None:
-    used, final = run(outcomes, "accept", tiers=("quick", "deep"))
-    assert (used, final.verdict) == (outcomes, verdict)
-
-
-@pytest.mark.parametrize("outcomes", ["da", "Aa"])
-def test_a_jury_in_every_tier_is_not_asked_a_third_time(outcomes: str) -> None:
-    same: dict[TierName, tuple[str, ...]] = dict.fromkeys(TIERS, ("a", "b", "c"))
-    assert run(outcomes, "accept", models=same) == (outcomes, Final("accept", "majority", "deep"))
-    assert run("dd", "accept", models=same)[1].verdict == "escalate"
-
-
-def test_a_close_opinion_stands_where_the_tiebreaker_is_no_other_voice() -> None:
-    same = dict.fromkeys(TIERS, "one")
-    assert run("FI'", "accept", models=same) == ("FI'", Final("improve", "single", "deep"))
-
-
-def test_a_tiebreaker_that_is_one_of_those_who_disagree_is_not_asked() -> None:
-    models: dict[TierName, list[str]] = {"quick": ["a", "b"], "deep": ["c"], "tiebreaker": ["b"]}
-    assert run("AR", "accept", models=models)[1].verdict == "escalate"
-    assert run("ARA", "accept", models=models | {"tiebreaker": ["b", "d"]})[1].verdict == "accept"
-
-
-@pytest.mark.parametrize("confirm", ["accept", "reject"])
-def test_the_table_is_complete(confirm: Confirm) -> None:
-    listed = {case[1] for case in CASES if case[0] == confirm}
-    for outcomes in itertools.product("AIRF", repeat=3):
-        used, _ = run("".join(outcomes), confirm)
-        assert used in listed
-
-
-@pytest.mark.parametrize("confirm", ["accept", "reject"])
-@pytest.mark.parametrize(
-    ("outcome", "verdict"), [("A", "accept"), ("I", "improve"), ("R", "reject"), ("F", "undetermined")]
-)
-def test_a_single_tier_decides_alone(confirm: Confirm, outcome: str, verdict: str) -> None:
-    _, final = run(outcome, confirm, tiers=("quick",))
-    assert final.verdict == verdict
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "confirm", "verdict"),
+    ("mode", "scores", "expected"),
     [
-        ("AA", "reject", "accept"),  # lenient would have ended after the first, had it seen the whole text
-        ("AR", "reject", "escalate"),
-        ("AF", "reject", "undetermined"),
-        ("R", "accept", "reject"),  # a rejection of the part that was seen stands
+        ("strict", (5, 5, 5), 1.5),  # the mean is 1.5 above 3.5, the least score 2 above 3
+        ("strict", (3, 5, 5), 0),
+        ("strict", (4, 4, 3.5), 0.3333),
+        ("lenient", (5, 5, 4), 1),
+        ("lenient", (3, 3, 3), 0),
+        ("strict", (1, 5, 5), 1),
+        ("strict", (1.9, 5, 5), 0.1),
+        ("strict", (2, 5, 5), 0),  # improve, and at the edge of a rejection
+        ("strict", (3, 3, 3), 0.5),  # improve: accepted with half a point more in the mean
+        ("lenient", (2.5, 4, 4), 0.5),
     ],
 )
-def test_an_acceptance_of_a_cut_text_goes_up(outcomes: str, confirm: Confirm, verdict: str) -> None:
-    used, final = run(outcomes, confirm, tiers=("quick", "deep"), truncated={"quick"})
-    assert (used, final.verdict) == (outcomes, verdict)
+def test_the_margin_is_the_distance_to_another_outcome(
+    rubric: ScoreRubric, mode: ModeName, scores: tuple[float, ...], expected: float
+) -> None:
+    assert margin(rubric, dict(zip(rubric.dimensions, scores, strict=True)), mode) == expected
+    for others in itertools.product((1, 1.5, 2, 2.9, 3, 3.4, 3.5, 4, 5), repeat=3):
+        assert margin(rubric, dict(zip(rubric.dimensions, others, strict=True)), mode) >= 0
 
 
-def test_an_acceptance_that_nobody_gave_to_the_whole_text_is_none() -> None:
-    _, final = run("AA", "accept", truncated={"quick", "deep"})
-    assert final.verdict == "undetermined"
+def test_the_certainty_of_a_probability() -> None:
+    assert [certainty(likely) for likely in (None, 0.5, 0.9, 0.1, 1.0)] == [0, 0, 0.4, 0.4, 0.5]
 
 
-def test_without_a_quick_tier_the_deep_one_starts() -> None:
-    assert run("A", "accept", tiers=("deep", "tiebreaker")) == ("A", Final("accept", "single", "deep"))
-    assert run("FR", "accept", tiers=("deep", "tiebreaker")) == (
-        "FR",
-        Final("reject", "single", "tiebreaker"),
-    )
+NONE, ACCEPTS = finality_rules("c"), finality_rules("c", (finality_rule("quick", "accept", 1.0),))
+BY_DEEP = finality_rules("c", (finality_rule("deep", "reject", 0.0, after="accept"),))
+LAST_DEEP, LAST_THIRD = finality_rules("c", last="deep"), finality_rules("c", last="tiebreaker")
 
 
-def test_without_a_deep_tier_the_tiebreaker_confirms() -> None:
-    assert run("AA", "accept", tiers=("quick", "tiebreaker"))[1].verdict == "accept"
-    assert run("AF", "accept", tiers=("quick", "tiebreaker"))[1].verdict == "undetermined"
+@pytest.mark.parametrize(
+    ("finality", "outcomes", "sure", "truncated", "expected"),
+    [
+        (ACCEPTS, "A", 1.0, (), Final("accept", "single", "quick")),
+        (ACCEPTS, "AA", 0.5, (), Final("accept", "unanimous", "deep")),  # with less margin it goes up
+        # What no gate names goes up; strict alone would have ended after the first rejection.
+        (ACCEPTS, "RR", 2.0, (), Final("reject", "unanimous", "deep")),
+        # An acceptance of a cut text is not final for all gates.
+        (ACCEPTS, "AA", 2.0, {"quick"}, Final("accept", "unanimous", "deep")),
+        (ACCEPTS, "AA", 2.0, {"quick", "deep"}, UNDETERMINED),
+        # A gate of the deep tier looks at what came before.
+        (BY_DEEP, "AR", 0.0, (), Final("reject", "single", "deep")),
+        (BY_DEEP, "RAA", 0.0, (), Final("accept", "majority", "tiebreaker")),
+        (BY_DEEP, "FR", 0.0, (), Final("reject", "single", "deep")),  # as without a calibration
+        # The last word is final, and none before it is; where it fails the table holds.
+        (LAST_THIRD, "AAR", 0.0, (), Final("reject", "single", "tiebreaker")),
+        (LAST_THIRD, "RRR", 0.0, (), Final("reject", "unanimous", "tiebreaker")),
+        (LAST_DEEP, "AR", 0.0, (), Final("reject", "single", "deep")),
+        (LAST_DEEP, "AFA", 0.0, (), Final("accept", "unanimous", "tiebreaker")),
+        (LAST_DEEP, "AFF", 0.0, (), UNDETERMINED),
+        (LAST_THIRD, "AAF", 0.0, (), Final("accept", "unanimous", "deep")),
+        (LAST_THIRD, "ARF", 0.0, (), ESCALATE),
+    ],
+)
+def test_what_gates_let_through(
+    finality: FinalityRules, outcomes: str, sure: float, truncated: Collection[TierName], expected: Final
+) -> None:
+    found = run(outcomes, "accept", truncated=truncated, finality=finality, margins=[sure])
+    assert found == (outcomes, expected)
+
+
+def test_without_any_gate_everything_goes_up_and_the_table_holds() -> None:
+    for outcomes in map("".join, itertools.product("AIRF", repeat=3)):
+        used, final = run(outcomes, "accept", finality=NONE)
+        assert len(used) > 1
+        if outcomes[:2] in ("AR", "RA"):
+            agreed = outcomes[2] in "AR"
+            found = (used, final.consensus == "majority", final.verdict == "escalate")
+            assert found == (outcomes, agreed, not agreed)
+        if outcomes[:2] in ("RI", "AI", "IA", "IR"):
+            assert final.verdict == LETTERS[outcomes[1]]
+    assert run("A", "accept", ONE, finality=NONE)[1] == Final("accept", "single", "quick")
+
+
+def test_a_failure_is_never_final() -> None:
+    gates = finality_rules("c", (finality_rule("quick", "accept"),), last="quick")
+    assert not gates.final("quick", {"quick": None}, {})

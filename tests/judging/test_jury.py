@@ -1,4 +1,4 @@
-"""What several models of one tier come to."""
+"""What the opinions, marks and votes of several models, and of tiers one after another, come to: tables."""
 
 from __future__ import annotations
 
@@ -7,20 +7,27 @@ import itertools
 from typing import TYPE_CHECKING
 
 import pytest
-from scripted import scripted_endpoint
+from making import finality_rule, finality_rules
+from scripted import of_family, scripted_endpoint
 
+from judgekit.config import TIERS
 from judgekit.judging import jury
-from judgekit.judging.jury import Mark, Opinion
+from judgekit.judging.compare import ended
+from judgekit.judging.escalation import EscalationRules, Final
+from judgekit.judging.jury import Mark, Opinion, Vote, outcomes
 from judgekit.judging.verdict import Finding
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from judgekit.config import Outcome
-    from judgekit.judging.jury import JuryRule
+    from judgekit.config import ModeName, Outcome, TierName
+    from judgekit.judging.compare import Ended
+    from judgekit.judging.escalation import FinalityRules
+    from judgekit.judging.jury import JuryRule, PairWord, TierVote
     from judgekit.providers.base import Endpoint
 
+RULES: tuple[JuryRule, JuryRule] = ("mean", "majority")
 NAMES = ("semantic", "pragmatic", "syntactic")
 A, I, R = (4, 4, 4), (3, 3, 2), (1, 4, 4)  # noqa: E741 - the letters of the table
 RUBRIC = loader.score_rubric("kls").rubric
@@ -30,8 +37,9 @@ def decide(scores: Mapping[str, float]) -> Outcome:
     return RUBRIC.decide(scores, "strict")  # type: ignore[union-attr]  # it scores
 
 
-def endpoint(family: str, model: str = "") -> Endpoint:
-    return dataclasses.replace(scripted_endpoint(model or f"{family}-model"), family=family)
+def endpoint(name: str) -> Endpoint:
+    """Return a model; what follows `_` in its name tells models of one family apart."""
+    return dataclasses.replace(scripted_endpoint(name), family=name.split("_", maxsplit=1)[0])
 
 
 def said(*values: float, reasoning: str = "", findings: tuple[Finding, ...] = ()) -> Opinion:
@@ -39,31 +47,17 @@ def said(*values: float, reasoning: str = "", findings: tuple[Finding, ...] = ()
     return Opinion(decide(scores), scores, reasoning, findings)
 
 
-def sat(rule: JuryRule, **families: tuple[float, ...]) -> Opinion:
-    """Return what models come to; what follows `_` in a name tells models of one family apart."""
-    voices = [(endpoint(name.split("_")[0], name), said(*values)) for name, values in families.items()]
-    return jury.opinion(voices, rule, decide)
-
-
-@pytest.mark.parametrize("rule", ["mean", "majority"])
-def test_where_all_agree_the_scores_are_the_mean(rule: JuryRule) -> None:
-    opinion = sat(rule, a=(4, 4, 4), b=(4, 5, 4), c=(5, 5, 4))
-    assert (opinion.outcome, opinion.divided) == ("accept", None)
-    assert opinion.scores == {"semantic": 4.33, "pragmatic": 4.67, "syntactic": 4.0}
-
-
-@pytest.mark.parametrize("rule", ["mean", "majority"])
-def test_what_every_family_says_stands_against_its_mean(rule: JuryRule) -> None:
-    """Two that each miss another thing do not make up for each other."""
-    opinion = sat(rule, a=(2, 5, 5), b=(5, 2, 5))
-    assert decide(opinion.scores) == "accept"
-    assert (opinion.outcome, opinion.divided) == ("improve", None)
-    assert sat(rule, a=(1, 5, 5), b=(5, 1, 5)).outcome == "reject"
+def sat(rule: JuryRule, **models: tuple[float, ...]) -> Opinion:
+    return jury.opinion([(endpoint(name), said(*values)) for name, values in models.items()], rule, decide)
 
 
 @pytest.mark.parametrize(
-    ("families", "mean", "majority"),
+    ("models", "mean", "majority"),
     [
+        ({"a": (4, 4, 4), "b": (4, 5, 4), "c": (5, 5, 4)}, ("accept", None), ("accept", None)),
+        # What every family says stands against its mean: each misses another thing.
+        ({"a": (2, 5, 5), "b": (5, 2, 5)}, ("improve", None), ("improve", None)),
+        ({"a": (1, 5, 5), "b": (5, 1, 5)}, ("reject", None), ("reject", None)),
         ({"a": A, "b": A, "c": R}, ("accept", True), ("accept", True)),
         ({"a": A, "b": A, "c": (1, 3, 2)}, ("improve", False), ("accept", True)),
         ({"a": (5, 5, 5), "b": (4, 4, 5), "c": (2, 5, 5)}, ("accept", True), ("accept", True)),
@@ -73,57 +67,40 @@ def test_what_every_family_says_stands_against_its_mean(rule: JuryRule) -> None:
         ({"a": A, "b": R}, ("improve", False), ("improve", False)),
         ({"a": (5, 5, 5), "b": (1, 4, 4)}, ("accept", False), ("improve", False)),
         ({"a": A, "b": I, "c": R}, ("improve", False), ("improve", False)),
+        # A family has one vote, however many of it sit there; by itself it is not divided.
+        ({"a_1": A, "a_2": (5, 5, 5), "a_3": A, "b": (1, 1, 1)}, ("improve", False), ("improve", False)),
+        ({"a_1": A, "a_2": R}, ("improve", None), ("improve", None)),
     ],
 )
-def test_who_disagrees_is_divided(
-    families: dict[str, tuple[float, ...]], mean: tuple[str, bool], majority: tuple[str, bool]
+def test_the_outcome_of_a_jury_and_whether_it_is_divided(
+    models: dict[str, tuple[float, ...]], mean: tuple[str, bool | None], majority: tuple[str, bool | None]
 ) -> None:
-    for rule, expected in (("mean", mean), ("majority", majority)):
-        opinion = sat(rule, **families)  # type: ignore[arg-type]  # the two rules there are
+    for rule, expected in zip(RULES, (mean, majority), strict=True):
+        opinion = sat(rule, **models)
         assert (rule, opinion.outcome, opinion.divided) == (rule, *expected)
 
 
-def test_a_majority_shows_the_scores_of_those_who_said_so() -> None:
+def test_the_scores_of_a_jury() -> None:
+    for rule in RULES:
+        agreed = sat(rule, a=(4, 4, 4), b=(4, 5, 4), c=(5, 5, 4)).scores
+        assert agreed == {"semantic": 4.33, "pragmatic": 4.67, "syntactic": 4.0}
+    # A majority shows the scores of those that make it; a family's models count as one.
     assert sat("majority", a=(4, 4, 4), b=(5, 5, 5), c=R).scores == dict.fromkeys(NAMES, 4.5)
     assert sat("mean", a=(4, 4, 4), b=(5, 5, 5), c=(3, 3, 3)).scores == dict.fromkeys(NAMES, 4.0)
+    assert sat("mean", a_1=A, a_2=(5, 5, 5), b=(1, 1, 1)).scores["semantic"] == round((4.5 + 1) / 2, 2)
 
 
-@pytest.mark.parametrize("rule", ["mean", "majority"])
-def test_a_family_has_one_vote_however_many_of_it_sit_there(rule: JuryRule) -> None:
-    opinion = sat(rule, a_1=(4, 4, 4), a_2=(5, 5, 5), a_3=(4, 4, 4), b=(1, 1, 1))
-    assert opinion.divided is False
-    assert opinion.outcome != "accept"
-    alone = sat("mean", a_1=(4, 4, 4), a_2=(5, 5, 5), b=(1, 1, 1))
-    assert alone.scores["semantic"] == round((4.5 + 1) / 2, 2)
-
-
-@pytest.mark.parametrize("rule", ["mean", "majority"])
-def test_models_of_one_family_that_disagree_are_not_divided_but_no_pass_either(rule: JuryRule) -> None:
-    opinion = sat(rule, a_1=A, a_2=R)
-    assert (opinion.outcome, opinion.divided) == ("improve", None)
-
-
-@pytest.mark.parametrize("rule", ["mean", "majority"])
-def test_the_order_of_jurors_decides_nothing(rule: JuryRule) -> None:
-    for given in itertools.product([A, I, R, (5, 5, 5)], repeat=3):
-        found = [
-            jury.opinion([(endpoint(name), said(*values)) for name, values in permutation], rule, decide)
-            for permutation in itertools.permutations(zip("abc", given, strict=True))
-        ]
-        assert (
-            len({(opinion.outcome, opinion.divided, tuple(opinion.scores.values())) for opinion in found})
-            == 1
-        )
-
-
-@pytest.mark.parametrize("rule", ["mean", "majority"])
-def test_a_divided_acceptance_always_has_most_families_behind_it_or_is_marked(rule: JuryRule) -> None:
-    for given in itertools.product([A, I, R, (5, 5, 5), (5, 1, 5)], repeat=3):
-        outcomes = [said(*each).outcome for each in given]
-        opinion = sat(rule, **dict(zip("abc", given, strict=True)))
-        assert (opinion.divided is None) == (len(set(outcomes)) == 1)
-        if opinion.divided:
-            assert 2 * outcomes.count(opinion.outcome) > len(outcomes)
+@pytest.mark.parametrize("rule", RULES)
+def test_the_order_of_jurors_decides_nothing_and_a_divided_outcome_has_most_families(rule: JuryRule) -> None:
+    for given in itertools.combinations_with_replacement([A, I, R, (5, 5, 5), (5, 1, 5)], 3):
+        alone = [said(*values).outcome for values in given]
+        found = set()
+        for permutation in itertools.permutations(given):
+            opinion = sat(rule, **dict(zip("abc", permutation, strict=True)))
+            found.add((opinion.outcome, opinion.divided, tuple(opinion.scores.values())))
+        ((outcome, divided, _),) = found
+        assert (divided is None) == (len(set(alone)) == 1)
+        assert not divided or 2 * alone.count(outcome) > len(alone)
 
 
 def test_the_words_are_those_of_the_nearest_and_the_findings_of_all() -> None:
@@ -137,24 +114,14 @@ def test_the_words_are_those_of_the_nearest_and_the_findings_of_all() -> None:
     assert (opinion.reasoning, opinion.findings) == ("Sound.", (typo, gap))
 
 
-@pytest.mark.parametrize(
-    ("answered", "asked", "enough"),
-    [(1, 1, True), (1, 2, False), (2, 2, True), (1, 3, False), (2, 3, True), (2, 4, False), (0, 1, False)],
-)
-def test_more_than_half_of_a_jury_must_answer(answered: int, asked: int, enough: bool) -> None:  # noqa: FBT001 - a column
-    assert jury.has_quorum(answered, asked) is enough
-
-
-def marked(rule: JuryRule, **chances: float | bool) -> Mark | None:
-    """Return the mark of one candidate: by probabilities, or by whether each model keeps it."""
-    voices: list[tuple[Endpoint, dict[str, Mark | None]]] = [
-        (
-            endpoint(name.split("_")[0], name),
-            {"m": Mark("accept" if each >= 0.5 else "reject", None if isinstance(each, bool) else each)},
-        )
-        for name, each in chances.items()
-    ]
-    return jury.marks(voices, len(voices), rule)["m"]
+def test_more_than_half_of_a_jury_must_answer() -> None:
+    enough = {
+        (answered, asked)
+        for asked in range(1, 5)
+        for answered in range(asked + 1)
+        if jury.has_quorum(answered, asked)
+    }
+    assert enough == {(1, 1), (2, 2), (2, 3), (3, 3), (3, 4), (4, 4)}
 
 
 @pytest.mark.parametrize(
@@ -175,7 +142,15 @@ def marked(rule: JuryRule, **chances: float | bool) -> Mark | None:
     ],
 )
 def test_candidates_are_marked_by_family(rule: JuryRule, chances: dict[str, float], mark: Mark) -> None:
-    assert marked(rule, **chances) == mark
+    """A chance is a probability, or whether the model keeps the candidate."""
+    voices: list[tuple[Endpoint, dict[str, Mark | None]]] = [
+        (
+            endpoint(name),
+            {"m": Mark("accept" if own >= 0.5 else "reject", None if isinstance(own, bool) else own)},
+        )
+        for name, own in chances.items()
+    ]
+    assert jury.marks(voices, len(voices), rule) == {"m": mark}
 
 
 def test_a_candidate_that_half_of_the_jury_left_out_has_no_mark() -> None:
@@ -188,3 +163,166 @@ def test_a_candidate_that_half_of_the_jury_left_out_has_no_mark() -> None:
     assert jury.marks(voices, 4, "mean") == {"m": None, "n": None}
     assert jury.marks(voices[:1], 1, "mean") is kept
     assert jury.marks([], 2, "mean") == {}
+
+
+# --- pairs
+
+WORDS: dict[str, PairWord] = {"A": "A", "B": "B", "T": "tie"}
+
+
+def tier_vote(letters: str, rule: JuryRule = "mean") -> TierVote:
+    """Return the votes that letters stand for: A, B, T for a tie; none for F, a tier that failed."""
+    votes = [None if letter == "F" else Vote(WORDS[letter], f"why {letter}") for letter in letters]
+    return jury.tier_vote([(of_family(f"{at}"), vote) for at, vote in enumerate(votes)], rule)
+
+
+@pytest.mark.parametrize(
+    ("votes", "rule", "word", "lead", "agreement"),
+    [
+        ("A", "mean", "A", 1.0, None),
+        ("T", "mean", "tie", 0.0, None),
+        ("BBB", "mean", "B", 1.0, None),
+        ("AAB", "mean", "A", 1 / 3, "majority"),
+        ("AAB", "majority", "A", 1 / 3, "majority"),
+        ("AB", "mean", "tie", 0.0, "none"),  # no vote for it
+        ("AB", "majority", "tie", 0.0, "none"),
+        ("ABT", "mean", "tie", 0.0, "single"),
+        ("BTT", "mean", "B", 1 / 3, "single"),
+        ("BTT", "majority", "tie", 0.0, "majority"),
+        ("AATTT", "mean", "A", 0.4, "none"),
+        ("F", "mean", None, 0.0, None),
+    ],
+)
+def test_the_word_of_a_jury_its_lead_and_how_many_families_said_it(
+    votes: str, rule: JuryRule, word: str | None, lead: float, agreement: str | None
+) -> None:
+    found = tier_vote(votes, rule)
+    assert (found.word, found.agreement) == (word, agreement)
+    assert found.lead == pytest.approx(lead)
+    tied = word == "tie" and "T" not in votes
+    assert found.reasoning == ("" if word is None or tied else f"why {word[0].upper()}")
+
+
+def walked(
+    tiers: Sequence[str],
+    mode: ModeName,
+    *,
+    cut: Sequence[TierName] = (),
+    finality: FinalityRules | None = None,
+) -> tuple[Ended, int]:
+    """Return how a comparison ends when the tiers say this in turn, and how many of them were asked."""
+    script = dict(zip(TIERS, tiers, strict=False))
+    rules = EscalationRules("accept" if mode == "strict" else "reject", TIERS, cut, finality=finality)
+    heard: dict[TierName, TierVote] = {}
+    step = rules.next({})
+    while not isinstance(step, Final):
+        heard[step] = tier_vote(script[step])
+        step = rules.next(outcomes(heard), {tier: vote.lead for tier, vote in heard.items()})
+    return ended(step, heard, mode, rules), len(heard)
+
+
+@pytest.mark.parametrize(
+    ("letters", "mode", "verdict", "tiers", "consensus"),
+    [
+        # Strict: a win of the quick tier needs a deeper one that says the same.
+        ("AA", "strict", "A", 2, "unanimous"),
+        ("AT", "strict", "tie", 2, "single"),
+        ("ABA", "strict", "A", 3, "majority"),
+        ("ABB", "strict", "B", 3, "majority"),
+        ("BAT", "strict", "escalate", 3, "none"),
+        ("BAF", "strict", "escalate", 3, "none"),
+        ("TA", "strict", "A", 2, "single"),
+        ("TT", "strict", "tie", 2, "unanimous"),
+        ("FB", "strict", "B", 2, "single"),
+        ("AFA", "strict", "A", 3, "unanimous"),
+        ("AFB", "strict", "escalate", 3, "none"),
+        ("AFF", "strict", "undetermined", 3, "none"),
+        ("FFF", "strict", "undetermined", 3, "none"),
+        ("FFB", "strict", "B", 3, "single"),
+        # Lenient: the first win that holds in both orders is final.
+        ("A", "lenient", "A", 1, "single"),
+        ("TB", "lenient", "B", 2, "single"),
+        ("TT", "lenient", "tie", 2, "unanimous"),
+        ("FT", "lenient", "tie", 2, "single"),
+        ("TFA", "lenient", "A", 3, "single"),
+        ("TFF", "lenient", "undetermined", 3, "none"),
+    ],
+)
+def test_tiers_one_after_another(
+    letters: str, mode: ModeName, verdict: str, tiers: int, consensus: str
+) -> None:
+    found, asked = walked(letters, mode)
+    assert (found.verdict, asked, found.consensus) == (verdict, tiers, consensus)
+    # Swapping A and B everywhere swaps the verdict, and nothing else.
+    swap = str.maketrans("AB", "BA")
+    other, other_asked = walked(letters.translate(swap), mode)
+    assert other.verdict == (verdict.translate(swap) if len(verdict) == 1 else verdict)
+    assert (other_asked, other.consensus, other.tier) == (asked, consensus, found.tier)
+
+
+def test_what_is_said_of_cut_texts() -> None:
+    modes: tuple[ModeName, ModeName] = ("strict", "lenient")
+    for mode in modes:
+        found, asked = walked("AA", mode, cut=["quick"])  # a win on a cut text goes up
+        assert (found.verdict, asked, found.truncated) == ("A", 2, False)
+        for letters in ("AA", "BB", "ABB", "TB", "TT", "AT"):  # no model saw both texts whole
+            found, _ = walked(letters, mode, cut=TIERS)
+            assert (found.verdict, found.truncated, found.tier) == ("undetermined", True, None)
+            assert found.degraded == "no model saw the whole of both texts, so the result is open"
+    # A tie is one as soon as one that says so saw both texts whole.
+    assert walked("TT", "strict", cut=["quick"])[0].verdict == "tie"
+    assert walked("AT", "strict", cut=["quick"])[0].verdict == "tie"
+    assert walked("AT", "strict", cut=["deep"])[0].verdict == "undetermined"
+
+
+TRUSTED = finality_rules("c", (finality_rule("quick", "accept", 0.6),), last="deep")
+DISTRUSTED = finality_rules("c", (), last="deep")
+AGAINST_A_TIE = finality_rule("deep", "improve", 0.3, after="accept", stands="quick")
+STANDING = finality_rules("c", (finality_rule("quick", "accept", 0.6), AGAINST_A_TIE), last="deep")
+
+
+@pytest.mark.parametrize(
+    ("tiers", "finality", "mode", "cut", "verdict", "asked"),
+    [
+        (["AAA", "F"], TRUSTED, "strict", [], "A", 1),
+        (["AAB", "B"], TRUSTED, "strict", [], "B", 2),
+        (["AAB", "T"], TRUSTED, "strict", [], "tie", 2),
+        (["AAB", "T"], TRUSTED, "lenient", [], "tie", 2),  # labels trust its wins, but no narrow ones
+        (["AAB", "T"], DISTRUSTED, "lenient", [], "tie", 2),
+        (["AAA", "B"], DISTRUSTED, "lenient", [], "B", 2),
+        (["ABT", "T"], TRUSTED, "lenient", [], "tie", 2),
+        (["AAB", "T"], STANDING, "lenient", [], "A", 2),  # a third ahead: labels let it stand against a tie
+        (["BBA", "T"], STANDING, "lenient", [], "B", 2),
+        (["AABT", "T"], STANDING, "lenient", [], "tie", 2),  # only a quarter ahead
+        (["AAB", "B"], STANDING, "lenient", [], "B", 2),
+        (["ABT", "T"], STANDING, "lenient", [], "tie", 2),  # no win that could stand
+        (["AAB", "T"], STANDING, "strict", [], "tie", 2),
+        (["F", "T"], STANDING, "lenient", [], "tie", 2),
+        (["AAB", "T"], STANDING, "lenient", ["quick"], "tie", 2),  # nor a win on a cut text
+    ],
+)
+def test_a_calibration_says_which_wins_are_final(
+    tiers: list[str],
+    finality: FinalityRules,
+    mode: ModeName,
+    cut: list[TierName],
+    verdict: str,
+    asked: int,
+) -> None:
+    found, count = walked(tiers, mode, cut=cut, finality=finality)
+    assert (found.verdict, count) == (verdict, asked)
+    if verdict in "AB" and tiers[1] == "T":  # the tier whose win stands is named with its lead
+        assert (found.tier, found.consensus, found.reasoning) == ("quick", "single", f"why {verdict}")
+        assert found.lead == pytest.approx(1 / 3)
+
+
+def test_a_win_that_only_its_own_family_gave_is_final_in_no_tier_but_the_last() -> None:
+    heard: dict[TierName, TierVote] = {"quick": tier_vote("AAA")}
+    for finality in (None, TRUSTED, STANDING):
+        rules = EscalationRules("reject", TIERS, finality=finality, partial={"quick"})
+        assert rules.next(outcomes(heard), {"quick": 1.0}) == "deep"
+    told: dict[TierName, TierVote] = {"quick": tier_vote("T"), "deep": tier_vote("AAA")}
+    own = EscalationRules("reject", TIERS, finality=TRUSTED, partial={"deep"})
+    assert own.next(outcomes(told), {"deep": 1.0}) == "tiebreaker"
+    end = EscalationRules("reject", TIERS, finality=TRUSTED).next(outcomes(told), {"deep": 1.0})
+    assert end == Final("accept", "single", "deep")
