@@ -48,12 +48,9 @@ def judge(
     check("judge", task_id=task_id, description=description, acceptance=acceptance, rubric=rubric, mode=mode)
     check("judge", author_family=author_family, deadline=deadline, max_cost_usd=max_cost_usd)
     read = [documents.read_file(path, io.BytesIO()) for path in documents.expand(map(str, files))]
+    together = [[file] for file in read] if task_id is None else [read]
     task = Task(description, acceptance)
-    subjects = (
-        [documents.document([file], task=task, family=author_family) for file in read]
-        if task_id is None
-        else [documents.document(read, task_id, task, author_family)]
-    )
+    subjects = [documents.document(part, task_id, task, author_family) for part in together]
     project = Path(environment.project_root())
     return judge_documents(subjects, project, JudgeRequest(rubric, mode, deadline, max_cost_usd))
 
@@ -69,15 +66,14 @@ def judge_texts(
 ) -> list[Verdict]:
     """Judge texts by name, as `judge` does with files; return one verdict for each, in order."""
     require("judge_texts", texts=texts)
-    for name, text in texts.items():
-        require("judge_texts", **{"a name": name, f"the text of {name!r:.40}": text})
     check("judge_texts", rubric=rubric, mode=mode, deadline=deadline, max_cost_usd=max_cost_usd)
     check("judge_texts", author_family=author_family)
-    blank = next((name for name, text in texts.items() if is_blank(text)), None)
-    if blank is not None:
-        raise InputError(f"{blank}: empty; nothing to judge")
-    files = [file_of(encodable(name), text) for name, text in texts.items()]
-    subjects = [documents.document([file], family=author_family) for file in files]
+    subjects = []
+    for name, text in texts.items():
+        require("judge_texts", **{"a name": name, f"the text of {name!r:.40}": text})
+        if is_blank(text):
+            raise InputError(f"{name}: empty; nothing to judge")
+        subjects.append(documents.document([file_of(encodable(name), text)], family=author_family))
     project = Path(environment.project_root())
     return judge_documents(subjects, project, JudgeRequest(rubric, mode, deadline, max_cost_usd))
 
@@ -102,12 +98,12 @@ def compare(
     check("compare", rubric=rubric, mode=mode, deadline=deadline, max_cost_usd=max_cost_usd)
     for family in author_family if isinstance(author_family, list | tuple) else [author_family]:
         check("compare", author_family=family)
-    blank = next((letter for letter, text in zip(LETTERS, texts, strict=False) if is_blank(text)), None)
-    if blank is not None:
-        raise InputError(f"{blank}: empty; nothing to compare")
-    files = tuple(file_of(letter, text) for letter, text in zip(LETTERS, texts, strict=False))
-    if len(texts) > len(files):
-        raise UsageError(f"compare: expected up to {len(files)} texts, got {len(texts)}")
+    for letter, text in zip(LETTERS, texts, strict=False):
+        if is_blank(text):
+            raise InputError(f"{letter}: empty; nothing to compare")
+    if len(texts) > len(LETTERS):
+        raise UsageError(f"compare: expected up to {len(LETTERS)} texts, got {len(texts)}")
+    files = tuple(map(file_of, LETTERS, texts))
     project = Path(environment.project_root())
     comparison_input = ComparisonInput(prompt, files, service.authors(author_family, len(files)))
     return service.compare(comparison_input, project, JudgeRequest(rubric, mode, deadline, max_cost_usd))

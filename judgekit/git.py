@@ -117,7 +117,7 @@ class Repository:
         """
         left = names
         while left:
-            done = self._run(("cat-file", "--batch-check"), _lines(left))
+            done = self._run(("cat-file", "--batch-check"), os.fsencode("\n".join([*left, ""])))
             lines = done.stdout.decode("utf-8", "surrogateescape").split("\n")[:-1]
             if done.returncode and b"lazy fetching disabled" not in done.stderr:
                 raise _failed("cat-file", done)
@@ -173,10 +173,6 @@ def _failed(word: str, done: subprocess.CompletedProcess[bytes]) -> GitError:
     return GitError(f"git {word}: {complaint}")
 
 
-def _lines(names: Iterable[str]) -> bytes:
-    return os.fsencode("".join(f"{name}\n" for name in names))
-
-
 def _content(process: subprocess.Popen[bytes], name: str, size: int) -> bytes:
     """Return a blob's content: `cat-file --batch` answers with a line, the bytes and a newline.
 
@@ -188,7 +184,7 @@ def _content(process: subprocess.Popen[bytes], name: str, size: int) -> bytes:
     end.daemon = True
     end.start()
     try:
-        process.stdin.write(_lines([name]))
+        process.stdin.write(os.fsencode(f"{name}\n"))
         process.stdin.flush()
         head, content, newline = process.stdout.readline(), process.stdout.read(size), process.stdout.read(1)
     except OSError:

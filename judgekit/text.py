@@ -67,7 +67,7 @@ def one_line(text: str, limit: int) -> str:
 
 
 class _Table(dict[int, "int | str | None"]):
-    """A table for `str.translate` that learns which characters are shown; the rest is left out."""
+    """A table for `str.translate` that learns which characters are shown; it drops or escapes the rest."""
 
     escape = False
 
@@ -87,10 +87,5 @@ class _Table(dict[int, "int | str | None"]):
         return self[code]
 
 
-class _EscapingTable(_Table):
-    """The same, but the rest is escaped."""
-
-    escape = True
-
-
-_SHOWN, _ESCAPED = _Table(), _EscapingTable()
+_SHOWN, _ESCAPED = _Table(), _Table()
+_ESCAPED.escape = True

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from judgekit.config import TierName
     from judgekit.evaluation.retrieval import RetrievalReport
-    from judgekit.evaluation.stats import BootstrapInterval, JudgeReport, JudgingReport, Resampling
+    from judgekit.evaluation.stats import BootstrapInterval, JudgeReport, Resampling
     from judgekit.judging.calibration import CalibratedRule, Calibration, Measured, Promise
 
     ProfileKind = str
@@ -83,8 +83,12 @@ def judge(
         write_drawing(html, charts.judging_page(report))
     if as_json:
         emit(report.model_dump_json(by_alias=True))
-    else:
-        _say_judging(report)
+        return _answered(missing)
+    about = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
+    say(f"{report.file}: {report.items} labelled items{about}")
+    for each in report.judges:
+        _say_judge(each)
+    _say_resampling(report.bootstrap, "items")
     return _answered(missing)
 
 
@@ -121,17 +125,9 @@ def _say_resampling(how: Resampling, what: str) -> None:
     say(f"\nIn brackets {how.level:.0%} intervals: {how.resamples} draws of the {what}, seed {how.seed}")
 
 
-def _say_judging(report: JudgingReport) -> None:
-    rubric = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
-    say(f"{report.file}: {report.items} labelled items{rubric}")
-    for judge in report.judges:
-        say()
-        _say_judge(judge)
-    _say_resampling(report.bootstrap, "items")
-
-
 def _say_judge(judge: JudgeReport) -> None:
-    say(escaped(f"{judge.judge}{f' ({judge.model})' if judge.model else ''}: {judge.items} items"))
+    name = escaped(f"{judge.judge}{f' ({judge.model})' if judge.model else ''}")
+    say(f"\n{name}: {judge.items} items")
     _figure("accuracy", judge.accuracy)
     _figure("Cohen's kappa", judge.kappa)
     if judge.weighted_kappa:
@@ -291,9 +287,9 @@ def calibrate(
     for name, value in (("--error or --excess", rate), ("--confidence", confidence)):
         if not 0 < value < 1:
             raise UsageError(f"{name}: expected a number between 0 and 1, got {value:g}")
-    reference: TierName | None = None if excess is None else "deep"
     from judgekit.judging.calibration import Promise
 
+    reference: TierName | None = None if excess is None else "deep"
     promise = Promise(rate=rate, confidence=confidence, reference=reference)
     return _learn(files[0], rubric, mode, promise, out, as_json=as_json)
 

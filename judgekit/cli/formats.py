@@ -17,10 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-FIRST_LINE: dict[str, int] = {
-    "startLine": 1
-}  # of what is said of a whole file; GitHub's code scanning shows nothing without
-_REGION = ("startLine", "startColumn", "endLine", "endColumn")
+# The region of what is said of a whole file: GitHub's code scanning shows nothing without one.
+_FIRST_LINE = {"startLine": 1}
 _MOST_BYTES = 64_000_000
 _LEVELS = {
     "accept": "note",
@@ -43,9 +41,29 @@ def render(name: str, verdicts: Sequence[Mapping[str, Any]]) -> str:
 
 def sarif(verdicts: Sequence[Mapping[str, Any]]) -> str:
     """Return a SARIF log: one result a verdict, and one for each finding."""
+    from urllib.parse import quote
+
+    results = []
+    for verdict in verdicts:
+        texts = {subject["path"]: _judged_text(subject) for subject in verdict["subjects"]}
+        first = (verdict["subjects"][0]["path"], _FIRST_LINE)
+        found = [(f"{verdict['verdict']}: {_summary(verdict)}", first)]
+        for finding in verdict["findings"]:
+            message = " ".join(filter(None, (finding["issue"], finding["suggestion"])))
+            places = ((path, region(finding["quote"], text)) for path, text in texts.items())
+            found.append((message, next(((path, at) for path, at in places if at is not None), first)))
+        for message, (path, place) in found:
+            location = {"artifactLocation": {"uri": quote(path)}, "region": place}
+            results.append(
+                {
+                    "ruleId": _rule(verdict),
+                    "level": _LEVELS[verdict["verdict"]],
+                    "message": {"text": message},
+                    "locations": [{"physicalLocation": location}],
+                }
+            )
     rules = [{"id": name} for name in sorted({_rule(verdict) for verdict in verdicts})]
     driver = {"name": "judgekit", "version": __version__, "rules": rules}
-    results = [result for verdict in verdicts for result in _results(verdict)]
     run = {"tool": {"driver": driver}, "results": results, "columnKind": "unicodeCodePoints"}
     log = {"$schema": _SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}
     return json.dumps(log, indent=2, ensure_ascii=False)
@@ -76,27 +94,6 @@ def junit(verdicts: Sequence[Mapping[str, Any]]) -> str:
     return ET.tostring(suite, encoding="unicode", xml_declaration=True)
 
 
-def _results(verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
-    from urllib.parse import quote
-
-    texts = {subject["path"]: _judged_text(subject) for subject in verdict["subjects"]}
-    first = (verdict["subjects"][0]["path"], FIRST_LINE)
-    found = [(f"{verdict['verdict']}: {_summary(verdict)}", first)]
-    for finding in verdict["findings"]:
-        told = " ".join(filter(None, (finding["issue"], finding["suggestion"])))
-        places = ((path, region(finding["quote"], text)) for path, text in texts.items())
-        found.append((told, next(((path, place) for path, place in places if place is not None), first)))
-    return [
-        {
-            "ruleId": _rule(verdict),
-            "level": _LEVELS[verdict["verdict"]],
-            "message": {"text": text},
-            "locations": [{"physicalLocation": {"artifactLocation": {"uri": quote(path)}, "region": place}}],
-        }
-        for text, (path, place) in found
-    ]
-
-
 def _rule(verdict: Mapping[str, Any]) -> str:
     return rubric_name(verdict["rubric"]["id"], verdict["rubric"].get("source"))
 
@@ -114,7 +111,12 @@ def region(passage: str, text: str) -> dict[str, int] | None:
         if (place := flat.find(loosely)) < 0:
             return None
         start, end = _unflattened(text, flat, place), _unflattened(text, flat, place + len(loosely) - 1) + 1
-    return dict(zip(_REGION, (*_line_and_column(text, start), *_line_and_column(text, end)), strict=True))
+    return {
+        "startLine": text.count("\n", 0, start) + 1,
+        "startColumn": start - text.rfind("\n", 0, start),
+        "endLine": text.count("\n", 0, end) + 1,
+        "endColumn": end - text.rfind("\n", 0, end),
+    }
 
 
 def _unflattened(text: str, flat: str, place: int) -> int:
@@ -122,10 +124,6 @@ def _unflattened(text: str, flat: str, place: int) -> int:
     before = flat.rfind(" ", 0, place) + 1
     word = next(islice(re.finditer(r"\S+", text), flat.count(" ", 0, before), None))
     return word.start() + place - before
-
-
-def _line_and_column(text: str, place: int) -> tuple[int, int]:
-    return text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place)
 
 
 def _judged_text(subject: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from judgekit.text import lines_of, one_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.ledger import Label, Ledger, VerdictLine
+    from judgekit.ledger import Ledger, VerdictLine
     from judgekit.ledger.records import LabelWord
 
 _WORDS: dict[str, LabelWord] = {"g": "go", "n": "no-go", "u": "unsure"}
@@ -126,7 +126,7 @@ def _show_texts(verdict: VerdictLine, most: int | None) -> None:
 
 def _from_file(ledger: Ledger, name: str, who: str) -> int:
     """Keep the labels in a file; exit code 65 when a line cannot be used."""
-    from judgekit.ledger import LineFilter, VerdictLine
+    from judgekit.ledger import Label, LineFilter, VerdictLine
 
     try:
         text = (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode()
@@ -135,7 +135,7 @@ def _from_file(ledger: Ledger, name: str, who: str) -> int:
         raise InputError(f"{name}: cannot be read ({reason})") from None
     ids = [record.id for record in ledger.records(LineFilter(kinds=[VerdictLine]), damaged)]
     labels: list[Label] = []
-    bad = False
+    wrong = 0
     for number, line in enumerate(lines_of(text), 1):
         try:
             row = [cell.strip() for cells in csv.reader([line]) for cell in cells]
@@ -143,37 +143,29 @@ def _from_file(ledger: Ledger, name: str, who: str) -> int:
             row = [line]
         if not row or (number == 1 and row[:2] == ["id", "label"]):
             continue
-        try:
-            labels.append(_label(row, ids, who))
-        except InputError as error:
-            bad = True
-            warn(f"{name}:{number}: {error}")
+        given, *rest = (one_line(cell, _SHOWN) for cell in row)
+        matching = [each for each in ids if each.startswith(row[0])]
+        exact = [each for each in matching if each == row[0]] or matching
+        word = _IN_FILES.get(row[1]) if rest else None
+        if rest and word and len(exact) == 1:
+            labels.append(Label(of=exact[0], label=word, who=row[2] if row[2:] and row[2] else who))
+            continue
+        wrong += 1
+        problem = f"label must be accept, improve or reject; got {rest[0] or 'nothing' if rest else ''}"
+        if not rest:
+            problem = f"expected ID,LABEL, got {given!r}"
+        elif len(exact) != 1:
+            found = f"{len(exact)} verdicts have an id that starts so" if exact else "no verdict has it"
+            problem = f"id must be that of one verdict; got {given!r}, and {found}"
+        warn(f"{name}:{number}: {problem}")
     ledger.add(*labels)
     say(f"{len(labels)} labelled")
-    return Exit.BAD_INPUT if bad else 0
-
-
-def _label(row: Sequence[str], ids: Sequence[str], who: str) -> Label:
-    """Return the label that a line of a file gives; raises `InputError`."""
-    from judgekit.ledger import Label
-
-    given, *rest = (one_line(cell, _SHOWN) for cell in row)
-    if not rest:
-        raise InputError(f"expected ID,LABEL, got {given!r}")
-    matching = [each for each in ids if each.startswith(row[0])]
-    exact = [each for each in matching if each == row[0]] or matching
-    if len(exact) != 1:
-        found = f"{len(exact)} verdicts have an id that starts so" if exact else "no verdict has it"
-        raise InputError(f"id must be that of one verdict; got {given!r}, and {found}")
-    if (word := _IN_FILES.get(row[1])) is None:
-        raise InputError(f"label must be accept, improve or reject; got {rest[0] or 'nothing'}")
-    return Label(of=exact[0], label=word, who=row[2] if row[2:] and row[2] else who)
+    return Exit.BAD_INPUT if wrong else 0
 
 
 def override(
     task: Annotated[
-        str,
-        Argument(metavar="TASK", help="PATH@SHA256 of a verdict, or a path for its last verdict."),
+        str, Argument(metavar="TASK", help="PATH@SHA256 of a verdict, or a path for its last verdict.")
     ],
     decision: Annotated[
         Literal["accept", "reject"], Argument(metavar="accept|reject", help="Your decision.")

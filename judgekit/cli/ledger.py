@@ -246,23 +246,17 @@ def kpi(
         groups = {part: {name: _group(each) for name, each in found.items()} for part, found in parts.items()}
         emit(json.dumps({"all": _group(evidence), **groups}, indent=2, ensure_ascii=False))
         return 0
-    _table("all", evidence)
+    tables = {"all": evidence}
     for group in (rubrics, models):
-        for name, part in group.items() if len(group) > 1 else ():
-            say()
-            _table(name, part)
+        tables |= {f"\n{name}": part for name, part in group.items()} if len(group) > 1 else {}
+    for name, part in tables.items():
+        labelled = sum(map(part.sure, part.verdicts))
+        say(f"{name}: {len(part.verdicts)} verdicts, {labelled} of them labelled")
+        for one in kpi.measure(part):
+            say(f"  {_MARKS[one.state]:<7} {one}")
+        for one in kpi.reliance(part):
+            say(f"  {'':<7} {one}")
     return 0
-
-
-def _table(name: str, evidence: Evidence) -> None:
-    from judgekit.ledger.kpi import measure, reliance
-
-    labelled = sum(map(evidence.sure, evidence.verdicts))
-    say(f"{name}: {len(evidence.verdicts)} verdicts, {labelled} of them labelled")
-    for kpi in measure(evidence):
-        say(f"  {_MARKS[kpi.state]:<7} {kpi}")
-    for kpi in reliance(evidence):
-        say(f"  {'':<7} {kpi}")
 
 
 def _group(evidence: Evidence) -> dict[str, Any]:
