@@ -82,7 +82,7 @@ class Chain(NamedTuple):
 
 
 class ChosenRules(NamedTuple):
-    """The rules with the gates that hold, the evidence for each of these, and the classes without one."""
+    """The gates that hold, the evidence for each of them, and the classes without one."""
 
     finality: FinalityRules
     gates: list[CalibratedRule]
@@ -133,10 +133,9 @@ def _chains(
 ) -> dict[Chain, list[Sample]]:
     """Return the classes of opinions with their members, an earlier tier's first.
 
-    Without a reference a deeper tier's opinion is looked at only where it makes an acceptance a rejection or
-    the other way round: elsewhere it ends the judging anyway, and a test would only take from the others.
-    With one only what it measures is a member. The last class are the wins of the first tier that the second
-    answers with a tie, where they may stand.
+    Without a reference a deeper tier's opinion counts only where it makes an acceptance a rejection or the
+    other way round: elsewhere it ends the judging anyway, and a test would only take from the others. The
+    last class are the wins of the first tier that the second answers with a tie, where they may stand.
     """
     found: dict[Chain, list[Sample]] = {}
     last = list(tiers).index(reference) if reference else len(tiers) - 1
@@ -216,10 +215,7 @@ def _counts(chain: Chain, members: Sequence[Sample], promise: Promise) -> ErrorC
 def _refusal(
     chain: Chain, least_margin: float, counts: ErrorCounts, level: float, promise: Promise
 ) -> RefusedRule:
-    """Return a class that may not be final, with its widest gate that failed.
-
-    `more` labels of this class would do if its share of errors stays; None where no number would.
-    """
+    """Return a class that may not be final; `more` labels would do if its share of errors stays."""
     wanted = _labels(promise, level, max(0.0, counts.rate))
     return RefusedRule(
         **chain._asdict(),
@@ -281,20 +277,9 @@ def ended(sample: Sample, rules: EscalationRules) -> tuple[Final, list[TierName]
     return Final("accept", "single", winner) if winner else step, list(seen)
 
 
-class Turn(NamedTuple):
-    """A tier's turn with several subjects: its calls, and the winner or tie, if nobody is asked after it."""
-
-    calls: int
-    step: RankingStep
-    word: str | None
-
-
 @dataclass(frozen=True, slots=True)
 class RankedCase:
-    """A case with what each tier gave to each of its subjects; `apart` are tiers that were read otherwise.
-
-    A lead of the best is an opinion with a margin.
-    """
+    """A case with the scores of its subjects by tier; `apart` are tiers that were read otherwise."""
 
     case: Case
     rubric: ScoreRubric
@@ -303,7 +288,8 @@ class RankedCase:
     best: str
     apart: frozenset[TierName] = frozenset()
 
-    def turns(self, finality: FinalityRules | None) -> Iterator[Turn]:
+    def turns(self, finality: FinalityRules | None) -> Iterator[tuple[int, RankingStep, str | None]]:
+        """Yield each tier's calls, its step, and the winner or tie, if no tier is asked after it."""
         panel = {tier: {voter.model for voter in said} for tier, said in self.said.items()}
         margins, letters = ranking.usual_margins(self.rubric), tuple(self.case.letters)
         rules, steps = RankingRules(letters, panel, margins, self.mode, finality), list[RankingStep]()
@@ -312,18 +298,18 @@ class RankedCase:
             cut, barred = self.case.judges[tier].cut, tier in self.apart
             steps.append(step := rules.step(steps, tier, said, cut=cut, barred=barred))
             word = None if step.found is None or step.cut else rules.winner(step) or TIE
-            yield Turn(ranking.asked(said, alive), step, word)
+            yield ranking.asked(said, alive), step, word
 
     def walk(self, finality: FinalityRules | None) -> Walked:
         """Return what judging would come to; calls are counted by subject."""
         turns = list(self.turns(finality))
-        calls = {turn.step.tier: turn.calls for turn in turns}
-        word = turns[-1].word
-        return Walked(calls, None if word is None else word == self.best, turns[-1].step.trusted)
+        _, last, word = turns[-1]
+        right = None if word is None else word == self.best
+        return Walked({step.tier: calls for calls, step, _ in turns}, right, last.trusted)
 
     def sample(self) -> Sample:
         """Return the case as gates are learned from it: each tier's step, none before it having ended it."""
-        turns = [(turn.step.tier, turn.step, turn.word) for turn in self.turns(FinalityRules())]
+        turns = [(step.tier, step, word) for _, step, word in self.turns(FinalityRules())]
         best = None if self.best == TIE else self.best
         voices = {
             tier: TierOpinion(
@@ -337,10 +323,7 @@ class RankedCase:
 
 
 def ranked(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[RankedCase]:
-    """Return cases about which of several subjects is best; none where the cases are about something else.
-
-    Raises `InputError` for what does not fit.
-    """
+    """Return cases about the best of several subjects, none of other cases; raises `InputError`."""
     if not any(case.subjects for case in cases):
         return []
     if not isinstance(rubric, ScoreRubric):
@@ -368,9 +351,8 @@ def learn(
 ) -> Calibration:
     """Return what the labels allow to promise; `cases` hold the opinions of the tiers in `models`.
 
-    `asking` is a hash of how each model was asked, where it was asked just now.
-
-    Raises `InputError` for a label that the rubric does not know, or fewer than two tiers.
+    `asking` is a hash of how each model was asked, where it was asked just now. Raises `InputError` for a
+    label that the rubric does not know, or fewer than two tiers.
     """
     tiers = tuple(tier for tier in TIERS if tier in models)
     if len(tiers) < 2 or (promise.reference is not None and promise.reference not in tiers):  # noqa: PLR2004 - as said

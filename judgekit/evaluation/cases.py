@@ -60,9 +60,8 @@ _SHOWN = 60  # characters of a wrong value
 class Recorded(Strict):
     """A judge's answer about one case; `labels` maps those in a raw reply to ids of candidates.
 
-    `samples` and `criteria` say how it was asked, as the configuration has it; `rule` how a jury comes to
-    one opinion, `family` who trained a model of it. `read` says how the answer was read, as a calibration
-    does; without `redact` secrets were sent with the texts.
+    `samples`, `criteria`, `rule` and `redact` are the configuration it was asked with, `family` is that of a
+    model in a jury, `read` how the answer was read, as in a calibration.
     """
 
     model: str = ""
@@ -117,8 +116,6 @@ class Recorded(Strict):
 
 
 class ByMode(Strict):
-    """The right answer in each mode."""
-
     strict: Label
     lenient: Label
 
@@ -126,8 +123,8 @@ class ByMode(Strict):
 class Case(Strict):
     """A subject, what is right about it, and what judges answered.
 
-    A document is a `text` or a `path`, with further `files` by path, and what it was written for; `a` and
-    `b` are two texts that answer a `prompt`, `subjects` two or more that are scored, called A, B, C, ….
+    A document is a `text` or a `path`, with further `files` by path; `a` and `b` are two texts that answer a
+    `prompt`, `subjects` two or more that are scored, called A, B, C, ….
     """
 
     id: Word
@@ -151,7 +148,7 @@ class Case(Strict):
 
     @property
     def where(self) -> str:
-        """The file and line that it stands in, where there are such, and its id: for errors."""
+        """The file and line, where there are such, and its id: for errors."""
         return f"{self._place}: case {self.id}" if self._place else f"case {self.id}"
 
     @property
@@ -238,15 +235,11 @@ _DIGITS = 9  # people grade from 0 to some hundreds; sums of gains must stay num
 
 
 class CollectionQuery(BaseModel, frozen=True):
-    """What somebody looked for."""
-
     id: Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\t\n\r]+$")]
     text: str
 
 
 class CollectionDocument(CollectionQuery):
-    """What can be found."""
-
     title: str = ""
 
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from judgekit.evaluation.stats import Bin, BootstrapInterval, JudgeReport, JudgingReport
     from judgekit.ledger.kpi import Evidence, Kpi
 
-    Figures = Mapping[str, Callable[[JudgeReport], BootstrapInterval | None]]
-
 Paint: TypeAlias = "Callable[[Figure], None]"
 """What puts a chart on an empty figure and gives the figure its size."""
 
@@ -117,16 +115,13 @@ def short(text: str, longest: int = _LONGEST) -> str:
     return f"{text[: longest // 2].rstrip()}…{text[len(text) - longest // 2 :].lstrip()}"
 
 
-# --- SVG and pages
-
 NAMESPACE = "http://www.w3.org/2000/svg"
 
 
 def element(paint: Paint, title: str, *, name: str, description: str = "", style: str = "") -> str:
-    """Return a chart as an `svg` element.
+    """Return a chart as an `svg` element; `title` and `description` are for readers who cannot see it.
 
-    `title` and `description` are for readers who cannot see it. `name` is unlike that of any other chart on
-    the page: ids begin with it. Lines and texts have the colour of the text around.
+    Ids begin with its `name`, which no other chart on the page has.
     """
     with painted(paint) as figure:
         out = io.StringIO()
@@ -136,8 +131,7 @@ def element(paint: Paint, title: str, *, name: str, description: str = "", style
     drawn = re.search(r"<svg[^>]*>(.*)</svg>", out.getvalue(), re.DOTALL)
     bare = re.sub(r"(?s)<(metadata|style).*?</\1>", "", drawn[1] if drawn else "")
 
-    def own(tag: re.Match[str]) -> str:
-        """Return a tag with ids of this chart; in texts there is no `<`."""
+    def own(tag: re.Match[str]) -> str:  # in texts there is no `<`
         ids = re.sub(r'( id="|url\(#|xlink:href="#)', rf"\g<1>{name}-", tag[0])
         return ids.replace("xlink:href", "href").replace(INK, "currentColor")
 
@@ -177,7 +171,7 @@ _HEAD = (
 
 
 class Page:
-    """A page that grows from its top to its bottom; all texts are put in as texts, whatever is in them."""
+    """A page that grows from its top to its bottom; all texts are escaped."""
 
     def __init__(self, title: str) -> None:
         self._parts = [_HEAD.format(title=escape(title), style=_PAGE_STYLE), "<body>"]
@@ -208,11 +202,8 @@ class Page:
         return "\n".join([*self._parts, "</body></html>"]) + "\n"
 
 
-# --- Kinds of charts
-
-
 def _axes(figure: Figure, height: float, count: int, columns: int, width: float = WIDTH) -> list[Axes]:
-    """Give a figure its size in pixels and `count` axes; `height` is that of a row."""
+    """Return the `count` axes of a figure, whose size is given in pixels; `height` is that of a row."""
     rows = math.ceil(count / columns)
     figure.set_size_inches(width / INCH, rows * height / INCH)
     every = list(figure.subplots(rows, columns, squeeze=False).flat)
@@ -355,8 +346,7 @@ def kpi_svg(evidence: Evidence) -> str:
 
 def kpi_page(evidence: Evidence) -> str:
     """Return a page with that picture; raises as `load` does."""
-    points = kpi_points(evidence)
-    page = Page("The gate's KPIs")
+    points, page = kpi_points(evidence), Page("The gate's KPIs")
     page.chart(_KPI_TITLE, kpi_chart(points), _kpi_words(points))
     return page.text()
 
@@ -394,8 +384,7 @@ def kpi_chart(points: Sequence[KpiPoint]) -> Paint:
 
 
 def _kpi_panel(axes: Axes, limit: kpi.Limit, kpis: Sequence[Kpi], last: int) -> None:
-    edges = [edge for edge in (limit.low, limit.high) if edge is not None]
-    top = 1.0
+    edges, top = [edge for edge in (limit.low, limit.high) if edge is not None], 1.0
     if limit.unit == "seconds":
         top = max([2 * (limit.high or 1), *(each.value or 0 for each in kpis)])
     axes.set_ylim(0, top)
@@ -419,17 +408,16 @@ def _kpi_panel(axes: Axes, limit: kpi.Limit, kpis: Sequence[Kpi], last: int) -> 
 # --- The page about judges
 
 MOST_WORDS = 30  # nobody reads a picture of a thousand cells
-_AGREEMENT: Figures = {
+_FIGURES: dict[str, Callable[[JudgeReport], BootstrapInterval | None]] = {
     "Accuracy": lambda judge: judge.accuracy,
     "Cohen's kappa": lambda judge: judge.kappa,
     "Weighted kappa": lambda judge: judge.weighted_kappa,
-}
-_RELIABILITY: Figures = {
     "Unreadable": lambda judge: judge.unreadable,
     "Order flips": lambda judge: judge.order_flips.rate,
     "Rerun flips": lambda judge: judge.rerun_flips.rate,
     "Injection lift": lambda judge: judge.injection.lift if judge.injection else None,
 }
+_AGREEMENT = 3  # of the figures: the others say how reliable a judge is
 
 
 def judging_page(report: JudgingReport) -> str:
@@ -443,23 +431,37 @@ def judging_page(report: JudgingReport) -> str:
         f" {boot.resamples} draws of the items, seed {boot.seed}. Unreadable answers count neither as right"
         " nor as wrong.",
     )
-    _table(page, judges)
-    names = [judge.judge for judge in judges]
-    agreement, reliability = (
-        {title: [figure(judge) for judge in judges] for title, figure in figures.items()}
-        for figures in (_AGREEMENT, _RELIABILITY)
+    figures = [(title, list(map(figure, judges))) for title, figure in _FIGURES.items()]
+    known = [(title, spreads) for title, spreads in figures if any(spreads)]
+    rows = [
+        [
+            name(judge.judge),
+            *(_span(spreads[at]).replace(" ", "\n", 1) for _, spreads in known),
+            f"{judge.cost.calls:.2f}",
+            "-" if judge.cost.usd is None else f"{judge.cost.usd:.6f}",
+        ]
+        for at, judge in enumerate(judges)
+    ]
+    page.table(["judge", *(title for title, _ in known), "calls an item", "US dollars an item"], rows)
+    page.add(
+        "p",
+        "The weighted kappa weighs by the square of the distance. Order flips are answers that change with"
+        " the order, rerun flips those that change when asked again; the lift is how much more often"
+        " injected text gets the answer that it is after.",
     )
+    names = [judge.judge for judge in judges]
     points = {
         judge.judge: (judge.cost.usd, judge.accuracy)
         for judge in judges
         if judge.cost.usd is not None and judge.accuracy is not None
     }
-    page.chart("Agreement with the labels: the further right, the better", intervals_chart(names, agreement))
-    chart = scatter_chart(points, "US dollars an item", "accuracy")
-    page.chart("Cost against agreement, where the price is known", chart)
-    chart = intervals_chart(names, reliability, near=True)
-    page.chart("Reliability: the further left, the better", chart)
     curves = {judge.judge: judge.probabilities.bins for judge in judges if judge.probabilities}
+    agreement = intervals_chart(names, dict(figures[:_AGREEMENT]))
+    reliability = intervals_chart(names, dict(figures[_AGREEMENT:]), near=True)
+    page.chart("Agreement with the labels: the further right, the better", agreement)
+    cost = scatter_chart(points, "US dollars an item", "accuracy")
+    page.chart("Cost against agreement, where the price is known", cost)
+    page.chart("Reliability: the further left, the better", reliability)
     title = "Probabilities (across) and the share that was to be kept (up): best on the dashed line"
     page.chart(title, reliability_chart(curves))
     for judge in judges:
@@ -467,34 +469,13 @@ def judging_page(report: JudgingReport) -> str:
     return page.text()
 
 
-def _table(page: Page, judges: Sequence[JudgeReport]) -> None:
-    figures = {
-        title: figure for title, figure in {**_AGREEMENT, **_RELIABILITY}.items() if any(map(figure, judges))
-    }
-    rows = [
-        [
-            name(judge.judge),
-            *(_cell(figure(judge)) for figure in figures.values()),
-            f"{judge.cost.calls:.2f}",
-            "-" if judge.cost.usd is None else f"{judge.cost.usd:.6f}",
-        ]
-        for judge in judges
-    ]
-    page.table(["judge", *figures, "calls an item", "US dollars an item"], rows)
-    page.add(
-        "p",
-        "The weighted kappa weighs by the square of the distance. Order flips are answers that change with"
-        " the order, rerun flips those that change when asked again; the lift is how much more often"
-        " injected text gets the answer that it is after.",
-    )
-
-
 def _page_judge(page: Page, judge: JudgeReport) -> None:
     """Add how well each word was said, and what the variants of the items changed."""
     shown = name(judge.judge)
     page.add("h2", f"{shown}{f' ({name(judge.model)})' if judge.model else ''}")
     rows = [
-        [name(one.word), str(one.labelled), str(one.said), _cell(one.precision), _cell(one.recall)]
+        [name(one.word), str(one.labelled), str(one.said)]
+        + [_span(figure).replace(" ", "\n", 1) for figure in (one.precision, one.recall)]
         for one in judge.classes
     ]
     page.table(["word", "labelled so", "said", "precision", "recall"], rows)
@@ -505,13 +486,10 @@ def _page_judge(page: Page, judge: JudgeReport) -> None:
         page.add(
             "p",
             f"Of {lift.pairs} items with injected text, {_span(lift.before)} were called"
-            f" {name(lift.wanted)} without it and {_span(lift.after)} with it:"
-            f" a lift of {_span(lift.lift)}.",
+            f" {name(lift.wanted)} without it and {_span(lift.after)} with it: a lift of {_span(lift.lift)}.",
         )
-    if len(judge.classes) > MOST_WORDS:
-        page.add(
-            "p", f"{len(judge.classes)} different words are too many for a picture of what was said of what."
-        )
+    if (count := len(judge.classes)) > MOST_WORDS:
+        page.add("p", f"{count} different words are too many for a picture of what was said of what.")
     elif judge.classes:
         counts = {(confusion.label, confusion.said): confusion.count for confusion in judge.confusion}
         chart = confusion_chart([one.word for one in judge.classes], counts, "label", "answer")
@@ -520,7 +498,3 @@ def _page_judge(page: Page, judge: JudgeReport) -> None:
 
 def _span(figure: BootstrapInterval | None) -> str:
     return "-" if figure is None else f"{figure.value:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
-
-
-def _cell(figure: BootstrapInterval | None) -> str:
-    return _span(figure).replace(" ", "\n", 1)

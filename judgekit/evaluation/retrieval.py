@@ -75,9 +75,6 @@ class CollectionIndex:
         return bm25.match(self._index, terms.parse(text, profile.language), pool, quick=pool < bm25.POOL)
 
 
-# --- The report
-
-
 class ConfidenceReport(ReportPart):
     """How far confidences were right: `hits` were shown, `bins` and `labels` say how many were relevant."""
 
@@ -104,7 +101,7 @@ class Injection(ReportPart):
 
 
 class OtherScope(ReportPart):
-    """What the hook would have added from the documents of another scope, where nothing can be relevant."""
+    """What the hook would have added from another scope, where nothing can be relevant."""
 
     prompts: int
     injected: BootstrapInterval | None
@@ -136,9 +133,6 @@ class RetrievalReport(ReportPart):
     injection: Injection
     elsewhere: OtherScope | None
     bootstrap: Resampling = Resampling()
-
-
-# --- Measures of one ranking
 
 
 def ndcg(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
@@ -176,12 +170,8 @@ def reciprocal_rank(ranking: Iterable[str], grades: Mapping[str, int]) -> float:
 
     Its mean over the queries is MRR; Voorhees, "The TREC-8 question answering track report", 1999.
     """
-    places = (place for place, each in enumerate(ranking, 1) if grades.get(each, 0) > 0)
-    first = next(places, None)
-    return 1 / first if first is not None else 0.0
+    return next((1 / place for place, each in enumerate(ranking, 1) if grades.get(each, 0) > 0), 0.0)
 
-
-# --- Measures of all queries
 
 CUTOFF, FIRST = 10, 3
 SHOWN = 10  # hits of a query whose confidence counts: what a search lists
@@ -264,7 +254,6 @@ def _is_relevant(query: str, hit: Candidate, grades: Grades) -> bool:
 
 
 DEPTH = 100  # of the rankings that are measured
-_EVERYTHING = ""
 
 
 def search(
@@ -279,16 +268,16 @@ def search(
     `progress` gets the number of queries that are done. Raises `UsageError` where SQLite cannot search.
     """
     with ExitStack() as stack:
+        of = scope if scoped else lambda _: ""
         scopes: dict[str, list[CollectionDocument]] = {}
         for document in collection.documents:
-            scopes.setdefault(scope(document.id) if scoped else _EVERYTHING, []).append(document)
-        stores = {
-            name: stack.enter_context(closing(CollectionIndex(documents, profile)))
-            for name, documents in scopes.items()
-        }
+            scopes.setdefault(of(document.id), []).append(document)
+        stores = {name: CollectionIndex(documents, profile) for name, documents in scopes.items()}
+        for store in stores.values():
+            stack.enter_context(closing(store))
         names, seen = sorted(stores), []
         for done, query in enumerate(collection.queries, 1):
-            name = scope(query.id) if scoped else _EVERYTHING
+            name = of(query.id)
             own, other = stores.get(name), following(name, names)
             ranking = own.ranking(query.text, DEPTH) if own else []
             candidates = own.candidates(query.text, POOL) if own else []
@@ -329,8 +318,6 @@ def scope(name: str) -> str:
     """Return the part of an id before its first `/`."""
     return name.partition("/")[0]
 
-
-# --- TREC's run format
 
 TAG = f"judgekit-{__version__}"
 

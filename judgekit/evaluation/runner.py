@@ -248,13 +248,9 @@ def _joined(answers: Sequence[dict[str, Any]], options: JudgeOptions, *, cut: bo
     }
     if len(answers) == 1:
         return Recorded.model_validate(answers[0] | how)
-    costs = [each["cost_usd"] for each in answers]
-    sums = {name: sum(each[name] for each in answers) for name in ("calls", "input_tokens", "output_tokens")}
-    cost = None if None in costs else sum(costs)
-    return Recorded.model_validate({"jury": answers, "cost_usd": cost, **sums, **how})
-
-
-# --- Variants
+    keys = ("calls", "input_tokens", "output_tokens", "cost_usd")
+    sums = {key: None if None in (values := [each[key] for each in answers]) else sum(values) for key in keys}
+    return Recorded.model_validate({"jury": answers, **sums, **how})
 
 
 def again(cases: Sequence[Case]) -> list[Case]:

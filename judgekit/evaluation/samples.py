@@ -40,36 +40,30 @@ _BETTER = (*jury.WINS, TIE)
 
 
 def models(cases: Sequence[Case]) -> dict[TierName, str]:
-    """Return the model of each tier in recorded answers.
-
-    Raises `InputError` where a tier has none or several: gates hold for the models that were measured.
-    """
+    """Return the model of each tier in recorded answers; raises `InputError` unless each has one."""
     found: dict[TierName, str] = {}
     for tier in TIERS:
         answers = [case.judges[tier] for case in cases if tier in case.judges]
-        names = {together(juror.model for juror in recorded.jurors) for recorded in answers}
+        names = sorted({together(juror.model for juror in recorded.jurors) for recorded in answers})
         if len(names) > 1 or "" in names:
-            got = ", ".join(repr(name) for name in sorted(names))
-            why = "a calibration is valid only for the models it was measured with"
-            raise InputError(f"judges.{tier}.model: expected one model throughout, got {got}; {why}")
+            got, why = ", ".join(map(repr, names)), "valid only for the models it was measured with"
+            wanted = f"judges.{tier}.model: expected one model throughout, got {got}"
+            raise InputError(f"{wanted}; a calibration is {why}")
         if names:
-            found[tier] = names.pop()
+            found[tier] = names[0]
     return found
 
 
 def asked(cases: Sequence[Case]) -> Asked:
     """Return how the opinions of the tiers came about; raises `InputError` where not all came alike."""
     answers = [case.judges[tier] for case in cases for tier in TIERS if tier in case.judges]
-    found = {(each.samples, each.criteria, each.rule, each.redact) for each in answers}
-    if len(found) > 1:
-        raise InputError(
-            "judges: expected the same samples, criteria, rule and redact throughout; a calibration is "
-            "valid only for the options it was measured with"
-        )
-    if not found:
-        return USUALLY
-    samples, criteria, rule, redact = found.pop()
-    return Asked(samples=samples, criteria=criteria, jury=rule, redact=redact)
+    ways = {(each.samples, each.criteria, each.rule, each.redact) for each in answers}
+    if len(ways) > 1:
+        wanted = "judges: expected the same samples, criteria, rule and redact throughout"
+        raise InputError(f"{wanted}; a calibration is valid only for the options it was measured with")
+    for samples, criteria, rule, redact in ways:
+        return Asked(samples=samples, criteria=criteria, jury=rule, redact=redact)
+    return USUALLY
 
 
 def score_sources(cases: Sequence[Case]) -> tuple[Readings, list[frozenset[TierName]]]:
@@ -136,9 +130,9 @@ FAILED = TierOpinion(None)
 class Sample:
     """A labelled document, or one labelled candidate, with the opinion of each tier that was asked.
 
-    `cut` are the tiers that did not see the whole text, `ties` those whose tie on a pair counts as right
-    where others are measured by it. Where a pair `stands`, a win may stand against the tie of the next tier.
-    Of several subjects that are ranked, `wrong` are the tiers whose best is not the labelled one.
+    `cut` are the tiers that did not see the whole text, `ties` those whose tie on a pair counts as right.
+    Where a pair `stands`, a win may stand against the tie of the next tier. Of several subjects that are
+    ranked, `wrong` are the tiers whose best is not the labelled one.
     """
 
     id: str
@@ -150,17 +144,13 @@ class Sample:
     wrong: frozenset[TierName] | None = None
 
     def outcome(self, tier: TierName) -> Outcome | None:
-        """Return a tier's outcome, None where it failed or was not asked."""
         return self.voices.get(tier, FAILED).outcome
 
     def is_wrong(self, tier: TierName) -> bool:
         return self.outcome(tier) != self.label if self.wrong is None else tier in self.wrong
 
     def is_measured_by(self, tier: TierName) -> bool:
-        """Whether it says how good others are that a tier disagrees: its tie over a win may not.
-
-        Where no winner is the costly error that is neither right nor as bad as the wrong winner.
-        """
+        """Whether a tier's disagreement says how good others are: its tie over a win may not."""
         tied = self.stands and self.outcome(tier) == "improve" and tier not in self.ties
         return not tied or self.label == "improve"
 
@@ -180,10 +170,7 @@ class Sample:
 
 
 def samples(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Sample]:
-    """Return the samples of cases whose answers are recorded under the names of the tiers.
-
-    Opinions that were read otherwise than most of a model's have no margin: no gate is learned of them.
-    """
+    """Return the samples of cases whose answers are recorded under the names of the tiers."""
     reader, sources = Reader(rubric, mode), score_sources(cases)[1]
     return [
         sample for case, apart in zip(cases, sources, strict=True) for sample in reader.samples(case, apart)
@@ -192,26 +179,22 @@ def samples(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Sampl
 
 @dataclass(frozen=True, slots=True)
 class Reader:
-    """Reads recorded answers under one rubric in one mode, by the thresholds of judging.
-
-    Raises `InputError` for an answer or a label that does not fit the rubric.
-    """
+    """Reads recorded answers as judging would; raises `InputError` for what does not fit the rubric."""
 
     rubric: Rubric
     mode: ModeName
 
     def words(self, case: Case, recorded: Recorded) -> dict[str, str | None]:
-        """Return the answer about the subject, under "", or about each candidate, under its id.
-
-        None is an answer that cannot be read.
-        """
+        """Return the answer about the subject, under "", or about each candidate; None is unreadable."""
         if isinstance(self.rubric, CompareRubric):
             return {"": tier_vote(case, recorded).word}
         if isinstance(self.rubric, ScoreRubric) and case.subjects:
             scored = [(voter.name, given) for voter, given in points(case, recorded).items()]
             means = ranking.values(scored, case.letters)
             return {"": None if means is None else ranking.last_word(means, 0.0, self.mode) or TIE}
-        return {part: opinion.outcome for part, opinion in self._opinions(case, recorded).items()}
+        return {
+            part: opinion.outcome for part, opinion in self._opinions(self.rubric, case, recorded).items()
+        }
 
     def labels(self, case: Case) -> dict[str, str]:
         """Return the right word for the subject, under "", or for each candidate."""
@@ -246,7 +229,9 @@ class Reader:
             won = words.index("accept") if lenient and "accept" in words else len(words)
             ties = frozenset(tier for tier in list(outcomes)[:won] if outcomes[tier] == "improve")
         else:
-            by_tier = {tier: self._opinions(case, recorded) for tier, recorded in answers.items()}
+            by_tier = {
+                tier: self._opinions(self.rubric, case, recorded) for tier, recorded in answers.items()
+            }
             labels = self.labels(case)
         for part, label in labels.items():
             outcome = next(each for each in _OUTCOMES if each == label)
@@ -256,8 +241,10 @@ class Reader:
             }
             yield Sample(f"{case.id}/{part}" if part else case.id, outcome, voices, cut, ties, lenient)
 
-    def _opinions(self, case: Case, recorded: Recorded) -> dict[str, TierOpinion]:
-        rubric, jurors = self.rubric, recorded.jurors
+    def _opinions(
+        self, rubric: ScoreRubric | SelectRubric, case: Case, recorded: Recorded
+    ) -> dict[str, TierOpinion]:
+        jurors = recorded.jurors
         if isinstance(rubric, ScoreRubric):
             opinions = [
                 (juror.endpoint, Opinion(rubric.decide(scores, self.mode), scores))
@@ -268,8 +255,6 @@ class Reader:
                 return {"": FAILED}
             one = jury.opinion(opinions, recorded.rule, partial(rubric.decide, mode=self.mode))
             return {"": TierOpinion(one.outcome, margin(rubric, one.scores, self.mode), one.divided)}
-        if not isinstance(rubric, SelectRubric):  # pairs are told apart before
-            raise TypeError(rubric.task)
         said = [(juror.endpoint, self._marks(rubric, case, juror)) for juror in jurors]
         marks = jury.marks(said, len(jurors), recorded.rule)
         return {

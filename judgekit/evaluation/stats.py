@@ -46,9 +46,6 @@ class Resampling(ReportPart):
     seed: int = SEED
 
 
-# --- Bootstrap
-
-
 @dataclass(frozen=True, slots=True)
 class BootstrapInterval:
     """A figure, and between which bounds it lies in `LEVEL` of the resamples."""
@@ -66,7 +63,7 @@ class Measure(NamedTuple):
 
 
 def mean(values: Sequence[float]) -> Measure:
-    """Return the measure whose figure is the mean of `values`, one for each item."""
+    """Return the measure whose figure is the mean of `values`."""
     return Measure(values, [1.0] * len(values))
 
 

@@ -1,13 +1,11 @@
 """Calibrations: the file's format, where files are kept, and which of them a judge may use.
 
-A file is refused if its gates do not follow from its own counts. The labels are not in the file, so the
-whole test cannot be repeated. But every chosen gate passed its test at an even share of the error that all
-gates may have, or at less. With fewer labels or more errors than that share allows, no labels can have led
-to the gate.
+A file is refused if its gates do not follow from its own counts. The labels are not in the file, but every
+chosen gate passed its test at an even share of the error that all gates may have, or at less. With fewer
+labels or more errors than that share allows, no labels can have led to the gate.
 
 A calibration is bound to its rubric and mode, to the models, how they are asked, and how their answers are
-read: other opinions would need other gates. What cannot be seen from here is not bound: what stands behind
-an address or a model's name.
+read. What stands behind an address or a model's name cannot be seen from here, so it is not bound.
 """
 
 from __future__ import annotations
@@ -72,11 +70,10 @@ USUALLY = Asked()
 
 
 class Promise(Strict):
-    """What every gate must hold with `confidence`: a rate of at most `rate`.
+    """Every gate holds with `confidence`: at most this `rate` of its opinions differ from the label.
 
-    Without a `reference` it is the rate of opinions that differ from the label. With one it is by how much
-    more often these opinions differ from it than those of the tier `reference` on the same subjects, whose
-    own opinion is then the last word.
+    With a `reference` it is by how much more often they differ than those of that tier on the same subjects,
+    whose own opinion is then the last word.
     """
 
     rate: Annotated[float, Field(gt=0, lt=1)]
@@ -112,8 +109,6 @@ class RefusedRule(CalibratedRule):
 
 
 class Measured(Strict):
-    """What rules came to on the labelled cases."""
-
     decided: int
     errors: int
     by_gate: int = 0
@@ -121,7 +116,7 @@ class Measured(Strict):
 
 
 class Subjects(Strict):
-    """How many subjects the labelled comparisons had: at least, at most, and all together."""
+    """How many subjects the labelled comparisons had."""
 
     least: int
     most: int
@@ -131,12 +126,9 @@ class Subjects(Strict):
 class Calibration(Strict):
     """`judgekit/calibration@1`: fits one rubric file, mode and panel of models, and no other.
 
-    What is not there was not noted when it was made: `read` says how the opinions of each model were read,
-    `asking` is a hash of how its profile asks it, `wording_sha256` one of judgekit's own words to models and
-    of the numbers by which it reads their answers.
-    `read_otherwise` counts opinions that were read in another way, of which nothing was learned. Where it has
-    `subjects` it was learned of comparisons in which each of several subjects is scored: an acceptance is a
-    lead of the best.
+    `read` says how the opinions of each model were read, `read_otherwise` counts those from which nothing
+    was learned because they were not; `asking` is a hash of how its profile asks it. With `subjects` it was
+    learned of comparisons in which each of several subjects is scored: an acceptance is a lead of the best.
     """
 
     schema_: Literal["judgekit/calibration@1"] = Field(alias="schema")
@@ -193,7 +185,7 @@ _ROUNDED = 1e-6  # bounds are written with six digits
 def bound(counts: ErrorCounts, level: float, promise: Promise) -> float:
     """Return what the rate exceeds with a probability of at most `level`.
 
-    With a reference it is the rate of losses less that of gains, each bounded at half the level.
+    With a reference losses and gains are each bounded at half the level.
     """
     if promise.reference is None:
         return upper(counts.errors, counts.labels, level)
@@ -438,9 +430,8 @@ def find(
 ) -> UsableCalibration:
     """Return the newest calibration that fits rubric, mode, models and options, the project's first.
 
-    One that is stale is not used, and said where none fits; one that cannot be read is said in any case. What
-    is no calibration of this rubric and mode is passed over. With one tier there is nothing to decide.
-    `subjects` is how many are scored to be compared, if they are.
+    A stale one is named where none fits, one that cannot be read in any case. With one tier there is nothing
+    to decide. `subjects` is how many are scored to be compared, if they are.
     """
     one_tier = len(panel) < 2  # noqa: PLR2004 - one opinion cannot go up
     found = [] if one_tier else list(_calibrations(loaded.rubric.rubric, mode, project))
@@ -468,9 +459,7 @@ def _calibrations(rubric: str, mode: ModeName, project: Path | None) -> Iterator
     Files whose name is an id come first, each the newest before others; an id says what it is for.
     """
     for origin, folder in search_path.folders(FOLDER, project):
-        if origin == "bundled":
-            continue
-        named = [(_ID.fullmatch(path.stem), path) for path in folder.glob("*.json")]
+        named = [(_ID.fullmatch(path.stem), path) for path in folder.glob("*.json") if origin != "bundled"]
         files = sorted(
             (id_ is None, -path.stat().st_mtime if path.exists() else 0.0, path)
             for id_, path in named
@@ -482,15 +471,8 @@ def _calibrations(rubric: str, mode: ModeName, project: Path | None) -> Iterator
         found: list[Calibration] = []
         for no_id, _, path in files[:MOST_READ]:
             try:
-                if origin == "project":
-                    yamlfile.check_own(path, path.parents[2])
-                known = _parsed(path)
-                if (known.rubric.id, known.mode) != (rubric, mode):
-                    continue
-                if origin == "project":
-                    _check_accepted(path, project)
-                _check(known, path)
-                found.append(known)
+                known = read(path, of_project=origin == "project")
+                found += [known] if (known.rubric.id, known.mode) == (rubric, mode) else []
             except ConfigError as error:
                 text = _bytes(path).decode(errors="replace")
                 if not no_id or all(each in text for each in (_KIND, f'"{rubric}"', f'"{mode}"')):
@@ -498,39 +480,29 @@ def _calibrations(rubric: str, mode: ModeName, project: Path | None) -> Iterator
         yield from sorted(found, key=lambda each: each.made, reverse=True)
 
 
-def _check_accepted(path: Path, project: Path | None) -> None:
-    """Raise `ConfigError` for a project's file of other bytes than the user has accepted."""
-    if hashlib.sha256(_bytes(path)).hexdigest() not in _accepted():
-        shown = path.relative_to(project) if project else path
-        told = "it belongs to the project and you have not accepted it"
-        raise ConfigError(f"{told}; see what it does with judgekit calibrate accept {shown}", path=shown)
-
-
-def read(path: Path) -> Calibration:
-    """Return a calibration.
+def read(path: Path, *, of_project: bool = False) -> Calibration:
+    """Return a calibration; of a project only a file that the user has accepted.
 
     Raises `ConfigError` naming the first key that is wrong, or that the counts in the file do not bear out.
     """
-    known = _parsed(path)
-    _check(known, path)
-    return known
-
-
-def _parsed(path: Path) -> Calibration:
-    return yamlfile.read(path, Calibration, version_key="schema", most=MOST_BYTES)
-
-
-def _check(known: Calibration, path: Path) -> None:
+    if of_project:
+        yamlfile.check_own(path, path.parents[2])
+    known = yamlfile.read(path, Calibration, version_key="schema", most=MOST_BYTES)
+    if of_project and hashlib.sha256(_bytes(path)).hexdigest() not in _accepted():
+        shown = path.relative_to(path.parents[2])
+        told = "it belongs to the project and you have not accepted it"
+        raise ConfigError(f"{told}; see what it does with judgekit calibrate accept {shown}", path=shown)
     for key, wrong in _flaws(known):
         raise ConfigError(f"{wrong}; {AGAIN}", path=path, key=key)
+    return known
 
 
 def _bytes(path: Path) -> bytes:
     """Return the beginning of a regular file, one byte more than may be read; b"" where there is none."""
-    if not path.is_file():  # a pipe may have no end
-        return b""
-    with suppress(OSError), path.open("rb") as file:
-        return file.read(MOST_BYTES + 1)
+    with suppress(OSError):
+        if path.is_file():  # a pipe may have no end
+            with path.open("rb") as file:
+                return file.read(MOST_BYTES + 1)
     return b""
 
 
@@ -571,13 +543,9 @@ def check(out: Path | None = None) -> None:
     """Raise `InputError` where a calibration could not be written to `out`, or to a user's own folder."""
     path = out or Path(environment.config_home()) / FOLDER / "new.json"
     there = next((each for each in (path, *path.parents) if each.exists()), path.parent)
-    why = ""
-    if path.is_dir():
-        why = "a folder"
-    elif there != path and not there.is_dir():
+    why = "a folder" if path.is_dir() else "" if os.access(there, os.W_OK) else "no permission"
+    if there != path and not there.is_dir():
         why = f"{there} is not a folder"
-    elif not os.access(there, os.W_OK):
-        why = "no permission"
     if why:
         raise InputError(f"{out or path.parent}: cannot be written ({why}); choose another file with --out")
 
@@ -588,6 +556,5 @@ def write(known: Calibration, path: Path) -> None:
         environment.private_folder(str(path.parent))
         path.write_text(known.text(), encoding="utf-8")
     except OSError as error:
-        raise InputError(
-            f"{path}: cannot be written ({error.strerror}); choose another file with --out"
-        ) from None
+        problem = f"{path}: cannot be written ({error.strerror}); choose another file with --out"
+        raise InputError(problem) from None

@@ -46,9 +46,6 @@ class Misfit(Exception):  # noqa: N818 - says why an object is not the one; the 
 class CutOff(Misfit):
     """The text ended, or went astray, within a value that is wanted."""
 
-    def __init__(self, where: str) -> None:
-        super().__init__(f"`{where}` is cut off")
-
 
 # What a field is called, and what its annotation asks for
 
@@ -163,7 +160,7 @@ def shape(value: object, annotation: object, where: str) -> object:
     """Return `value` in the form that `annotation` takes; pydantic decides about what stays unlike it."""
     kind = strip(annotation)
     if value is CUT:
-        raise CutOff(where)
+        raise CutOff(f"`{where}` is cut off")
     if is_model(kind):
         return _model(value, kind, where)
     if is_number(kind):
@@ -180,7 +177,7 @@ def shape(value: object, annotation: object, where: str) -> object:
     ):
         raise Misfit(f"`{where}` is {str(value).lower()}, which was not asked for")
     if isinstance(value, (Object, Array)) and not value.closed:
-        raise CutOff(where)
+        raise CutOff(f"`{where}` is cut off")
     if kind is str:
         return str(value) if type(value) is int else value
     if not choices:
@@ -205,7 +202,7 @@ def _number(value: object, where: str) -> object:
         if len(keys) != 1 or keys[0] in value.repeated:
             raise Misfit(f"`{where}` is an object, not a number")
         if value[keys[0]] is CUT:
-            raise CutOff(where)
+            raise CutOff(f"`{where}` is cut off")
         return _number(value[keys[0]], where)
     if isinstance(value, bool):
         raise Misfit(f"`{where}` is {str(value).lower()}, not a number")
@@ -371,7 +368,7 @@ def _refuse_other_scale(value: Object, model: type[BaseModel]) -> None:
 
 
 def is_quoted(found: Object, model: type[BaseModel]) -> bool:
-    """Whether an object that was found in a string of others may be quoted there, and be somebody else's.
+    """Whether an object that was found in a string of others may be a quote there.
 
     A model that forgets to close a string and begins again had not answered before, and closes nothing after.
     """

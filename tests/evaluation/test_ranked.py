@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.config import ModeName, TierName
-    from judgekit.evaluation.calibrate import RankedCase
+    from judgekit.evaluation.samples import Sample
     from judgekit.judging.calibration import Calibration
     from judgekit.judging.documents import File
     from judgekit.judging.escalation import FinalityRules
@@ -148,19 +148,16 @@ def test_it_holds_for_as_many_texts_as_were_compared() -> None:
 
 
 def drawn(draw: random.Random, number: int, models: Mapping[TierName, Sequence[str]]) -> labelled.Case:
-    judges: dict[str, Any] = {}
-    for tier, names in models.items():
-        jury = [
-            {
-                "model": name,
-                "family": name[:1],
-                "points": {each: [float(draw.randint(1, 5))] for each in "ABC"},
-            }
-            if draw.random() < 0.9
-            else {"model": name, "family": name[:1], "failure": "not_recorded"}
-            for name in names
-        ]
-        judges[tier] = {"jury": jury} if len(jury) > 1 else jury[0]
+    def said(name: str) -> dict[str, Any]:
+        points = {"points": {each: [float(draw.randint(1, 5))] for each in "ABC"}}
+        return {"model": name, "family": name[:1]} | (
+            points if draw.random() < 0.9 else {"failure": "not_recorded"}
+        )
+
+    judges = {
+        tier: {"jury": list(map(said, names))} if len(names) > 1 else said(names[0])
+        for tier, names in models.items()
+    }
     texts = [f"{number} {letter}" for letter in "ABC"]
     given = {"id": str(number), "prompt": "p", "subjects": texts, "label": "A", "judges": judges}
     return labelled.Case.model_validate(given)
@@ -213,12 +210,12 @@ def test_a_model_that_failed_is_asked_again() -> None:
     given = case(0, "A", quick=points(4, 4, 4), deep=deep, tiebreaker=third)
     (item,) = ranked([given], RUBRIC, "lenient")
     turns = list(item.turns(None))
-    assert [turn.step.tier for turn in turns] == ["quick", "deep", "tiebreaker"]
-    assert turns[-1].word == "A"
+    assert [step.tier for _, step, _ in turns] == ["quick", "deep", "tiebreaker"]
+    assert turns[-1][2] == "A"
     again = {"model": "large", **level}
     heard = case(0, "A", quick=points(4, 4, 4), deep=again, tiebreaker=again)
     (item,) = ranked([heard], RUBRIC, "lenient")
-    assert [turn.step.tier for turn in item.turns(None)] == ["quick", "deep"]
+    assert [step.tier for _, step, _ in item.turns(None)] == ["quick", "deep"]
 
 
 @pytest.mark.parametrize("mode", ["strict", "lenient"])
@@ -243,8 +240,8 @@ def test_the_judge_comes_to_what_was_measured(
             judge.judge(comparison_input("p", tuple(map(text_file, item.case.subjects))))
         )
         turns = list(item.turns(finality))
-        assert comparison.verdict == (turns[-1].word or "undetermined")
-        assert len(comparison.rounds) == sum(turn.calls for turn in turns)
+        assert comparison.verdict == (turns[-1][2] or "undetermined")
+        assert len(comparison.rounds) == sum(calls for calls, _, _ in turns)
         assert comparison.calibration == (finality and finality.id)
 
 
@@ -255,11 +252,10 @@ LEADS = {2.0: (5, 3, 1), 1.0: (4, 3, 1), 0.5: (4, 3.5, 1)}
 
 
 @functools.cache
-def subject(lead: float, right: bool, deep_right: bool) -> RankedCase:  # noqa: FBT001 - a table
-    best = "A" if right else "C"
+def subject(lead: float, right: bool, deep_right: bool) -> Sample:  # noqa: FBT001 - a table
     deep = points(5, 1, 1) if deep_right == right else points(1, 5, 1)
-    (ranked_case,) = ranked([case(0, best, quick=points(*LEADS[lead]), deep=deep)], RUBRIC, "lenient")
-    return ranked_case
+    drawn = case(0, "A" if right else "C", quick=points(*LEADS[lead]), deep=deep)
+    return ranked([drawn], RUBRIC, "lenient")[0].sample()
 
 
 @pytest.mark.parametrize("rates", [(0.052, 0.055, 0.3), (0.01, 0.075, 0.4), (0.005, 0.03, 0.06)])
@@ -275,9 +271,7 @@ def test_of_all_calibrations_no_more_break_their_promise_than_promised(
             subject(lead, draw.random() >= errors[lead], draw.random() >= 0.05)
             for lead in draw.choices(list(LEADS), k=500)
         ]
-        finality = choose_rules(
-            [ranked_case.sample() for ranked_case in drawn], ("quick", "deep"), promise(0.05, CONFIDENCE)
-        ).finality
+        finality = choose_rules(drawn, ("quick", "deep"), promise(0.05, CONFIDENCE)).finality
         least = min((gate.least_margin for gate in finality.rules), default=None)
         chose += least is not None
         if least is not None:

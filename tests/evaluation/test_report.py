@@ -58,31 +58,19 @@ def test_raw_replies_are_read_as_the_judge_reads_them(tmp_path: Path) -> None:
         tmp_path, case("a", "accept", fenced), case("b", "reject", scores(1, 5, 5)), case("c", "reject", GOOD)
     )
     assert value(found.accuracy) == pytest.approx(2 / 3)
-    assert {(confusion.label, confusion.said): confusion.count for confusion in found.confusion} == {
-        ("accept", "accept"): 1,
-        ("reject", "reject"): 1,
-        ("reject", "accept"): 1,
-    }
+    confusion = {(each.label, each.said, each.count) for each in found.confusion}
+    assert confusion == {("accept", "accept", 1), ("reject", "reject", 1), ("reject", "accept", 1)}
     assert found.cost.calls == 1
     assert found.cost.usd == pytest.approx(0.001)
 
 
-@pytest.mark.parametrize(
-    ("reply", "unreadable", "unanswered"),
-    [
-        (None, 0, 1),
-        ("I would say it is fine.", 0.5, 0),
-        ('{"scores": {"semantic": 9}}', 0.5, 0),
-        ("", 0.5, 0),
-    ],
-)
-def test_what_was_not_answered_or_cannot_be_read_is_neither_right_nor_wrong(
-    tmp_path: Path, reply: str | None, unreadable: float, unanswered: int
-) -> None:
-    for label in ("accept", "reject"):
-        found = only(tmp_path, case("a", "accept", GOOD), case("b", label, reply))
-        assert (value(found.accuracy), value(found.unreadable), found.items) == (1, unreadable, 2)
-        assert sum(found.unanswered.values()) == unanswered
+def test_what_was_not_answered_or_cannot_be_read_is_neither_right_nor_wrong(tmp_path: Path) -> None:
+    unreadable = ("I would say it is fine.", '{"scores": {"semantic": 9}}', "")
+    for reply, share, unanswered in ((None, 0, 1), *((text, 0.5, 0) for text in unreadable)):
+        for label in ("accept", "reject"):
+            found = only(tmp_path, case("a", "accept", GOOD), case("b", label, reply))
+            assert (value(found.accuracy), value(found.unreadable), found.items) == (1, share, 2)
+            assert sum(found.unanswered.values()) == unanswered
 
 
 def test_flips_and_lift_compare_variants_with_their_original(tmp_path: Path) -> None:

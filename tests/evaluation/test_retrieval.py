@@ -131,14 +131,9 @@ def seen(query: str, text: str, elsewhere: str | None = None, ranking: str = "")
 def test_metrics_are_means_over_the_judged_queries() -> None:
     rankings = [seen("q1", "", ranking="ba"), seen("q2", ""), seen("q3", "", ranking="a")]
     found = retrieval.metrics_of([*rankings, seen("nobody", "a.9")], JUDGED)
-    assert {name: value(figure) for name, figure in found.items()} == pytest.approx(
-        {
-            "nDCG@10": (1 + 2 / log2(3)) / (2 + 1 / log2(3)) / 3,
-            "R@10": 1 / 3,
-            "P@3": (2 / 3) / 3,
-            "MRR": 1 / 3,
-        }
-    )
+    gain = (1 + 2 / log2(3)) / (2 + 1 / log2(3)) / 3
+    expected = {"nDCG@10": gain, "R@10": 1 / 3, "P@3": (2 / 3) / 3, "MRR": 1 / 3}
+    assert {name: value(figure) for name, figure in found.items()} == pytest.approx(expected)
     assert set(retrieval.metrics_of([seen("nobody", "a.9")], JUDGED).values()) == {None}
 
 

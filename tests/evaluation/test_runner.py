@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import itertools
 import json
 import re
 from pathlib import Path
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
     from judgekit.rubric.schema import Case as RubricCase
 
+    Ask = Callable[..., runner.Opinions]
+    Measured = Callable[..., dict[str, JudgeReport]]
+
 GOOD, BAD = scores(5, 5, 5), scores(1, 1, 1)
 SELECT: dict[str, Any] = {
     "id": "s",
@@ -60,7 +64,7 @@ def _litellm_is_loaded() -> None:
 
 
 @pytest.fixture
-def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., runner.Opinions]:
+def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ask:
     """Return what asks the models of a server about cases."""
 
     def run(
@@ -76,7 +80,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., runner
 
 
 @pytest.fixture
-def measured(ask: Callable[..., runner.Opinions]) -> Callable[..., dict[str, JudgeReport]]:
+def measured(ask: Ask) -> Measured:
     """Return what measures the models of a server on cases, and returns each judge's report."""
 
     def run(
@@ -120,14 +124,12 @@ def test_each_original_is_asked_again_and_candidates_in_another_order() -> None:
 
 def test_another_order_turns_most_pairs() -> None:
     ids = [f"m{number}" for number in range(6)]
-    swapped = case(**{**SELECT, "query": "a query"}, variant="swapped", pair="s")
-    own = shown_ids(swapped)
-    usual, other = list(fence.labels("a query", ids)), list(fence.labels("a query", list(own.values())))
+    own = shown_ids(case(**{**SELECT, "query": "a query"}, variant="swapped", pair="s"))
+    usual, other = (list(fence.labels("a query", list(names))) for names in (ids, own.values()))
     back = {shown: each for each, shown in own.items()}
     place = {back[each]: at for at, each in enumerate(other)}
-    as_judge = [(a, b) for at, a in enumerate(usual) for b in usual[at + 1 :] if place[a] > place[b]]
     assert set(back) == set(other)
-    assert len(as_judge) >= 8  # of 15
+    assert sum(place[a] > place[b] for a, b in itertools.combinations(usual, 2)) >= 8  # of 15
 
 
 def first_memory(asked: Asked) -> Answer:
@@ -144,9 +146,7 @@ def first_text(asked: Asked) -> Answer:
     return says(json.dumps({"reasoning": "It stands first.", "better": label}))
 
 
-def test_a_model_that_answers_otherwise_is_found_out(
-    measured: Callable[..., dict[str, JudgeReport]],
-) -> None:
+def test_a_model_that_answers_otherwise_is_found_out(measured: Measured) -> None:
     seen: list[str] = []
 
     def answer(asked: Asked) -> Answer:
@@ -171,26 +171,21 @@ def test_a_model_that_answers_otherwise_is_found_out(
     assert found.cost.calls == 2
 
 
-def test_a_jury_is_measured_as_one_and_each_of_its_models(
-    measured: Callable[..., dict[str, JudgeReport]],
-) -> None:
+def test_a_jury_is_measured_as_one_and_each_of_its_models(measured: Measured) -> None:
     def answer(asked: Asked) -> Answer:
         return says(BAD if asked.body["model"] == "two" else GOOD)
 
     found = measured(answer, documents(3), "kls", models="one,two,three")
     assert list(found) == ["quick", "deep", "quick: custom/one", "quick: custom/two", "quick: custom/three"]
-    accuracies = {
-        name: judge_report.accuracy.value for name, judge_report in found.items() if judge_report.accuracy
-    }
-    assert accuracies["quick: custom/one"] == 1
-    assert accuracies["quick: custom/two"] == 0
+    for name, share in (("one", 1), ("two", 0)):
+        accuracy = found[f"quick: custom/{name}"].accuracy
+        assert accuracy is not None
+        assert accuracy.value == share
     assert found["quick"].model == "custom/one + custom/two + custom/three"
     assert found["quick"].cost.calls == 3
 
 
-def test_what_was_asked_is_what_a_calibration_is_bound_to(
-    monkeypatch: pytest.MonkeyPatch, ask: Callable[..., runner.Opinions]
-) -> None:
+def test_what_was_asked_is_what_a_calibration_is_bound_to(monkeypatch: pytest.MonkeyPatch, ask: Ask) -> None:
     monkeypatch.setenv("JUDGEKIT_JUDGE_SAMPLES", "2")
     monkeypatch.setenv("JUDGEKIT_JUDGE_CRITERIA", "each")
 
@@ -207,7 +202,7 @@ def test_what_was_asked_is_what_a_calibration_is_bound_to(
     assert asking == {tier: [model] for tier, model in found.models.items()}
 
 
-def test_further_files_and_the_task_are_shown(measured: Callable[..., dict[str, JudgeReport]]) -> None:
+def test_further_files_and_the_task_are_shown(measured: Measured) -> None:
     texts: list[str] = []
 
     def answer(asked: Asked) -> Answer:
@@ -256,9 +251,7 @@ def test_a_record_comes_to_the_word_and_the_lead_of_the_judge(
     assert sample.voices["quick"].margin == pytest.approx(expected.lead)
 
 
-def test_models_are_measured_on_texts_that_their_own_family_wrote(
-    ask: Callable[..., runner.Opinions],
-) -> None:
+def test_models_are_measured_on_texts_that_their_own_family_wrote(ask: Ask) -> None:
     """Four eyes are for judging: else nobody could learn how far a model may be trusted."""
     user_file().parent.mkdir(parents=True, exist_ok=True)
     user_file().write_text("judge: {author_family: openai, samples: 3}\n")
@@ -275,25 +268,22 @@ def test_models_are_measured_on_texts_that_their_own_family_wrote(
     assert samples.asked(found.cases).samples == 3
 
 
-@pytest.mark.parametrize(("share", "cut"), [(0.4, False), (0.6, True)])
-def test_what_a_tier_did_not_see_whole_is_noted_and_learned_as_judging_takes_it(
-    ask: Callable[..., runner.Opinions],
-    share: float,
-    cut: bool,  # noqa: FBT001 - a table
-) -> None:
+def test_what_a_tier_did_not_see_whole_is_noted_and_learned_as_judging_takes_it(ask: Ask) -> None:
     """The quick tier of this rubric sees the beginnings of long texts: its wins are never final there."""
     limit = PAIRS.rubric.tiers.quick.max_chars
     assert limit is not None
-    texts = {letter: f"{letter} {'word ' * int(share * limit / 5)}" for letter in "ab"}
 
     def answer(asked: Asked) -> Answer:
         found = re.findall(r"The text (\w+)\b[^<]*<[^>]*>\s+a word", asked.text)
         return says(json.dumps({"reasoning": "r", "better": found[0]}))
 
-    (answered,) = ask(answer, [case(**{**PAIR, **texts})], "answer-preference").cases
-    assert {tier: recorded.cut for tier, recorded in answered.judges.items()} == {"quick": cut, "deep": False}
-    (sample,) = samples.Reader(PAIRS.rubric, "strict").samples(answered)
-    assert (sample.outcome("quick"), sample.margin("quick")) == ("accept", None if cut else 1.0)
+    for share, cut in ((0.4, False), (0.6, True)):
+        texts = {letter: f"{letter} {'word ' * int(share * limit / 5)}" for letter in "ab"}
+        (answered,) = ask(answer, [case(**{**PAIR, **texts})], "answer-preference").cases
+        noted = {tier: recorded.cut for tier, recorded in answered.judges.items()}
+        assert noted == {"quick": cut, "deep": False}
+        (sample,) = samples.Reader(PAIRS.rubric, "strict").samples(answered)
+        assert (sample.outcome("quick"), sample.margin("quick")) == ("accept", None if cut else 1.0)
 
 
 # --- several subjects: within the limits that hold for the case as a whole
@@ -373,12 +363,10 @@ def test_subjects_and_models_are_asked_at_once_but_no_more_than_a_provider_bears
 SECRET = "-".join(("sk", "ant", "api03", "q7Xw" * 20))
 BOTH = {"strict": ["m1"], "lenient": ["m1"]}
 DEPLOYING = {"id": "m1", "title": "Deploying", "text": f"export ANTHROPIC_API_KEY={SECRET}"}
-SELECT_CASE = SelectCase.model_validate(
-    {"id": "s", "query": "How do we deploy?", "candidates": [DEPLOYING], "why": "Asked for.", "label": BOTH}
-)
-SCORE_CASE = ScoreCase.model_validate(
-    {"id": "d", "text": "# Guide\n", "why": "It is.", "label": {"strict": "accept", "lenient": "accept"}}
-)
+MEMORY = {"query": "How do we deploy?", "candidates": [DEPLOYING], "why": "Asked for.", "label": BOTH}
+SELECT_CASE = SelectCase.model_validate({"id": "s", **MEMORY})
+GUIDE = {"text": "# Guide\n", "why": "It is.", "label": {"strict": "accept", "lenient": "accept"}}
+SCORE_CASE = ScoreCase.model_validate({"id": "d", **GUIDE})
 NUMBERS = {"prompt": "What is 17 x 24?", "a": "404", "b": "408", "why": "17 x 4 is 68."}
 COMPARE_CASE = CompareCase.model_validate({"id": "p", **NUMBERS, "label": {"strict": "B", "lenient": "B"}})
 
@@ -409,7 +397,7 @@ def tried(
     [("kls", SCORE_CASE), ("memory-relevance", SELECT_CASE), ("answer-preference", COMPARE_CASE)],
 )
 def test_the_users_limit_of_cost_holds(
-    monkeypatch: pytest.MonkeyPatch, ask: Callable[..., runner.Opinions], rubric: str, one: RubricCase
+    monkeypatch: pytest.MonkeyPatch, ask: Ask, rubric: str, one: RubricCase
 ) -> None:
     monkeypatch.setenv("JUDGEKIT_JUDGE_MAX_COST_USD", "0")
     found, sent = tried(monkeypatch, rubric, one)

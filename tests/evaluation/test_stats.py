@@ -90,12 +90,8 @@ def test_reliability_by_hand() -> None:
     assert brier(PROBABILITIES, OUTCOMES) == pytest.approx(expected)
     assert ece(PROBABILITIES, OUTCOMES) == pytest.approx((0.05 + 2 * 0.375 + 0.5 + 2 * 0.025) / 6)
     found = table(PROBABILITIES, OUTCOMES)
-    assert [(each.low, each.high, each.count) for each in found] == [
-        (0.0, 0.1, 1),
-        (0.1, 0.2, 2),
-        (0.5, 0.6, 1),
-        (0.9, 1.0, 2),
-    ]
+    bins = [(each.low, each.high, each.count) for each in found]
+    assert bins == [(0.0, 0.1, 1), (0.1, 0.2, 2), (0.5, 0.6, 1), (0.9, 1.0, 2)]
     assert found[1::2] == [Bin(0.1, 0.2, 2, 0.125, 0.5), Bin(0.9, 1.0, 2, 0.975, 1.0)]
     for tenths in range(10):
         assert [each.low for each in table([tenths / 10], [True])] == [tenths / 10]
@@ -154,8 +150,8 @@ def test_kappa_by_hand() -> None:
 
 
 def test_quadratic_weights_count_far_misses_more() -> None:
-    near = Counter({("1", "2"): 1, ("2", "2"): 4, ("3", "3"): 4, ("1", "1"): 4})
-    far = Counter({("1", "3"): 1, ("2", "2"): 4, ("3", "3"): 4, ("1", "1"): 4})
+    right = {("2", "2"): 4, ("3", "3"): 4, ("1", "1"): 4}
+    near, far = Counter({("1", "2"): 1, **right}), Counter({("1", "3"): 1, **right})
     weights = stats.squares(["1", "2", "3"])
     # near: observed 1/13; expected from the margins 5, 4, 4 and 4, 5, 4
     expected = (5 * 5 + 5 * 4 * 4 + 4 * 4 + 4 * 4 + 4 * 4 * 4 + 4 * 5) / 13**2
