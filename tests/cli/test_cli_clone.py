@@ -180,7 +180,7 @@ def test_a_folder_on_the_way_is_no_link_either(judgekit: Run, project: Path, sec
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_calibration_and_an_ignore_file_that_are_none_hold_up_nothing(
+def test_odd_files_stop_nothing(
     judgekit: Run, project: Path, secret: Path, served: Served, kind: str
 ) -> None:
     folder = project / ".judgekit" / calibration.FOLDER

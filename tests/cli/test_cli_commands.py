@@ -195,9 +195,7 @@ RECORD: dict[str, Any] = {
         (0.0123, None, None, "1.5 s, $0.0123"),
     ],
 )
-def test_the_line_says_what_it_cost_and_how_sure_that_is(
-    cost: float | None, source: CostSource | None, *, complete: bool | None, end: str
-) -> None:
+def test_costs(cost: float | None, source: CostSource | None, *, complete: bool | None, end: str) -> None:
     record = RECORD | {"cost_usd": cost, "cost_source": source, "cost_complete": complete}
     assert verdict_text(record).endswith(end)
     assert verdict_text(RECORD | {"cost_usd": 0.5}).endswith("$0.5000")  # of an older version
@@ -226,9 +224,7 @@ def test_colours_follow_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
     assert printed == [False, False, None]
 
 
-def test_without_stderr_a_folder_or_a_sound_judgekit_the_exit_code_holds(
-    judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_exit_codes_of_faults(judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("oops")
 
@@ -277,7 +273,7 @@ def test_an_unknown_variable_is_told_once_with_what_may_be_meant_and_never_by_a_
     assert (hook.returncode, name.encode() in hook.stdout + hook.stderr) == (0, False)
 
 
-def test_what_the_code_the_docs_or_a_profile_of_the_users_own_names_is_known(
+def test_known_variables(
     judgekit: Run, project: Path, isolated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = isolated / "judgekit" / "providers"
@@ -327,9 +323,7 @@ def test_what_is_kept_is_said_in_one_line(words: str, requests: int, kept: str, 
 
 
 @POSIX
-def test_a_program_that_is_asked_ends_with_the_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_program_ends_with_its_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place, program = tmp_path / "pid", tmp_path / "bin" / "my-program"
     program.parent.mkdir()
     program.write_text(
@@ -434,9 +428,7 @@ def test_doctor_says_what_to_do_and_finds_names_that_nobody_has(judgekit: Run, p
     assert (done.code, "wrong  configuration" in done.out) == (78, True)
 
 
-def test_providers_are_listed_with_what_they_lack_and_checked_by_a_real_call(
-    judgekit: Run, served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_providers_listed_and_checked(judgekit: Run, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "")
     done, _ = served(says("yes"), "provider", "check")
     assert (done.code, "answered in" in done.out) == (0, True)
@@ -462,9 +454,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield folder / "judgekit"
 
 
-def test_an_engine_is_started_seen_and_stopped(
-    judgekit: Run, runtime: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_engines_life(judgekit: Run, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert judgekit("engine", "status").out == "no engine is running; it is switched off here\n"
     with monkeypatch.context() as patch:
         patch.delenv("JUDGEKIT_ENGINE")

@@ -44,9 +44,7 @@ def likes_the_first(asked: Asked) -> Answer:
         (fails(401, "no such key"), 2, "undetermined"),
     ],
 )
-def test_the_exit_code_says_whether_it_is_decided(
-    served: Served, answer: Answer, code: int, word: str
-) -> None:
+def test_the_exit_code_of_a_comparison(served: Served, answer: Answer, code: int, word: str) -> None:
     done, _ = served(answer, "compare", "bad.md", "good.md", *PROMPT, "--format", "jsonl")
     (line,) = done.out.splitlines()
     record = json.loads(line)
@@ -54,9 +52,7 @@ def test_the_exit_code_says_whether_it_is_decided(
     jsonschema.Draft202012Validator(json_schema("comparison")).validate(record)
 
 
-def test_a_person_reads_the_winner_the_reason_and_who_decided(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_winner_reason_and_who_decided(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     done, _ = served(prefers_the_good_one, "compare", "bad.md", "good.md", *LENIENT)
     first, *rest = done.out.splitlines()
     assert (done.code, first.split()) == (0, ["B", "good.md"])
@@ -118,7 +114,7 @@ def test_what_is_sent_and_what_is_not(served: Served) -> None:
         ("list prose wrong", "A", "5 rounds; decided by deep (unanimous, ahead by 2)"),
     ],
 )
-def test_the_example_of_the_guide(
+def test_the_guide(
     judgekit: Run, monkeypatch: pytest.MonkeyPatch, names: str, letter: str, said: str
 ) -> None:
     monkeypatch.chdir(EXAMPLE)

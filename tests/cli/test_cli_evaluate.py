@@ -84,9 +84,7 @@ def server(tiers: Use) -> Iterator[Loopback]:
 # calibrate
 
 
-def test_what_labels_allow_is_said_kept_and_accepted(
-    judgekit: Run, labels: str, project: Path, isolated: Path
-) -> None:
+def test_what_labels_allow(judgekit: Run, labels: str, project: Path, isolated: Path) -> None:
     outcome = judgekit("calibrate", labels, *KLS)
     assert outcome.code == 0
     for text in ("quick accept", "0 wrong of 100, at most 3.0%", "calls of deep"):
@@ -116,9 +114,7 @@ def test_what_labels_allow_is_said_kept_and_accepted(
     assert outcome.json["promise"]["reference"] == "deep"
 
 
-def test_with_too_few_labels_nothing_is_written(
-    judgekit: Run, tmp_path: Path, isolated: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_labels(judgekit: Run, tmp_path: Path, isolated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     few = Path(write(tmp_path, *map(recorded, range(20))))
     monkeypatch.chdir(tmp_path)
     few.rename("accept")  # labels may be called so
@@ -150,9 +146,7 @@ def test_the_promise_is_told_as_it_was_asked(judgekit: Run, labels: str) -> None
         assert f"in at most {shown}\n" in judgekit("calibrate", labels, *KLS, "--error", asked).out
 
 
-def test_without_recorded_opinions_the_models_are_asked(
-    judgekit: Run, project: Path, server: Loopback
-) -> None:
+def test_models_are_asked_for_opinions(judgekit: Run, project: Path, server: Loopback) -> None:
     cases: list[dict[str, Any]] = [
         {"id": "good", "path": "good.md", "label": {"strict": "accept", "lenient": "accept"}},
         {"id": "bad", "text": "# Bad\n\nTODO\n", "label": "reject"},
@@ -168,9 +162,7 @@ def test_without_recorded_opinions_the_models_are_asked(
     assert accuracy.items() >= {("quick", 1.0), ("deep", 1.0)}
 
 
-def test_a_judge_uses_what_was_learned(
-    judgekit: Run, project: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_used(judgekit: Run, project: Path, server: Loopback, monkeypatch: pytest.MonkeyPatch) -> None:
     name = {"quick": "custom/small", "deep": "custom/large", "tiebreaker": "custom/large"}
     scored = {"semantic": 4, "pragmatic": 4, "syntactic": 5}
     judges = {tier: {"model": model, "scores": scored} for tier, model in name.items()}
@@ -191,7 +183,7 @@ def test_a_judge_uses_what_was_learned(
     assert "\n" not in verdict["degraded"]
 
 
-def test_nobody_is_asked_for_what_cannot_be_written(
+def test_places_that_cannot_be_written(
     judgekit: Run, project: Path, server: Loopback, isolated: Path
 ) -> None:
     path = write(project, {"id": "1", "path": "good.md", "label": "accept"})
@@ -348,9 +340,7 @@ def test_judges_are_measured_and_drawn(judgekit: Run, labels: str, tmp_path: Pat
         ("eval.md", "variants.jsonl: ", "eval judge variants.jsonl"),
     ],
 )
-def test_pages_show_what_is_printed(
-    judgekit: Run, project: Path, page: str, first: str, command: str
-) -> None:
+def test_pages_show_the_output(judgekit: Run, project: Path, page: str, first: str, command: str) -> None:
     (shown,) = re.findall(rf"```text\n({first}.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
     words = [str(EXAMPLES / each) if each.endswith(".jsonl") else each for each in command.split()]
     assert judgekit(*words).out.splitlines() == shown.splitlines()
@@ -527,9 +517,7 @@ def test_the_json_form_and_the_run_are_contracts(judgekit: Run, tmp_path: Path) 
     assert found["metrics"]["MRR"]["value"] == pytest.approx(sum(places) / len(places))
 
 
-def test_the_projects_own_profile_ranks(
-    judgekit: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_projects_profile_ranks(judgekit: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     command = ("eval", "retrieval", str(RETRIEVAL), "--json")
     before = judgekit(*command).json
@@ -576,9 +564,7 @@ def test_strays_and_queries_that_find_nothing_are_figures_too(judgekit: Run, col
         ("queries.jsonl", None, "queries.jsonl: cannot be read"),
     ],
 )
-def test_bad_input_is_one_line_and_65(
-    judgekit: Run, collection: Path, name: str, text: str | None, expected: str
-) -> None:
+def test_bad_collections(judgekit: Run, collection: Path, name: str, text: str | None, expected: str) -> None:
     (collection / name).unlink()
     if text is not None:
         (collection / name).write_text(text)

@@ -131,7 +131,7 @@ def test_nobody_else_is_asked_about_what_a_person_wrote(served: Served, openai: 
     assert openai.requests == []
 
 
-def test_a_local_server_of_another_family_takes_the_tiers_of_the_first(
+def test_local_servers_of_others(
     shown: Callable[..., dict[str, str]], no_servers: dict[str, list[str]]
 ) -> None:
     no_servers |= {"http://127.0.0.1:11434/v1": ["qwen3:8b"], "http://127.0.0.1:1234/v1": ["gemma-4"]}
@@ -139,7 +139,7 @@ def test_a_local_server_of_another_family_takes_the_tiers_of_the_first(
     assert set(shown("google").values()) == {"ollama/qwen3:8b"}
 
 
-def test_a_command_takes_a_tier_only_where_the_user_allows_it(
+def test_only_allowed_commands(
     shown: Callable[..., dict[str, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     folder = tmp_path / "bin"

@@ -52,9 +52,7 @@ def test_a_report_says_it_of_each_file_once_and_exits_with_0(judgekit: Run, serv
     assert (done.out.count("bad.md"), "mean " in done.out) == (1, True)
 
 
-def test_only_a_no_go_while_blocking_is_1_and_the_rules_are_those_of_the_base(
-    served: Served, work: GitRepo
-) -> None:
+def test_only_a_no_go_while_blocking_is_1_by_the_rules_of_the_base(served: Served, work: GitRepo) -> None:
     done, _ = served(fails(401), *GATE, "--block")
     assert (done.code, done.out.count("UNDETERMINED") >= 3) == (0, True)
     assert served(by_content, *GATE, "--advise")[0].code == 0
@@ -91,9 +89,7 @@ def test_programs_get_every_file(judgekit: Run, served: Served, work: GitRepo) -
         ),
     ],
 )
-def test_wrong_rules_hold_up_nothing_and_are_noted(
-    judgekit: Run, work: GitRepo, rules: str, told: str
-) -> None:
+def test_wrong_rules_stop_nothing_and_are_noted(judgekit: Run, work: GitRepo, rules: str, told: str) -> None:
     work.write(".judgekit/config.yaml", f"{rules}\n")
     base = work.commit("wrong rules")
     work.commit("more", more_md=BAD)
@@ -103,9 +99,7 @@ def test_wrong_rules_hold_up_nothing_and_are_noted(
     assert [type(record) for record in Ledger.of(work.folder).records()] == [Fault]
 
 
-def test_wrong_use_and_what_is_not_judged_is_said(
-    judgekit: Run, monkeypatch: pytest.MonkeyPatch, isolated: Path
-) -> None:
+def test_wrong_use_and_nothing_judged(judgekit: Run, monkeypatch: pytest.MonkeyPatch, isolated: Path) -> None:
     for words, code, told in (
         ("", 64, "give --base REF, or --pre-push REMOTE URL"),
         ("--base base --block --advise", 64, "--advise and --block cannot be combined"),
@@ -132,9 +126,7 @@ def test_wrong_use_and_what_is_not_judged_is_said(
     assert (done.code, "no git repository at " in done.err) == (65, True)
 
 
-def test_a_name_that_looks_like_an_option_is_not_offered_as_a_word(
-    judgekit: Run, served: Served, work: GitRepo
-) -> None:
+def test_a_name_like_an_option_is_offered_by_its_id(judgekit: Run, served: Served, work: GitRepo) -> None:
     work("branch", "--force", "base")
     work.write("-rf.md", BAD)
     work.commit("a name")

@@ -28,9 +28,7 @@ def user_file(project: Path, isolated: Path) -> Path:
     return path
 
 
-def test_it_says_what_where_and_how_to_undo_and_twice_is_once(
-    judgekit: Run, project: Path, user_file: Path
-) -> None:
+def test_in_and_out_of_the_users_settings_twice(judgekit: Run, project: Path, user_file: Path) -> None:
     done = judgekit(*IN)
     assert (done.code, done.out.splitlines()) == (
         0,
@@ -52,7 +50,7 @@ def test_it_says_what_where_and_how_to_undo_and_twice_is_once(
 
 
 @pytest.mark.parametrize(("scope", "name"), [("project", "settings.json"), ("local", "settings.local.json")])
-def test_the_projects_files(
+def test_projects(
     judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch, scope: str, name: str
 ) -> None:
     (project / "deep" / "er").mkdir(parents=True)
@@ -65,9 +63,7 @@ def test_the_projects_files(
     assert not path.exists()
 
 
-def test_without_a_project_it_says_which_folder_is_taken(
-    judgekit: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_project_it_says_so(judgekit: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = judgekit(*IN, "--scope", "project")
     none = "no project here (no .git, .judgekit or .claude/memory above)"
@@ -107,9 +103,7 @@ def test_print_changes_nothing(judgekit: Run, user_file: Path, isolated: Path) -
         (b'{"a": "\xff"}', ":1: not UTF-8"),
     ],
 )
-def test_settings_that_cannot_be_edited_stay(
-    judgekit: Run, user_file: Path, content: bytes, said: str
-) -> None:
+def test_settings_beyond_editing_stay(judgekit: Run, user_file: Path, content: bytes, said: str) -> None:
     user_file.write_bytes(content)
     done = judgekit(*IN)
     assert (done.code, done.out, done.err.count("\n")) == (78, "", 1)
@@ -117,9 +111,7 @@ def test_settings_that_cannot_be_edited_stay(
     assert user_file.read_bytes() == content
 
 
-def test_wrong_usage_read_only_settings_and_switched_off_hooks_are_said(
-    judgekit: Run, user_file: Path
-) -> None:
+def test_wrong_usage_read_only_settings_and_hooks_that_are_off(judgekit: Run, user_file: Path) -> None:
     for arguments in ("claude-code --scope team", "claude-code --scope", "claude-code extra", "emacs"):
         assert judgekit("install", *arguments.split()).code == 64
     user_file.chmod(0o444)
@@ -236,9 +228,7 @@ def test_it_says_the_mode_that_holds(judgekit: Run, hook: Path, tmp_path: Path) 
     assert "mode: blocking, for **/*.md (the rules on origin);" in judgekit("install", "git").out
 
 
-def test_what_doctor_says_and_where_there_is_no_repository(
-    judgekit: Run, hook: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_and_no_repository_at_all(judgekit: Run, hook: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"git hook: no {hook}; install it with judgekit install git" in judgekit("doctor").out
     judgekit("install", "git")
     assert f"ok     git hook: git runs {hook}" in judgekit("doctor").out

@@ -144,9 +144,7 @@ def test_without_a_provider_nothing_is_judged_and_it_is_said_once(judgekit: Run)
         (says(""), "invalid_reply"),
     ],
 )
-def test_whatever_a_provider_does_the_answer_is_undetermined_in_time(
-    judgekit: Run, use: Use, answer: Answer | None, kind: str
-) -> None:
+def test_failing_providers_in_time(judgekit: Run, use: Use, answer: Answer | None, kind: str) -> None:
     start = time.monotonic()
     with Loopback(answer or RESET) as server:
         use(server if answer else "http://127.0.0.1:9/v1")
@@ -249,9 +247,7 @@ def test_a_rubric_that_takes_a_bundled_id_is_named_as_whose_it_is(
 # Juries and authors
 
 
-def test_a_jury_from_a_variable_draws_its_samples_at_random(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_jury_draws_its_samples_at_random(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     by_user("judge: {samples: 2}\n")
     monkeypatch.setenv("JUDGEKIT_QUICK_MODEL", "gpt-a,mistral-b")
     done, asked = served(says(scores(1, 2, 3)), "judge", "good.md", "--format", "jsonl", "--no-cache")

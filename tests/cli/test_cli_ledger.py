@@ -111,9 +111,7 @@ def test_without_the_extra_a_picture_is_refused_in_one_line(judgekit: Run, ledge
     assert judgekit("kpi").code == 0
 
 
-def test_an_override_is_a_label_if_a_person_typed_it(
-    judgekit: Run, ledger: Ledger, at_terminal: Callable[[], None]
-) -> None:
+def test_typed_overrides_are_labels(judgekit: Run, ledger: Ledger, at_terminal: Callable[[], None]) -> None:
     lines = several("reject", 3, 1)
     ledger.add(*lines)
     judgekit("override", lines[0].task_id, "accept", "--why", "a program says so")
@@ -151,9 +149,7 @@ def test_promotion_is_refused_until_all_holds(judgekit: Run, ledger: Ledger, pro
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links of POSIX")
 @pytest.mark.parametrize("link", [".judgekit", ".judgekit/config.yaml"])
-def test_a_linked_configuration_is_not_promoted(
-    judgekit: Run, ledger: Ledger, repository: Path, link: str
-) -> None:
+def test_linked_rules_are_not_promoted(judgekit: Run, ledger: Ledger, repository: Path, link: str) -> None:
     outside = repository / "outside"
     outside.mkdir()
     (outside / "config.yaml").write_text("gate: {mode: advisory}\n")
@@ -198,9 +194,7 @@ def test_a_gate_that_lets_bad_content_through_is_not_promoted(
         assert "false-negative" not in done.out  # it is said once
 
 
-def test_promotion_says_which_labels_settle_it_and_label_asks_for_those(
-    judgekit: Run, ledger: Ledger, repository: Path, press: Press
-) -> None:
+def test_promotion_names_labels(judgekit: Run, ledger: Ledger, repository: Path, press: Press) -> None:
     accumulate(ledger, 0, labelled=50)
     done = judgekit("promote", "--accept-dependence")
     (line,) = [each for each in done.err.splitlines() if "missing" in each]
@@ -414,9 +408,7 @@ def test_projects_are_told_apart(judgekit: Run, ledger: Ledger, tmp_path: Path) 
     assert judgekit("kpi", "--json", "--project", "all").json["all"]["verdicts"] == 2
 
 
-def test_older_lines_are_brought_in_once_and_what_is_no_ledger_is_told_shortly(
-    judgekit: Run, project: Path
-) -> None:
+def test_older_lines_are_brought_in_once_and_strange_ones_told_shortly(judgekit: Run, project: Path) -> None:
     source = project / "older.jsonl"
     source.write_text(json.dumps(PUSH) + '\n{"torn\n')
     done = judgekit("ledger", "import", str(source))
@@ -443,7 +435,7 @@ def test_older_lines_are_brought_in_once_and_what_is_no_ledger_is_told_shortly(
         assert (done.code, "is not a time" in done.err) == (64, True)
 
 
-def test_purging_asks_first(
+def test_purge(
     judgekit: Run, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, at_terminal: Callable[[], None]
 ) -> None:
     old = given(days=100)
@@ -485,7 +477,7 @@ def test_an_override_by_path_holds_for_what_was_judged(judgekit: Run, ledger: Le
     assert (override_line.why, override_line.terminal) == ("the port is right", False)
 
 
-def test_a_path_is_meant_from_where_one_stands(
+def test_relative_paths(
     judgekit: Run, ledger: Ledger, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inner, outer = given("reject", path="docs/a.md"), given("reject", path="a.md")

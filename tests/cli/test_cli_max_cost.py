@@ -92,9 +92,7 @@ def test_a_price_in_the_profile_makes_the_limit_good(served: Served, isolated: P
     assert "budget" in done.err
 
 
-def test_who_says_what_a_reply_costs_may_have_a_limit_and_one_that_does_not_after_all_ends_it(
-    judgekit: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_limit_where_replies_name_their_cost(judgekit: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     told = says(scores(4, 4, 5), headers={"x-litellm-response-cost": "0.25"})
     for answer, calls, word in ((told, 2, "accept"), (says(scores(4, 4, 5)), 1, "undetermined")):
         with Loopback(answer) as server:
@@ -105,7 +103,7 @@ def test_who_says_what_a_reply_costs_may_have_a_limit_and_one_that_does_not_afte
             assert ("the cost of a call is unknown, so the limit of" in done.err) == (word == "undetermined")
 
 
-def test_a_substitute_without_a_price_is_not_asked_where_there_is_a_limit(
+def test_a_limit_rules_out_substitutes_without_a_price(
     judgekit: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "jk-test-0123456789")
@@ -118,9 +116,7 @@ def test_a_substitute_without_a_price_is_not_asked_where_there_is_a_limit(
     assert "(azure/" in judgekit(*call).out
 
 
-def test_what_a_call_costs_is_said(
-    judgekit: Run, use: Use, isolated: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_costs_of_a_call(judgekit: Run, use: Use, isolated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Loopback(by_content) as server:
         use(server)
         out = judgekit("judge", "good.md").out
@@ -154,9 +150,7 @@ def test_an_empty_reply_is_asked_again_once(judgekit: Run, use: Use, empty: str 
         assert len(server.requests) == 2 * len(verdict["rounds"])
 
 
-def test_an_empty_reply_of_a_program_is_asked_again_once(
-    judgekit: Run, isolated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_empty_output(judgekit: Run, isolated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     count = tmp_path / "count"
     program = (
         f"#!{sys.executable}\nimport pathlib, sys\nsys.stdin.read()\np = pathlib.Path({str(count)!r})\n"
@@ -174,7 +168,7 @@ def test_an_empty_reply_of_a_program_is_asked_again_once(
     assert (done.code, count.read_text()) == (1, "xx"), done.err
 
 
-def test_a_proxy_without_a_model_is_said_alike_by_those_who_judge_and_those_who_list(
+def test_every_command_says_that_a_proxy_lacks_a_model(
     judgekit: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def listed() -> str:

@@ -74,9 +74,7 @@ def test_nothing_is_sent_of_a_text_with_a_secret_where_the_user_refuses(
 @pytest.mark.parametrize(
     ("query", "root"), [(f"refresh the JWT {SECRET}", ".claude/memory"), ("refresh the JWT", "docs")]
 )
-def test_a_search_asks_no_model_where_the_user_refuses(
-    project: Path, served: Served, query: str, root: str
-) -> None:
+def test_a_search_with_a_secret_asks_no_model(project: Path, served: Served, query: str, root: str) -> None:
     (project / "docs").mkdir(exist_ok=True)
     (project / "docs" / "refresh.md").write_text(f"# Refresh the JWT\n\nRefresh the JWT with {SECRET}\n")
     by_user(REFUSE)
@@ -95,9 +93,7 @@ def test_reports_name_a_file_without_its_secret(project: Path, served: Served, f
     assert SECRET not in "\n".join([done.out, *map(str, asked)])
 
 
-def test_names_in_the_ledger_and_in_issues_and_what_models_say_have_no_secrets(
-    project: Path, judgekit: Run, served: Served
-) -> None:
+def test_ledger_issues_and_reasons_have_no_secrets(project: Path, judgekit: Run, served: Served) -> None:
     def first(asked: Asked) -> Answer:
         better = re.findall(r"The text (\w+):", asked.text)[0]
         return says(json.dumps({"reasoning": f"It holds {SECRET}.", "better": better}))

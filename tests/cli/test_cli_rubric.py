@@ -201,9 +201,7 @@ def test_a_difference_is_said_and_tried(judgekit: Run, served: Served, ours: Pat
     assert judgekit("rubric", "diff", "kls", "kls").out == "no difference\n"
 
 
-def test_a_rubric_is_begun_in_the_project_or_for_the_user(
-    judgekit: Run, project: Path, isolated: Path
-) -> None:
+def test_a_rubric_is_begun_here_or_for_the_user(judgekit: Run, project: Path, isolated: Path) -> None:
     done = judgekit("rubric", "new", "notes")
     assert done.out.splitlines()[0] == str(project / ".judgekit" / "rubrics" / "notes@1.0.0.yaml")
     assert judgekit(*CHECK, "notes").code == 0

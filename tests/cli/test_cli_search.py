@@ -48,9 +48,7 @@ def keeping(*titles: str) -> Callable[[Asked], Answer]:
 keeping_all = keeping("")
 
 
-def test_the_json_form_is_a_contract_and_a_person_reads_titles_and_paths(
-    judgekit: Run, project: Path
-) -> None:
+def test_the_json_form_is_a_contract_and_people_read_titles_and_paths(judgekit: Run, project: Path) -> None:
     done = judgekit("search", QUERY, "--json")
     assert set(done.json) == {"query", "mode", "degraded", "results", "duration_ms"}
     assert (done.json["query"], done.json["mode"], done.json["degraded"]) == (QUERY, "lenient", None)
@@ -114,9 +112,7 @@ def test_without_a_provider_or_full_text_search_the_answer_says_so(
     assert done.err.count("\n") == 1
 
 
-def test_where_nothing_is_found_it_is_said(
-    judgekit: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_found_is_said(judgekit: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     done = judgekit("search", QUERY)
     assert (done.code, done.out) == (0, "nothing found\n")
@@ -244,9 +240,7 @@ def test_status_says_what_a_query_has_read(judgekit: Run, project: Path) -> None
     assert (done.code, "the index is damaged" in done.out) == (0, True)
 
 
-def test_rebuild_reads_everything_anew(
-    judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch, isolated: Path
-) -> None:
+def test_index_rebuild(judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch, isolated: Path) -> None:
     store = (project / STORE).resolve()
     judgekit("search", QUERY)
     done = judgekit("index", "rebuild")
@@ -306,9 +300,7 @@ def alone(project: Path) -> Run:
         ("ü \ud83d\ude00 🎉 refresh".encode("utf-16", "surrogatepass").decode("utf-16"),),
     ],
 )
-def test_the_json_form_is_the_one_of_the_real_command(
-    judgekit: Run, alone: Run, options: tuple[str, ...]
-) -> None:
+def test_its_json_is_the_real_commands_json(judgekit: Run, alone: Run, options: tuple[str, ...]) -> None:
     expected, outcome = judgekit("search", "--json", *options), alone("search", "--json", *options)
     assert (outcome.code, outcome.err) == (expected.code, expected.err) == (0, "")
     assert outcome.json | {"duration_ms": 0} == expected.json | {"duration_ms": 0}

@@ -72,9 +72,7 @@ def only(done: Outcome) -> dict[str, Any]:
         ({"quick": GOOD, "deep": "", "tiebreaker": ""}, "undetermined", 2),
     ],
 )
-def test_all_tiers_and_exit_codes_in_strict_mode(
-    tiers: Tiers, project: Path, replies: dict[str, str], word: str, code: int
-) -> None:
+def test_tiers_and_codes(tiers: Tiers, project: Path, replies: dict[str, str], word: str, code: int) -> None:
     done, asked = tiers(*TASK, "--description", "A guide", "--acceptance", "Covers rollback", **replies)
     found = only(done)
     assert (found["verdict"], done.code) == (word, code)
@@ -92,9 +90,7 @@ def test_all_tiers_and_exit_codes_in_strict_mode(
 
 
 @pytest.mark.parametrize(("decision", "code"), [("accept", 0), ("reject", 1)])
-def test_a_persons_word_holds_until_the_content_changes(
-    tiers: Tiers, project: Path, decision: str, code: int
-) -> None:
+def test_overrides_until_content_changes(tiers: Tiers, project: Path, decision: str, code: int) -> None:
     middling = {"quick": MIDDLING, "deep": MIDDLING}
     tiers(*TASK, **middling)
     (line,) = lines(project)
@@ -176,9 +172,7 @@ def test_the_command_opens_what_is_open(judgekit: Run, tiers: Tiers, gh: FakeGh)
     assert len(gh.issues) == 1
 
 
-def test_a_task_that_is_named_is_escalated_whatever_it_came_to_but_accepted(
-    judgekit: Run, tiers: Tiers, project: Path, gh: FakeGh
-) -> None:
+def test_named_tasks_that_are_not_accepted(judgekit: Run, tiers: Tiers, project: Path, gh: FakeGh) -> None:
     tiers(*TASK, quick=MIDDLING, deep=MIDDLING)
     assert judgekit("escalate").out == "nothing needs a person\n"
     assert judgekit("escalate", "T-42").code == 0
