@@ -74,9 +74,9 @@ def _open_issues(report: Report, address: str) -> None:
     from judgekit.gate import github
     from judgekit.judging.verdict import Verdict
 
+    found = [row["verdict"] for row in report.rows]
     words = ("escalate", "reject", "improve")
-    found = [row["verdict"] for row in report.rows if row["verdict"]["verdict"] in words]
-    verdicts = [Verdict.model_validate(each) for each in found]
+    verdicts = [Verdict.model_validate(each) for each in found if each["verdict"] in words]
     settings = EscalateConfig.model_validate(report.escalate)
     if verdicts:
         for line in github.by_itself(verdicts, Path.cwd(), settings, address):

@@ -183,7 +183,7 @@ def _judge_task(document: Document, request: Record, on_verdict: OnVerdict, *, u
 
 
 def _body(request: Record) -> Callable[[Document], bytes]:
-    """Return what writes the request for a document: what is the same for all of them is written once."""
+    """Return what writes the request for a document; what all have in common is written once."""
     same = json.dumps({**client.carried(environment.project_root()), "wish": request})[:-1]
     return lambda document: f'{same}, "document": {json.dumps(document.body())}}}'.encode()
 
@@ -294,6 +294,8 @@ def compare(
 
 
 def _lines(comparison: Comparison) -> Iterator[str]:
+    from judgekit.judging import documents
+
     names = {subject.letter: escaped(subject.path) for subject in comparison.subjects}
     winner = f"  {names[comparison.verdict]}" if comparison.verdict in names else ""
     yield f"{typer.style(comparison.verdict.ljust(12), bold=True)}{winner}"
@@ -305,7 +307,13 @@ def _lines(comparison: Comparison) -> Iterator[str]:
     if comparison.decided and not comparison.rounds:
         decided = "no model was asked"
     elif comparison.judge_tier:
-        decided = f"decided by {comparison.judge_tier} ({comparison.consensus}{_ahead(comparison)})"
+        tied, ahead = comparison.verdict == "tie", ""
+        if comparison.lead is not None and any(subject.score is not None for subject in comparison.subjects):
+            ahead = f"the best two {comparison.lead:g} apart" if tied else f"ahead by {comparison.lead:g}"
+        elif comparison.lead is not None and not tied:
+            ahead = f"{comparison.lead:.0%} ahead in votes"
+        consensus = f"{comparison.consensus}{', ' if ahead else ''}{ahead}"
+        decided = f"decided by {comparison.judge_tier} ({consensus})"
     cost = output.cost_text(
         comparison.model_dump(include={"cost_usd", "cost_source", "cost_complete", "rounds"})
     )
@@ -314,28 +322,11 @@ def _lines(comparison: Comparison) -> Iterator[str]:
     rubric = f"{rubric_name(ref, comparison.rubric.source)}, {comparison.mode}"
     yield f"    {rubric}; {rounds}; {decided}, {comparison.duration_ms / 1000:.1f} s{cost}"
     if comparison.independent is False:
-        yield f"    {_partiality(comparison)}"
+        judges = set(comparison.families)
+        own = [each.letter for each in comparison.subjects if judges & set(documents.named(each.family))]
+        some = "" if len(own) == len(comparison.subjects) else "; models favour texts of their own family"
+        named, wrote = " and ".join(comparison.families), " and ".join(own)
+        yield f"    not independent: judged only by models of {named}, which wrote {wrote}{some}"
     if comparison.degraded:
         yield f"    degraded: {comparison.degraded}"
     yield from (f"    {line}" for line in lines_of(comparison.reasoning))
-
-
-def _partiality(comparison: Comparison) -> str:
-    """Say that only models of families that wrote the texts judged them, and which ones."""
-    from judgekit.judging import documents
-
-    judges = set(comparison.families)
-    own = [each.letter for each in comparison.subjects if judges & set(documents.named(each.family))]
-    some = "" if len(own) == len(comparison.subjects) else "; models favour texts of their own family"
-    named = " and ".join(comparison.families)
-    return f"not independent: judged only by models of {named}, which wrote {' and '.join(own)}{some}"
-
-
-def _ahead(comparison: Comparison) -> str:
-    """Say by how much the winner is ahead, or how far apart a tie is: in points where there are scores."""
-    tied = comparison.verdict == "tie"
-    if comparison.lead is None:
-        return ""
-    if any(subject.score is not None for subject in comparison.subjects):
-        return f", the best two {comparison.lead:g} apart" if tied else f", ahead by {comparison.lead:g}"
-    return "" if tied else f", {comparison.lead:.0%} ahead in votes"

@@ -265,11 +265,11 @@ def _group(evidence: Evidence) -> dict[str, Any]:
     kpis: dict[str, Any] = {}
     for kpi in [*measure(evidence), *reliance(evidence)]:
         limit, (low, high) = kpi.limit, kpi.interval or (None, None)
-        figures = {"value": kpi.value, "interval": kpi.interval, "total": kpi.total, "low": limit.low}
-        figures |= {"high": limit.high}
+        figures = {"value": kpi.value, "interval": kpi.interval, "total": kpi.total}
+        figures |= {"low": limit.low, "high": limit.high}
         if limit.rate:
             figures = {"estimate": kpi.value, "low": low, "high": high, "labels": kpi.total}
-            figures |= {"limit": limit.high}
+            figures["limit"] = limit.high
         kpis[kpi.name] = figures | {"state": kpi.state}
     labelled = sum(map(evidence.sure, evidence.verdicts))
     return {"verdicts": len(evidence.verdicts), "labelled": labelled, "kpis": kpis}
