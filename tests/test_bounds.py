@@ -165,7 +165,6 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "judging.panel.signed": commit,
     "cli.formats.region": regions,
     "config.yaml_text.parsed": yaml,
-    "judging.redact.without": lambda text: of("judging.redact.without")(text, "a"),
     "judging.documents.decode": lambda text: of("judging.documents.decode")(
         "a.md", text.encode("utf-8", "replace")
     ),

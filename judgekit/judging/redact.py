@@ -111,7 +111,8 @@ def _find(text: str, depth: int) -> Iterator[SecretMatch]:
     if not text.isascii():
         text = folded(text)
     if "\0" in text:
-        inner: Iterator[View] = iter([without(text, "\0")])
+        marks = [(*match.span(), "") for match in re.finditer("\0+", text)]
+        inner: Iterator[View] = iter([_view(text, 0, len(text), marks)])
     else:
         yield from secret_search.find(text)
         inner, depth = views(text) if depth else iter(()), depth - 1
@@ -225,10 +226,9 @@ _PRINTED: Final = string.printable.encode()
 
 
 class View(NamedTuple):
-    """A part of a text as it is read.
+    """A part of a text as it is read: where each piece begins in it, and where it stands in the text.
 
-    Of each piece of it `starts` says where it begins in the view and
-    `pieces` from where to where it stands in the text, and whether it stands there as it is.
+    The last value of a piece is whether it stands there as it is.
     """
 
     text: str
@@ -257,11 +257,6 @@ def views(text: str) -> Iterator[View]:
         for match in pattern.finditer(text):
             if decoded := _decoded(match[0], pattern):
                 yield View(decoded, (0,), ((*match.span(), False),))
-
-
-def without(text: str, mark: str) -> View:
-    """Return a text without each `mark`."""
-    return _view(text, 0, len(text), [(*each.span(), "") for each in re.finditer(f"{mark}+", text)])
 
 
 def _windows(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, int, list[re.Match[str]]]]:
