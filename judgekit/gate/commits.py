@@ -67,10 +67,7 @@ class Commit(NamedTuple):
 
 
 class ChangedFile(NamedTuple):
-    """A file that a commit added or changed: its path, as git has it, and the blob it became.
-
-    `earlier` are the commits that changed it before in the same push, the newest first.
-    """
+    """A blob that a commit put at a path; `earlier` commits of the push changed it before, newest first."""
 
     commit: Commit
     path: str
@@ -109,10 +106,7 @@ class ChangeFilter:
 
 
 def parse(text: str) -> list[RefUpdate]:
-    """Return the updates that git gives to a pre-push hook, a line each; raises `InputError` for others.
-
-    The pushed ref may be an expression with spaces (`main@{1 day ago}`), so lines are read from their end.
-    """
+    """Return git's lines to a pre-push hook as updates; raises `InputError` for others."""
     updates = []
     for number, line in enumerate(lines_of(text), 1):
         if not line.strip():
@@ -126,10 +120,7 @@ def parse(text: str) -> list[RefUpdate]:
 
 
 def remotes_at(repository: Repository, remote: str, url: str) -> tuple[list[str], list[str]]:
-    """Return the names of the remotes at the place that is pushed to, and those of all remotes.
-
-    `remote` is the first of them: a name, or a URL.
-    """
+    """Return the names of the remotes at the place that is pushed to, a name or a URL, and of all remotes."""
     raw = b""
     if repository.holds("config", "--get-regexp", _ADDRESSES):
         raw = repository.ask("config", "-z", "--get-regexp", _ADDRESSES)
@@ -281,10 +272,7 @@ def _newest(steps: Iterable[tuple[ChangedFile, str | None]], wanted: Wanted) -> 
 
 
 def _changes(repository: Repository, commits: Sequence[Commit]) -> Iterator[tuple[ChangedFile, str | None]]:
-    """Yield what each commit added or changed; of a merge only what stands in none of its parents.
-
-    With it comes the earlier path of a file that was only moved, else None.
-    """
+    """Yield what each commit added or changed, a merge beside its parents, and from where it was moved."""
     # A shallow clone's oldest commits seem to have no parents, and so to have made every file there is.
     cut: list[str] = []
     if repository.ask("rev-parse", "--is-shallow-repository").strip() == b"true":

@@ -84,10 +84,7 @@ class OpenIssue(NamedTuple):
 
 
 class Gh:
-    """The issues of one repository, `HOST/OWNER/NAME`, until a moment of `time.monotonic`.
-
-    Raises `GhError` when there is no gh.
-    """
+    """The issues of `HOST/OWNER/NAME`, until a moment of `time.monotonic`; raises `GhError` without gh."""
 
     def __init__(self, repository: str, until: float, environ: Mapping[str, str]) -> None:
         program = programs.find("gh", environ)
@@ -233,10 +230,7 @@ def of_address(address: str, environ: Mapping[str, str]) -> str | None:
 def by_itself(
     verdicts: Sequence[Verdict], folder: Path, settings: EscalateConfig | None = None, address: str = ""
 ) -> list[str]:
-    """Open or update issues as far as `settings` (those of `folder`) want it; return lines for a person.
-
-    Never raises, and takes no longer than `SECONDS`. `address` is as for `ensure`.
-    """
+    """Open or update issues as far as the settings want it; return lines for a person, and never raise."""
     lines: list[str] = []
     count = 0
     try:

@@ -90,10 +90,7 @@ class Run(NamedTuple):
 def check_push(
     repository: Repository, updates: Sequence[RefUpdate], remote: str, url: str, run: Run
 ) -> Report:
-    """Judge what a push to `remote` brings there.
-
-    Raises `JudgekitError`: nothing was judged then, and the push is to leave, unless it is `Held`.
-    """
+    """Judge what a push to `remote` brings there; raises `JudgekitError`, or `Held` to stop the push."""
     refs = ", ".join(update.remote_ref for update in updates if not update.deletes)
     push = PushRecord(remote=url or remote, ref=refs)
     rules = policy.commits_of(repository, updates, remote, url)
@@ -102,10 +99,7 @@ def check_push(
 
 
 def check_since(repository: Repository, base: str, run: Run) -> Report:
-    """Judge what the commits since `base` change, under the rules as they stand at `base`.
-
-    Raises `UnknownCommit` where there is no such base, any other `JudgekitError` as `check_push` does.
-    """
+    """Judge what changed since `base`, under its rules; raises `UnknownCommit`, or as `check_push` does."""
     rules = [commits.commit_id(repository, base)]
     find = functools.partial(commits.since, repository, base, "HEAD")
     return _check(repository, rules, PushRecord(ref=base), find, run)
@@ -129,10 +123,7 @@ def _check(repository: Repository, rules: Sequence[str], push: PushRecord, find:
 def _load(
     repository: Repository, rules: Sequence[str], stack: ExitStack
 ) -> tuple[Config, Path, commits.ChangeFilter]:
-    """Return the strictest of the rules at commits, with its folder, and what all of them choose.
-
-    Raises `ConfigError` where none can be read.
-    """
+    """Return the strictest rules, with their folder, and what all rules choose; raises `ConfigError`."""
     loaded: list[tuple[Config, Path]] = []
     problem: ConfigError | None = None
     for commit in rules or (None,):

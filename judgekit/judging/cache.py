@@ -181,10 +181,7 @@ def _mark(path: Path) -> tuple[int, ...] | None:
 
 
 def lasting_cache() -> ReplyCache:
-    """Return the cache of this user, left open for the next call in this thread.
-
-    Opening and closing the file takes longer than all that is asked of it while a prompt waits.
-    """
+    """Return the user's cache, left open for this thread: opening it takes longer than a question to it."""
     fresh = ReplyCache()
     known: ReplyCache | None = getattr(_lasting, "cache", None)
     if known is None or not known.is_same_as(fresh):

@@ -234,10 +234,7 @@ def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
 
 
 def _fours(drawn: bytes) -> Iterator[str]:
-    """Yield groups of four letters without end, the same for the same bytes.
-
-    Letters only: a model that forgets the quotes must not turn a label into a number.
-    """
+    """Yield groups of four letters without end, the same for the same bytes; no digits, so no numbers."""
     while True:
         text = "".join(char for char in base64.b32encode(drawn).decode() if char.isalpha())
         yield from (text[at : at + 4] for at in range(len(text) - 3))

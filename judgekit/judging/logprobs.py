@@ -43,10 +43,7 @@ _NUMBER: Final = re.compile(r""":\s*+["'“]?(\d{1,4})(?=["'”]?\s*+(?:[,}\n]|\
 
 
 def expectations(reply: Reply, answer: ScoreReply, points: range) -> dict[str, float]:
-    """Return the expected score of each dimension of `answer`, read from `reply`, where that is certain.
-
-    The value is the mean of the scale's `points`, each weighted with its probability among them.
-    """
+    """Return the mean of the `points`, weighted by their probabilities, of each score that is certain."""
     if not reply.tokens or len(reply.tokens) != len(reply.logprobs):
         return {}
     # Servers cut blanks, thinking before the text and marks behind it out of the one and not of the other.
@@ -68,10 +65,7 @@ def expectations(reply: Reply, answer: ScoreReply, points: range) -> dict[str, f
 
 
 def places(text: str, answer: ScoreReply, points: range) -> dict[str, tuple[int, int]]:
-    """Return from where to where in `text` the score of each dimension stands, for those that are certain.
-
-    A place is certain when another number there gives the same reply but for this one score.
-    """
+    """Return where in `text` scores stand: another number there changes this one score of the reply alone."""
     scores: dict[str, int] = answer.model_dump()["scores"]
     numbers = [each.span(1) for each in _NUMBER.finditer(text) if int(each[1]) in scores.values()]
     if points.start < 0 or len(numbers) > _MOST_PLACES:

@@ -115,10 +115,7 @@ def dimension_text(rubric: ScoreRubric, name: str) -> str:
 
 
 def rating_system(rubric: ScoreRubric, fence: Fence) -> str:
-    """Return a pointwise model's system prompt: the rubric's own, its rated examples, what the fence means.
-
-    The examples stand before the nonce, so that a server that caches prompts reads them once for all texts.
-    """
+    """Return a pointwise model's system prompt; the nonce comes last, so that servers can cache the rest."""
     given, rated = rubric.given, list[str]()
     for example in rubric.prompt.examples:
         blocks = ["<example>"]
@@ -201,10 +198,7 @@ def pair_context(fence: Fence, question: str, shown: Sequence[Part]) -> str:
 
 
 def rubric_text(rubric: Rubric, mode: ModeName) -> str:
-    """Return the rubric as instructions in plain text, for an agent that judges by itself.
-
-    What code would decide from a model's answer, the rubric's thresholds, is said in words.
-    """
+    """Return the rubric, with its thresholds in words, as instructions for an agent that judges by itself."""
     instructions = rubric.prompt.instructions
     first = instructions.deep
     if isinstance(rubric, CompareRubric):

@@ -53,10 +53,7 @@ class Redacted(NamedTuple):
 
 
 def redact(text: str) -> Redacted:
-    """Return the visible text with each secret replaced by its kind, and how many there were.
-
-    Lines keep their numbers. The same text always gives the same, and what is replaced is no secret again.
-    """
+    """Return the visible text, line by line, with each secret replaced by its kind, and how many."""
     if not text:
         return Redacted("", 0)
     text, secrets = visible(text), 0
@@ -226,10 +223,7 @@ _PRINTED: Final = string.printable.encode()
 
 
 class View(NamedTuple):
-    """A part of a text as it is read: where each piece begins in it, and where it stands in the text.
-
-    The last value of a piece is whether it stands there as it is.
-    """
+    """A part of a text as it is read: where pieces begin, where they stand in the text, and if unchanged."""
 
     text: str
     starts: Sequence[int]

@@ -87,10 +87,7 @@ def _listed(value: object) -> object:
 
 
 class ScoreReply(BaseModel):
-    """A document's assessment; `scores` is added by `score_reply_model`.
-
-    `verdict` is a word that some models add: it is recorded, and the rubric's thresholds decide.
-    """
+    """A document's assessment; `scores` is added by `score_reply_model`, and `verdict` is only recorded."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 
@@ -125,10 +122,7 @@ def _label(text: str) -> str:
 
 
 class SelectReply(BaseModel):
-    """Which labels a model keeps, a list for each criterion; the lists are added by `select_reply_model`.
-
-    Labels compare without regard to case and to the blanks and brackets around them; they become as offered.
-    """
+    """Which labels a model keeps, as they were offered; case and brackets around them do not matter."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 

@@ -190,10 +190,7 @@ def value_at(text: str) -> object:
 
 
 class _Reader:
-    """Reads one object after the other; `pos` only moves on, save for at most `MAX_RESCUES` times.
-
-    `rescued` is where the last object began that an unclosed string had swallowed.
-    """
+    """Reads one object after the other; `rescued` is where the last one began that a string had swallowed."""
 
     def __init__(self, raw: str) -> None:
         self.raw, self.pos, self.rescues = raw, 0, MAX_RESCUES
