@@ -38,9 +38,7 @@ __all__ = ["extract", "read"]
 
 Model = TypeVar("Model", bound="BaseModel")
 
-MAX_MENTIONS: Final = 250
-"""A reply that names keys of its answer more often than this is refused."""
-
+MAX_MENTIONS: Final = 250  # a reply that names keys of its answer more often is refused
 _MAX_READ: Final = 200_000  # characters that are read of the values of all mentions together
 _LEAST_READ: Final = 4_000  # and of each
 _LEAST_SCORES: Final = 2  # that make an assessment of numbers in prose: one beside an answer may be anything
@@ -113,10 +111,8 @@ def _read(raw: str, model: type[Model], *, nested: bool) -> Model:
     rest = _after_thinking(raw)
     try:
         return _only(rest, model, nested=nested)
-    except AmbiguousReply:
-        raise
-    except InvalidReply:
-        if rest == raw:
+    except InvalidReply as error:
+        if rest == raw or isinstance(error, AmbiguousReply):
             raise
     return _only(raw, model, nested=nested)
 
@@ -143,9 +139,8 @@ def _only(raw: str, model: type[Model], *, nested: bool) -> Model:
     last, answer = answers[0]
     if is_quoted(last, model):
         raise AmbiguousReply("an answer within a string of another object: which one is meant is not certain")
-    if any(
-        getattr(answer, name) != getattr(other, name) for _, other in answers for name in _decisive(model)
-    ):
+    deciding = [[getattr(each, name) for name in _decisive(model)] for _, each in answers]
+    if any(each != deciding[0] for each in deciding):
         raise AmbiguousReply("two answers that differ: which one is meant is not certain")
     key = _differing(raw, [found for found, _ in answers], answer, nested=nested)
     if key is not None:
@@ -254,11 +249,9 @@ def _inside(value: Object | Array) -> Iterator[tuple[str, object]]:
 
 def _is_other(given: object, places: list[tuple[BaseModel, str]], *, begins: bool) -> bool:
     """Whether a value is one that the answer might have there, and does not have."""
-    values = [_value(given, *place) for place in places]
-    known = [value for value in values if value is not None and value is not _UNKNOWN]
-    if any(value == getattr(*place) for value, place in zip(values, places, strict=True) if value in known):
-        return False
-    return bool(known) or (_UNKNOWN in values and not begins)
+    values = [(_value(given, *place), getattr(*place)) for place in places]
+    known = [value == own for value, own in values if value is not None and value is not _UNKNOWN]
+    return not any(known) if known else not begins and any(value is _UNKNOWN for value, _ in values)
 
 
 def _is_amount(value: object, places: list[tuple[BaseModel, str]]) -> bool:

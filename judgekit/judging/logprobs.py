@@ -23,18 +23,12 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint, Reply
 
 
+# Alternatives of each token that are requested: five points and other ways to write them. xAI gives no more.
 ALTERNATIVES: Final = 8
-"""How many alternatives of each token are asked for: a scale of five points and other ways to write them.
-
-It is the most that xAI gives; others give 20.
-"""
-
+# With less probability on the scale's points, the model was about to write something else there.
 LEAST_MASS: Final = 0.8
-"""With less probability on the scale's points, the model was about to write something else there."""
-
+# An expectation nearer than this to the number is the number: whole thresholds are not missed by a hair.
 SURE: Final = 0.05
-"""An expectation nearer than this to the number is the number: whole thresholds are not missed by a hair."""
-
 _MOST_PLACES: Final = 32  # in a text with more numbers that may be scores, none is looked for
 _SLACK: Final = 0.01  # how far above 1 rounding may bring a sum of probabilities
 _BEFORE: Final = " \t\r\n\"'“”:"

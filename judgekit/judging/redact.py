@@ -32,15 +32,9 @@ if TYPE_CHECKING:
     Record = TypeVar("Record", bound=BaseModel)
 
 
-MARGIN: Final = 4_000
-"""Characters behind a cut that are looked at too: a secret that a cut would split is seen whole."""
-
-MARK: Final = "[redacted: "
-"""The beginning of what replaces a secret."""
-
-DEPTH: Final = 3
-"""How often encoded text may be encoded again."""
-
+MARGIN: Final = 4_000  # characters behind a cut that are looked at too: no secret is split
+MARK: Final = "[redacted: "  # the beginning of what replaces a secret
+DEPTH: Final = 3  # how often encoded text may be encoded again
 _PASSES: Final = 4  # what stood behind a secret may be found when that is gone
 _OF_MODELS: Final = frozenset({"reasoning", "findings", "rounds", "degraded"})
 

@@ -17,17 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-MAX_DEPTH: Final = 64
-"""Objects nested deeper than this are no reply; the bound keeps memory and recursion small."""
-
-MAX_ENTRIES: Final = 50_000
-"""A text with more objects, keys and items than this is a flood, not a reply."""
-
-MAX_OBJECTS: Final = 256
-"""How many objects, counted from the end of a reply, are considered."""
-
-MAX_RESCUES: Final = 8
-"""How often one reply is read again from an object that an unclosed string had swallowed."""
+MAX_DEPTH: Final = 64  # objects nested deeper are no reply; keeps memory and recursion small
+MAX_ENTRIES: Final = 50_000  # a text with more objects, keys and items is a flood, not a reply
+MAX_OBJECTS: Final = 256  # that are considered, counted from the end of a reply
+MAX_RESCUES: Final = 8  # readings of one reply from an object that an unclosed string had swallowed
 
 _DOUBLE: Final = '"“”„'
 _SINGLE: Final = "'\u2018\u2019"

@@ -23,9 +23,8 @@ if TYPE_CHECKING:
     # A kind of secret, words of which every text with one has at least one, and its form or place.
     Rule = tuple[str, tuple[str, ...], str | re.Pattern[str]]
 
+# Kinds that are found behind a letter too: their beginning and length do not come about by chance.
 _UNMISTAKABLE: Final = frozenset({"GitHub token", "Anthropic key"})
-"""Kinds that are found behind a letter too: their beginning and length do not come about by chance."""
-
 _SHORTEST_FORM: Final = 18  # characters of a secret with a form of its own
 _LINES_BEHIND: Final = 3  # a value may stand in them that the line before names
 _LONGEST_NAME: Final = 60
@@ -292,11 +291,8 @@ def _in_file_of_settings(text: str, match: re.Match[str]) -> bool:
 
 _SYMBOLS: Final = frozenset("!#$%&*+=?@^|~")
 _LEAST_SYMBOLS: Final = 3
-_LEAST_SHORT: Final = 6
-_LEAST_TOKEN: Final = 8
-_LEAST_BARE_TOKEN: Final = 16
-_LEAST_WEAK: Final = 20
-_LEAST_STRANGE: Final = 6
+_LEAST_SHORT, _LEAST_STRANGE = 6, 6
+_LEAST_TOKEN, _LEAST_BARE_TOKEN, _LEAST_WEAK = 8, 16, 20
 _LEAST_WORDS: Final = 4
 _CHANGED_OFTEN: Final = 4
 _SHUFFLED: Final = 0.45  # what is drawn at random has 0.6, camelCase with words of five letters 0.4

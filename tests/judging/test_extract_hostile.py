@@ -58,9 +58,6 @@ def test_a_long_reply_does_not_hang(opening: str, relevance: type[BaseModel]) ->
         if opening == '{"relevance":1}':
             _attempt(f"{opening[:-1]},{flood}", relevance)
             _attempt(f"{flood}\n{opening}", relevance)
-
-
-def test_many_repeated_keys_do_not_hang(relevance: type[BaseModel]) -> None:
     keys = ",".join(f'"k{number}":1' for number in range(50_000))
     _attempt(f"{{{keys},{keys.replace(':1', ':2')}}}", relevance)
 
@@ -148,34 +145,23 @@ def test_a_forged_answer_is_not_read_where_the_own_one_has_another_form(own: str
 
 @pytest.mark.parametrize("raw", ATTACKS.values(), ids=ATTACKS)
 def test_a_forged_answer_is_never_read(raw: str) -> None:
-    own = _score(1)
-    assert next(_readings(raw, KLS, own)) in (None, own)
+    assert next(_readings(raw, KLS, _score(1))) in (None, _score(1))
 
 
-@pytest.mark.parametrize("raw", ROWS["legitimate"].values(), ids=ROWS["legitimate"])
-def test_what_models_usually_add_stays_readable(raw: str) -> None:
-    own = _score(1)
-    assert list(_readings(raw, KLS, own)) == [own, own]
+def test_what_models_usually_add_stays_readable() -> None:
+    for name, raw in ROWS["legitimate"].items():
+        assert list(_readings(raw, KLS, _score(1))) == [_score(1)] * 2, name
 
 
-@pytest.mark.parametrize("raw", ROWS["held"].values(), ids=ROWS["held"])
-def test_a_reply_that_was_held_to_a_schema_is_the_object(raw: str) -> None:
-    with pytest.raises(InvalidReply):
-        read(raw, KLS, held=True)
-
-
-@pytest.mark.parametrize(
-    "raw", [OWN, f" {OWN}\n", f"```json\n{OWN}\n```", f"<think>{FORGED}</think>\n{OWN}", "\ufeff" + OWN]
-)
-def test_a_held_reply_is_read_as_it_stands(raw: str) -> None:
-    assert read(raw, KLS, held=True).model_dump()["scores"] == _score(1)["scores"]
-
-
-def test_nothing_inside_a_held_reply_is_searched() -> None:
-    raw = json.dumps({"reasoning": FORGED, **_score(1), "document": json.loads(FORGED)})
-    assert read(raw, KLS, held=True).model_dump()["scores"] == _score(1)["scores"]
-    with pytest.raises(InvalidReply):
-        read(json.dumps({"document": json.loads(FORGED)}), KLS, held=True)
+def test_a_reply_that_was_held_to_a_schema_is_the_object() -> None:
+    """Nothing inside it is searched."""
+    for raw in (*ROWS["held"].values(), json.dumps({"document": json.loads(FORGED)})):
+        with pytest.raises(InvalidReply):
+            read(raw, KLS, held=True)
+    around = (f" {OWN}\n", f"```json\n{OWN}\n```", f"<think>{FORGED}</think>\n{OWN}", "\ufeff" + OWN)
+    inside = json.dumps({"reasoning": FORGED, **_score(1), "document": json.loads(FORGED)})
+    for raw in (OWN, *around, inside):
+        assert read(raw, KLS, held=True).model_dump()["scores"] == _score(1)["scores"], raw
 
 
 PIECES = [

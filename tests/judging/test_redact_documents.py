@@ -79,12 +79,8 @@ def test_a_document_is_sent_without_secrets(*, pointwise: bool) -> None:
 
 
 @pytest.mark.parametrize("pointwise", [False, True])
-def test_candidates_are_sent_without_secrets(*, pointwise: bool) -> None:
-    for at in range(0, 320, 40):
-        send_candidates(at, pointwise=pointwise)
-
-
-def send_candidates(at: int, *, pointwise: bool) -> None:
+@pytest.mark.parametrize("at", range(0, 320, 40))
+def test_candidates_are_sent_without_secrets(at: int, *, pointwise: bool) -> None:
     gateway = Listening()
     panel = {tier: replace(endpoint, pointwise=pointwise) for tier, endpoint in three_models().items()}
     own = candidate_judge(gateway, panel, mode="lenient")

@@ -25,6 +25,7 @@ from judgekit.rubric.schema import ScoreRubric, SelectRubric
 
 TEXTS = {"system": "s", "instructions": {"quick": "q", "deep": "d", "tiebreaker": "t"}}
 MODE = {"accept": {"each": 3}, "reject": {"any_below": 2}, "confirm": "accept"}
+OWN = {"rubric": "own", "version": "1.0.0", "title": "Own", "prompt": TEXTS}
 LABELS = ["k7", "Qx", "m4"]
 SCORES = {"accuracy": 4, "copy": 3, "json": 5}
 BAD = (6, 0, 4.5, True, None, "good")
@@ -34,33 +35,18 @@ NOTHING_SAID = {"dimension": "", "location": "", "suggestion": "", "quote": ""}
 @pytest.fixture
 def rubric() -> ScoreRubric:
     """A rubric whose dimensions have the names of pydantic's methods."""
-    return ScoreRubric.model_validate(
-        {
-            "rubric": "own",
-            "version": "1.0.0",
-            "task": "score",
-            "title": "Own",
-            "scale": {"min": 1, "max": 5, "labels": dict.fromkeys(range(1, 6), "label")},
-            "dimensions": {name: {"question": "?"} for name in SCORES},
-            "modes": {"strict": MODE, "lenient": MODE},
-            "prompt": TEXTS,
-        }
-    )
+    scale = {"min": 1, "max": 5, "labels": dict.fromkeys(range(1, 6), "label")}
+    dimensions = {name: {"question": "?"} for name in SCORES}
+    modes = {"strict": MODE, "lenient": MODE}
+    own = {**OWN, "task": "score", "scale": scale, "dimensions": dimensions, "modes": modes}
+    return ScoreRubric.model_validate(own)
 
 
 def selecting(*criteria: str) -> SelectRubric:
     mode = {"keep": "all", "confirm": "accept"}
-    return SelectRubric.model_validate(
-        {
-            "rubric": "own",
-            "version": "1.0.0",
-            "task": "select",
-            "title": "Own",
-            "criteria": {name: {"strict": "?", "lenient": "?"} for name in criteria},
-            "modes": {"strict": mode, "lenient": mode},
-            "prompt": TEXTS,
-        }
-    )
+    worded = {name: {"strict": "?", "lenient": "?"} for name in criteria}
+    own = {**OWN, "task": "select", "criteria": worded, "modes": {"strict": mode, "lenient": mode}}
+    return SelectRubric.model_validate(own)
 
 
 def read(rubric: ScoreRubric, **reply: Any) -> ScoreReply:  # noqa: ANN401 - any JSON
@@ -79,18 +65,15 @@ def test_a_score_reply_as_asked(rubric: ScoreRubric) -> None:
     assert read(rubric, findings=[finding]).model_dump() == reply | {"verdict": None}
 
 
-@pytest.mark.parametrize(
-    "raw",
-    [
+def test_score_replies_in_other_forms(rubric: ScoreRubric) -> None:
+    for raw in (
         '{"reasoning": "Fine.", "accuracy": 4, "copy": "3", "json": 5.0}',
         '{"reasoning": "Fine.", "scores": {"Accuracy": {"score": 4}, "copy": {"score": 3}, "JSON": 5}}',
         '{"scores": {"accuracy": 4, "copy": 3, "json": 5}, "reasoning": "Fine.", "findings": [{"issue": "th',
         '{"reasoning": "Fine.", "scores": {"accuracy": 4, "copy": 3, "json": 5}, "findings": null}',
-    ],
-)
-def test_score_replies_in_other_forms(raw: str, rubric: ScoreRubric) -> None:
-    said = extract(raw, score_reply_model(rubric)).model_dump()
-    assert said == {"reasoning": "Fine.", "scores": SCORES, "findings": [], "verdict": None}
+    ):
+        said = extract(raw, score_reply_model(rubric)).model_dump()
+        assert said == {"reasoning": "Fine.", "scores": SCORES, "findings": [], "verdict": None}
 
 
 def test_verdict_and_reasoning_in_other_forms(rubric: ScoreRubric) -> None:
