@@ -42,9 +42,8 @@ class AdmissionMiddleware:
     """An ASGI application before another one.
 
     It answers 401 for a token that `holder_of` does not know, except to the paths in `free`; 411 or 413 for a
-    body of unknown or too large a size; and 503 with `Retry-After` when the queue is full or the engine is
-    leaving, except to the paths in `always`. A named holder gets at most as many requests and bytes as are
-    left for the others.
+    body of unknown or too large a size; and 503 when the queue is full or the engine is leaving, except to
+    the paths in `always`. A named holder gets at most as many requests and bytes as are left for the others.
     """
 
     def __init__(

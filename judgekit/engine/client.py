@@ -178,11 +178,10 @@ class Response:
 
 
 class Connection:
-    """A way to the engine at `place`, connected anew for each request but the first after `open`.
+    """A way to the engine at `place`, for one thread, connected anew for each request.
 
-    Not for several threads at once. Closing it in the middle of a request ends the engine's work on it.
-    After every `look` seconds without anything the engine's health is checked; it counts as lost when it
-    does not answer.
+    Closing it ends the engine's work on the request. After every `look` seconds of silence the engine's
+    health is checked; it counts as lost when it does not answer.
     """
 
     def __init__(self, place: EngineAddress | None = None) -> None:
@@ -228,11 +227,11 @@ class Connection:
     def abort(self) -> None:
         """End the request of another thread on this connection, where it raises `EngineLost`, for good."""
         connection, self.place = self._socket, None
-        if connection is not None:
-            try:
+        try:
+            if connection is not None:
                 connection.shutdown(_socket.SHUT_RDWR)
-            except OSError:  # it has hung up already
-                return
+        except OSError:  # it has hung up already
+            return
 
     def __enter__(self) -> Self:
         self.open()
@@ -345,15 +344,13 @@ def health(place: EngineAddress | None, seconds: float) -> bytes:
 
 
 def start(place: EngineAddress | None) -> int | None:
-    """Start an engine, detached, and return the id of the process that sets it up.
+    """Start an engine, detached, and return the process that ends as soon as it listens, or cannot.
 
-    Of several that are started at once all but one leave again. The process that is returned ends as soon as
-    the engine listens, or cannot. None: there is no folder to listen in, or no process to be had.
+    Of several that are started at once all but one leave again. None: no folder, or no process to be had.
     """
     if place is None or not sys.executable:
         return None
-    environ = environment.environ()
-    kept = {name: environ[name] for name in (*_HANDED_ON, *SHARED) if name in environ}
+    kept = {name: text for name, text in environment.environ().items() if name in (*_HANDED_ON, *SHARED)}
     words = programs.python("judgekit.engine.server", place.folder, place.compat_key, place.code)
     try:
         if os.name != "nt":
@@ -371,10 +368,9 @@ def start(place: EngineAddress | None) -> int | None:
 
 
 def start_for_later() -> int | None:
-    """Start an engine and do not wait for it, as `start` does.
+    """Start an engine, as `start` does, for callers that do not wait for it.
 
-    Raises `NoEngine` where that was in vain lately, as without the packages that an engine needs: a prompt
-    must not cost a process each time that fails.
+    Raises `NoEngine` where that was in vain lately: a prompt must not cost a process each time that fails.
     """
     place = find(make=True)
     if place is None:
@@ -396,9 +392,9 @@ def start_for_later() -> int | None:
 
 
 def connect_or_start(seconds: float = START_SECONDS) -> Connection:
-    """Return a connection to the engine, which is started when there is none; it may not be ready yet.
+    """Return a connection to the engine, started when there is none; requests wait until it is ready.
 
-    Requests to it wait until it is. Raises `NotStarted` when none listens within `seconds`.
+    Raises `NotStarted` when none listens within `seconds`.
     """
     connection, end = Connection(), time.monotonic() + seconds
     starter: int | None = None
@@ -445,8 +441,7 @@ def call(
     """Have the engine do an operation, and return what `read` makes of its response.
 
     Where there is no engine or it fails, return what `locally` makes of the reason. `use` is whether the
-    configuration allows an engine, `begin` finds one, `seconds` bound its work. `read` raises errors that are
-    the request's.
+    configuration allows an engine, `begin` finds one, `seconds` bound its work.
     """
     try:
         if not (use and wanted()):

@@ -47,10 +47,10 @@ class NotReady(JudgekitError):  # noqa: N818 - no error of the caller, who judge
 
 
 class Service:
-    """One process's long-lived things: the gateway with its connections, and the judges made so far.
+    """One process's gateway with its connections, and the judges made so far, for one event loop.
 
-    To be made inside the event loop that uses it. `stop` is called when a client asks the engine to leave,
-    with the seconds without a request after which it shall, or zero for now.
+    `stop` is called when a client asks the engine to leave, with the seconds without a request after which it
+    shall, or zero for now.
     """
 
     def __init__(self, stop: Callable[[float], None] = lambda _: None) -> None:

@@ -38,8 +38,8 @@ _TRIES = 10
 class EngineLock(NamedTuple):
     """What makes a process the engine of its place.
 
-    `lock` is the descriptor that keeps others out; `mark` identifies `entrance`, the file by which clients
-    find the engine, which another process may have replaced; with a `token`, clients must send it.
+    The descriptor `lock` keeps others out; `mark` identifies `entrance`, by which clients find the engine,
+    and which another process may have replaced; with a `token`, clients must send it.
     """
 
     place: EngineAddress
@@ -192,9 +192,9 @@ def _ask_to_leave(place: EngineAddress, seconds: float, idle_seconds: float = 0)
 
 
 class Known(NamedTuple):
-    """An engine that runs: where, and its health; None when it does not answer.
+    """An engine that runs, and its health, None when it does not answer.
 
-    `leaving` is the process of one that takes no requests any more and only finishes those that it has.
+    `leaving` is the process of one that only finishes its requests.
     """
 
     place: EngineAddress
@@ -225,12 +225,11 @@ def process_of(place: EngineAddress) -> int | None:
     """Return the id of the process that is the engine of `place`, None when there is none."""
     if not Path(place.lock).exists():
         return None
-    held = take_lock(place.lock)
-    if held is not None:
-        os.close(held)
-        return None
     end = time.monotonic() + _SIGN_SECONDS
     while time.monotonic() < end:
+        if (held := take_lock(place.lock)) is not None:
+            os.close(held)
+            break
         with suppress(OSError, ValueError):
             return int(Path(place.lock).read_bytes())
         time.sleep(_POLL)  # it is just beginning
@@ -261,13 +260,12 @@ def stop(place: EngineAddress, *, at_once: bool = False, leaving: int | None = N
     process = leaving or process_of(place)
     if process is None:
         return True
-    kill = at_once
-    if not (at_once or leaving):
-        try:
+    try:
+        if not (at_once or leaving):
             _ask_to_leave(place, ANSWER_SECONDS)
-        except client.NoEngine:
-            kill = True
-    if kill:
+    except client.NoEngine:
+        at_once = True
+    if at_once:
         with suppress(OSError):
             os.kill(process, getattr(signal, "SIGKILL", signal.SIGTERM))
     end = time.monotonic() + END_SECONDS
@@ -281,8 +279,7 @@ def stop(place: EngineAddress, *, at_once: bool = False, leaving: int | None = N
 class Log(logging.Handler):
     """Appends lines to the file at `path`, bounded in size; a line that cannot be written is dropped.
 
-    It contains nothing that a request brought: of what libraries log only the fixed part of each message, and
-    of errors the kind and the line of code.
+    Of what libraries log it contains the fixed part of each message, of errors the kind and the line of code.
     """
 
     def __init__(self, path: str) -> None:
@@ -315,8 +312,7 @@ class Log(logging.Handler):
         self.add(f"fault: {type(error).__name__}{line}")
 
     def emit(self, record: logging.LogRecord) -> None:
-        error = record.exc_info[1] if record.exc_info else None
-        if error is not None:
-            self.fault(error)
+        if record.exc_info and record.exc_info[1]:
+            self.fault(record.exc_info[1])
         else:
             self.add(f"{record.name}: {one_line(str(record.msg).partition(chr(10))[0], 200)}")
