@@ -32,14 +32,7 @@ SECONDS = 120
 def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None, stdin: str = "") -> str:
     """Return what a program prints; it must succeed."""
     done = subprocess.run(
-        command,
-        cwd=cwd,
-        env=env,
-        input=stdin,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=SECONDS,
-        check=False,
+        command, cwd=cwd, env=env, input=stdin, capture_output=True, text=True, timeout=SECONDS, check=False
     )
     assert done.returncode == 0, f"{command}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout

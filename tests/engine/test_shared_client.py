@@ -19,7 +19,7 @@ from judgekit.ledger import Ledger, Skip, export
 from judgekit.providers.litellm import LitellmGateway
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from loopback import Answer, Asked
@@ -46,11 +46,28 @@ def serving(team_model: Loopback, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.fixture
-def client(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> Serving:
+def client(serving: Serving, use: Callable[..., None]) -> None:
     """Let this process ask the server."""
-    monkeypatch.setenv("JUDGEKIT_SERVER_URL", serving.url)
-    monkeypatch.setenv(shared.TOKEN, serving.token)
-    return serving
+    use(serving.url, serving.token)
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return what makes an address the shared judge's."""
+
+    def server(url: str, token: str = "jk_x") -> None:
+        monkeypatch.setenv("JUDGEKIT_SERVER_URL", url.removesuffix("/v1"))
+        monkeypatch.setenv(shared.TOKEN, token)
+
+    return server
+
+
+def configure(text: str) -> None:
+    user_file().parent.mkdir(parents=True, exist_ok=True)
+    user_file().write_text(text)
+
+
+SECRET = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
 
 
 def judged() -> Verdict:
@@ -58,7 +75,7 @@ def judged() -> Verdict:
 
 
 def test_a_document_is_judged_there_and_no_model_is_asked_from_here(
-    client: Serving, team_model: Loopback, monkeypatch: pytest.MonkeyPatch
+    client: None, team_model: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-client")
     monkeypatch.setattr(LitellmGateway, "complete", lambda *_: pytest.fail("a model was asked from here"))
@@ -67,15 +84,13 @@ def test_a_document_is_judged_there_and_no_model_is_asked_from_here(
     assert all("sk-of-the-client" not in str(request) for request in team_model.requests)
 
 
-def test_secrets_do_not_leave_this_machine(client: Serving, team_model: Loopback) -> None:
+def test_secrets_do_not_leave_this_machine(client: None, team_model: Loopback) -> None:
     before = len(team_model.requests)
-    secret = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
-    texts = {"b.md": f"# Setup\n\nThe token is {secret}\n"}
+    texts = {"b.md": f"# Setup\n\nThe token is {SECRET}\n"}
     (verdict,) = api.judge_texts(texts, mode="lenient")
     assert (bool(verdict.rounds), verdict.redacted) == (True, 1)
-    assert all(secret not in request.text for request in team_model.requests[before:])
-    user_file().parent.mkdir(parents=True, exist_ok=True)
-    user_file().write_text("judge: {redact: refuse}\n")
+    assert all(SECRET not in request.text for request in team_model.requests[before:])
+    configure("judge: {redact: refuse}\n")
     before = len(team_model.requests)
     (verdict,) = api.judge_texts(texts)
     assert verdict.verdict == "undetermined"
@@ -83,44 +98,31 @@ def test_secrets_do_not_leave_this_machine(client: Serving, team_model: Loopback
     assert len(team_model.requests) == before
 
 
-@pytest.mark.parametrize("refuse", [False, True])
-def test_the_body_names_a_file_without_its_secret(
-    monkeypatch: pytest.MonkeyPatch,
-    refuse: bool,  # noqa: FBT001 - a column of the table
-) -> None:
-    secret = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
-    if refuse:
-        user_file().parent.mkdir(parents=True, exist_ok=True)
-        user_file().write_text("judge: {redact: refuse}\n")
-    with Loopback(sends({"schema": "judgekit/verdict@9"})) as server:
-        monkeypatch.setenv("JUDGEKIT_SERVER_URL", server.base.removesuffix("/v1"))
-        monkeypatch.setenv(shared.TOKEN, "jk_x")
-        api.judge_texts({f"password=Kuerbis2031!/{secret}.md": TEXT})
-        sent = [str(request) for request in server.requests]
-    assert bool(sent) is not refuse
-    assert all(secret not in each and "Kuerbis" not in each for each in sent)
+def test_the_body_names_a_file_without_its_secret(use: Callable[..., None]) -> None:
+    for refuse in (False, True):
+        configure("judge: {redact: refuse}\n" if refuse else "")
+        with Loopback(sends({"schema": "judgekit/verdict@9"})) as server:
+            use(server.base)
+            api.judge_texts({f"password=Kuerbis2031!/{SECRET}.md": TEXT})
+            sent = [str(request) for request in server.requests]
+        assert bool(sent) is not refuse
+        assert all(SECRET not in each and "Kuerbis" not in each for each in sent)
 
 
-@pytest.mark.parametrize(
-    ("wrote", "independent", "word"),
-    [("anthropic", False, "undetermined"), ("anthropic", True, "accept"), ("none", None, "accept")],
-)
 def test_a_client_that_requires_independence_takes_no_servers_word_for_it(
-    monkeypatch: pytest.MonkeyPatch,
-    wrote: str,
-    independent: bool | None,  # noqa: FBT001 - a column of the table
-    word: str,
+    monkeypatch: pytest.MonkeyPatch, use: Callable[..., None]
 ) -> None:
-    with Loopback(says(BAD)) as model:
-        monkeypatch.setenv("JUDGEKIT_API_BASE", model.base)
-        monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
-        record = judged().record() | {"verdict": "accept", "independent": independent}
-    with Loopback(sends(record)) as server:
-        monkeypatch.setenv("JUDGEKIT_SERVER_URL", server.base.removesuffix("/v1"))
-        monkeypatch.setenv(shared.TOKEN, "jk_x")
-        monkeypatch.setenv("JUDGEKIT_JUDGE_INDEPENDENCE", "require")
-        (verdict,) = api.judge_texts({"a.md": TEXT}, author_family=wrote)
-    assert verdict.verdict == word
+    with Loopback(says(BAD)) as model, monkeypatch.context() as patch:
+        patch.setenv("JUDGEKIT_API_BASE", model.base)
+        patch.setenv("JUDGEKIT_MODEL", "stand-in")
+        record = judged().record() | {"verdict": "accept"}
+    monkeypatch.setenv("JUDGEKIT_JUDGE_INDEPENDENCE", "require")
+    rows = [("anthropic", False, "undetermined"), ("anthropic", True, "accept"), ("none", None, "accept")]
+    for wrote, independent, word in rows:
+        with Loopback(sends(record | {"independent": independent})) as server:
+            use(server.base)
+            (verdict,) = api.judge_texts({"a.md": TEXT}, author_family=wrote)
+        assert verdict.verdict == word, (wrote, independent)
 
 
 AWAY: dict[str, tuple[Answer, str]] = {
@@ -131,27 +133,16 @@ AWAY: dict[str, tuple[Answer, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", AWAY)
-def test_a_server_that_does_not_judge_leaves_it_undetermined(
-    case: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    answer, why = AWAY[case]
-    with Loopback(answer) as server:
-        monkeypatch.setenv("JUDGEKIT_SERVER_URL", server.base.removesuffix("/v1"))
-        monkeypatch.setenv(shared.TOKEN, "jk_x")
-        verdict = judged()
-    assert verdict.verdict == "undetermined"
-    assert why in str(verdict.degraded)
-    assert "jk_x" not in verdict.model_dump_json()
-
-
-def test_a_server_that_is_away_leaves_it_undetermined(monkeypatch: pytest.MonkeyPatch) -> None:
-    with Loopback() as server:
-        gone = server.base
-    monkeypatch.setenv("JUDGEKIT_SERVER_URL", gone)
-    monkeypatch.setenv(shared.TOKEN, "jk_x")
+def test_a_server_that_does_not_judge_leaves_it_undetermined(use: Callable[..., None]) -> None:
+    for case, (answer, why) in AWAY.items():
+        with Loopback(answer) as server:
+            use(server.base)
+            verdict = judged()
+        assert (verdict.verdict, why in str(verdict.degraded)) == ("undetermined", True), case
+        assert "jk_x" not in verdict.model_dump_json()
+    use(server.base)  # is gone
     told = str(judged().degraded)
-    assert f"the shared judge at {gone}: it cannot be reached (" in told
+    assert f"the shared judge at {server.base.removesuffix('/v1')}: it cannot be reached (" in told
     assert "Errno" not in told
 
 
@@ -169,8 +160,7 @@ def test_a_token_goes_nowhere_in_the_clear(monkeypatch: pytest.MonkeyPatch, tmp_
 
 def test_a_token_comes_from_a_file_too(serving: Serving, tmp_path: Path) -> None:
     file = tmp_path / "token"
-    user_file().parent.mkdir(parents=True, exist_ok=True)
-    user_file().write_text(f"server: {{url: '{serving.url}', token_file: '{file}'}}\n")
+    configure(f"server: {{url: '{serving.url}', token_file: '{file}'}}\n")
     with pytest.raises(ConfigError, match=r"server.token_file: .*: cannot be read .No such file"):
         judged()
     file.write_text(serving.token + "\n")
@@ -178,7 +168,7 @@ def test_a_token_comes_from_a_file_too(serving: Serving, tmp_path: Path) -> None
 
 
 def test_the_ledger_is_kept_here_first_and_read_there(
-    client: Serving, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    client: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     ledger = Ledger.of(tmp_path)
@@ -196,11 +186,10 @@ def test_the_ledger_is_kept_here_first_and_read_there(
 
 
 def test_lines_wait_while_the_server_is_away_and_are_said_when_they_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, use: Callable[..., None]
 ) -> None:
     ledger = Ledger(tmp_path / "docs-0123456789ab", "docs-0123456789ab")
     ledger.add(Skip(variable="JUDGEKIT_SKIP", who="ada", terminal=True, remote="", refs=[]))
-    monkeypatch.setenv(shared.TOKEN, "jk_x")
     taken: list[str] = []
 
     def answer(asked: Asked) -> Answer:
@@ -208,7 +197,7 @@ def test_lines_wait_while_the_server_is_away_and_are_said_when_they_are_refused(
         return sends({"taken": 1} if len(taken) == 1 else {"refused": {"0": "of a kind it does not know"}})
 
     with Loopback(fails(503), answer) as server:
-        monkeypatch.setenv("JUDGEKIT_SERVER_URL", server.base.removesuffix("/v1"))
+        use(server.base)
         settings = load(None)
         (told,) = export.hand_on(settings, ledger)
         assert "next time" in told
@@ -220,10 +209,9 @@ def test_lines_wait_while_the_server_is_away_and_are_said_when_they_are_refused(
     assert user_tokens().all() == []
 
 
-@pytest.mark.parametrize("token", ["two tokens", "abc\r\nX: y", "jk_é", "# a comment"])
-def test_what_is_no_token_is_never_shown(token: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("JUDGEKIT_SERVER_URL", "http://127.0.0.1:9")
-    monkeypatch.setenv(shared.TOKEN, token)
-    with pytest.raises(ConfigError, match="expected one token and nothing else") as caught:
-        judged()
-    assert token not in str(caught.value)
+def test_what_is_no_token_is_never_shown(use: Callable[..., None]) -> None:
+    for token in ("two tokens", "abc\r\nX: y", "jk_é", "# a comment"):
+        use("http://127.0.0.1:9", token)
+        with pytest.raises(ConfigError, match="expected one token and nothing else") as caught:
+            judged()
+        assert token not in str(caught.value)
