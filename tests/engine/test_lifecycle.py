@@ -283,7 +283,9 @@ def test_dismissing_clears_up_after_the_dead_and_leaves_alone_who_is_just_beginn
     os.close(held)
 
 
-def test_a_line_of_the_log_has_a_time_and_a_process(tmp_path: Path) -> None:
+def test_a_line_of_the_log_has_a_time_and_a_process_and_the_log_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("missing/log", "."):  # where it cannot be written nothing else is lost
         Log(str(tmp_path / name)).add("ready")
     assert list(tmp_path.iterdir()) == []
@@ -291,13 +293,11 @@ def test_a_line_of_the_log_has_a_time_and_a_process(tmp_path: Path) -> None:
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
     moment, number, text = (tmp_path / "log").read_text().split()
     assert (moment[-1], number.isdigit(), text) == ("Z", True, "ready")
-
-
-def test_the_log_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "log").unlink()
     monkeypatch.setattr(process, "MAX_BYTES", 1000)
     log = Log(str(tmp_path / "log"))
-    for number in range(200):
-        log.add(f"line {number}")
+    for count in range(200):
+        log.add(f"line {count}")
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 2200
     assert "line 199" in "".join(file.read_text() for file in tmp_path.iterdir())
 
