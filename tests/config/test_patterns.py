@@ -1,4 +1,4 @@
-"""File patterns."""
+"""File patterns, and locks on files."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pytest
 from git_repo import GitRepo
 from pathspec import GitIgnoreSpec
 
+from judgekit.config import files
 from judgekit.config.patterns import Patterns
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.mark.parametrize(
-    ("patterns", "path", "meant"),
-    [
+def test_patterns_mean_what_git_means() -> None:
+    for patterns, path, meant in (
         (["**/*.md"], "a.md", True),
         (["**/*.md"], "docs/deep/a.md", True),
         (["**/*.md"], "a.mdx", False),
@@ -32,37 +32,29 @@ if TYPE_CHECKING:
         ([], "a.md", False),
         (["*.md"], "new\nline.md", True),
         (["*.md"], "bytes-\udce9.md", True),
-    ],
-)
-def test_patterns_mean_what_git_means(patterns: list[str], path: str, meant: object) -> None:
-    assert Patterns(patterns).match(path) is meant
+    ):
+        assert Patterns(patterns).match(path) is meant, (patterns, path)
+    for pattern in ("!", "//", "a//b", "/", "a\\", "[z-a]", "[a"):
+        with pytest.raises(ValueError, match=r"'|\."):
+            Patterns([pattern])
+    assert not Patterns(["# all", "", "  "]).match("# all")
 
 
 PIECES = ["a", "b", "*", "?", "[ab]", "**", ".", "\\a"]
 
 
-def some_pattern(choices: random.Random) -> str:
-    parts = [
-        choices.choice(["".join(choices.choices(PIECES, k=choices.randint(1, 4))), "**", "*", "a", "b"])
-        for _ in range(choices.randint(1, 4))
-    ]
-    return f"{choices.choice(['', '', '!'])}{choices.choice(['', '/'])}{'/'.join(parts)}" + choices.choice(
-        ["", "", "/"]
-    )
-
-
-def some_path(choices: random.Random) -> str:
-    return "/".join(
-        "".join(choices.choices("ab.", k=choices.randint(1, 4))) for _ in range(choices.randint(1, 4))
-    )
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_they_mean_what_they_mean_to_pathspec(seed: int) -> None:
-    choices = random.Random(seed)
-    for _ in range(400):
-        patterns = [some_pattern(choices) for _ in range(choices.randint(1, 3))]
-        path = some_path(choices)
+def test_they_mean_what_they_mean_to_pathspec() -> None:
+    choices = random.Random(0)
+    for _ in range(800):
+        patterns = []
+        for _ in range(choices.randint(1, 3)):
+            some = ["".join(choices.choices(PIECES, k=choices.randint(1, 4))), "**", "*", "a", "b"]
+            parts = "/".join(choices.choice(some) for _ in range(choices.randint(1, 4)))
+            patterns.append(f"{choices.choice(('', '', '!'))}{choices.choice(('', '/'))}{parts}")
+            patterns[-1] += choices.choice(("", "", "/"))
+        path = "/".join(
+            "".join(choices.choices("ab.", k=choices.randint(1, 4))) for _ in range(choices.randint(1, 4))
+        )
         meant = GitIgnoreSpec.from_lines(patterns).match_file(path)
         assert Patterns(patterns).match(path) is meant, (patterns, path)
 
@@ -89,16 +81,44 @@ COSTLY = [
 ]
 
 
-@pytest.mark.parametrize("case", range(len(COSTLY)))
-def test_no_pattern_takes_long(case: int) -> None:
-    pattern, path = COSTLY[case]
-    code = f"from judgekit.config.patterns import Patterns; print(Patterns([{pattern!r}]).match({path!r}))"
+def test_no_pattern_takes_long() -> None:
+    loop = f"for pattern, path in {COSTLY!r}: print(Patterns([pattern]).match(path))"
+    code = f"from judgekit.config.patterns import Patterns\n{loop}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, timeout=60)
-    assert done.stdout.strip() == b"False"
+    assert done.stdout.split() == [b"False"] * len(COSTLY)
 
 
-def test_what_can_match_nothing_is_refused() -> None:
-    for pattern in ("!", "//", "a//b", "/", "a\\", "[z-a]", "[a"):
-        with pytest.raises(ValueError, match=r"'|\."):
-            Patterns([pattern])
-    assert not Patterns(["# all", "", "  "]).match("# all")
+# Locks between processes
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from judgekit.config import files
+with files.held(Path(sys.argv[1]), seconds=5):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_lock_is_held_against_others_and_freed_by_death(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    for _ in range(2):
+        with files.held(path, seconds=0, waiting=lambda: pytest.fail("it is free")):
+            pass
+    waits: list[str] = []
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        assert files.take(path) is None
+        with (
+            pytest.raises(TimeoutError, match="held by another process"),
+            files.held(path, seconds=0.3, waiting=lambda: waits.append("waited")),
+        ):
+            pytest.fail("two held it")
+        assert waits == ["waited"]
+    finally:
+        holder.kill()
+        holder.communicate(timeout=10)
+    with files.held(path, seconds=5):
+        pass

@@ -4,6 +4,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hooking import by_project, by_user
 
 from judgekit.config import settings
 from judgekit.errors import ConfigError
@@ -17,15 +18,6 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / ".judgekit").mkdir()
     (tmp_path / ".claude" / "memory").mkdir(parents=True)
     return tmp_path
-
-
-def by_project(project: Path, text: str) -> None:
-    (project / ".judgekit" / "config.yaml").write_text(text)
-
-
-def by_user(text: str) -> None:
-    settings.user_file().parent.mkdir(parents=True, exist_ok=True)
-    settings.user_file().write_text(text)
 
 
 def by_memory(project: Path, data: dict[str, Any]) -> None:
@@ -73,32 +65,27 @@ def test_memory_settings_are_mapped(project: Path) -> None:
     assert settings.load(project).retrieval.judge == "on"
 
 
-CONSENTS = [("retrieval", "judge"), ("escalate", "issues"), ("stop", "judge")]
-
-
-@pytest.mark.parametrize(("section", "key"), CONSENTS)
+@pytest.mark.parametrize(
+    ("section", "key"), [("retrieval", "judge"), ("escalate", "issues"), ("stop", "judge")]
+)
 def test_a_clone_cannot_make_the_hook_ask_a_model(project: Path, section: str, key: str) -> None:
     """Nor do anything else that sends text by itself."""
-    for user, asked, holds in (
-        (None, "on", "off"),
-        ("off", "on", "off"),
-        ("on", "off", "on"),
-        ("project", "on", "on"),
-        ("project", "off", "off"),
-        ("project", None, "off"),
+    for user, variable, asked, holds in (
+        (None, None, "on", "off"),
+        ("off", None, "on", "off"),
+        ("on", None, "off", "on"),
+        ("project", None, "on", "on"),
+        ("project", None, "off", "off"),
+        ("project", None, None, "off"),
+        (None, "project", None, "off"),
+        (None, "project", "on", "on"),
+        (None, "off", "on", "off"),
+        (None, "on", None, "on"),
     ):
         by_user(f'{section}: {{{key}: "{user}"}}\n' if user else "")
         by_project(project, f'{section}: {{{key}: "{asked}"}}\n' if asked else "")
-        assert held(project, section, key) == holds, (user, asked)
-    by_user("")
-    for variable, asked, holds in (
-        ("project", None, "off"),
-        ("project", "on", "on"),
-        ("off", "on", "off"),
-        ("on", None, "on"),
-    ):
-        by_project(project, f'{section}: {{{key}: "{asked}"}}\n' if asked else "")
-        assert held(project, section, key, **{f"JUDGEKIT_{section}_{key}".upper(): variable}) == holds
+        variables = {f"JUDGEKIT_{section}_{key}".upper(): variable} if variable else {}
+        assert held(project, section, key, **variables) == holds, (user, variable, asked)
     by_user(f"{section}: {{{key}: true}}\n")  # a switch may be written as a boolean
     assert held(None, section, key) == "on"
 
@@ -109,6 +96,8 @@ def test_a_clone_cannot_make_the_hook_ask_a_model(project: Path, section: str, k
         ("ledger: {text: true}\n", "decide what the ledger keeps"),
         ("gate: {paths: [a], override_without_terminal: true}\n", "accept overrides"),
         ("providers: {}\n", "choose providers"),
+        ("providers: {allow: [codex]}\n", "choose providers"),
+        ("providers: {order: [codex]}\n", "choose providers"),
         ("retrieval: {log: true}\n", "log prompts"),
         ("judge: {redact: false}\n", "decide whether secrets are sent"),
         ("escalate: {text: true}\n", "put quotes into issues"),
@@ -123,14 +112,6 @@ def test_a_project_cannot_say_what_is_the_users_alone(project: Path, text: str, 
     (project / ".judgekit" / "config.yaml").unlink()
     by_user(text)
     assert settings.load(project) == settings.load(None)
-
-
-@pytest.mark.parametrize("key", ["allow", "order"])
-def test_a_project_cannot_choose_providers(project: Path, key: str) -> None:
-    by_project(project, f"judge: {{mode: strict}}\nproviders: {{{key}: [codex]}}\n")
-    with pytest.raises(ConfigError, match="only the user's configuration may choose providers") as caught:
-        settings.load(project)
-    assert caught.value.line == 2
 
 
 def test_a_project_cannot_read_outside_of_itself_by_a_link(
@@ -176,25 +157,23 @@ def test_a_wrong_file_is_one_line(text: str, line: int, message: str) -> None:
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
+def test_variables() -> None:
+    for name, value, message in (
         ("GATE_OVERRIDE_WITHOUT_TERMINAL", "true", "no variable may"),
         ("ESCALATE_TEXT", "true", "no variable may"),
         ("JUDGE_DEADLINE", "soon", "expected a number, got a text"),
         ("RETRIEVAL_TIERS", "nonsense", "expected 'quick', 'deep'"),
         ("JUDGE_TIERS", "x", "models are named by JUDGEKIT_QUICK_MODEL"),
-    ],
-)
-def test_a_wrong_variable_names_itself(name: str, value: str, message: str) -> None:
-    with pytest.raises(ConfigError, match=f"^JUDGEKIT_{name}: {message}"):
-        settings.load(None, {f"JUDGEKIT_{name}": value})
-
-
-def test_variables_of_lists_are_separated_by_commas() -> None:
-    variables = {"ROOTS": "a,b", "TIERS": "quick,deep"}
-    own = settings.load(None, {f"JUDGEKIT_RETRIEVAL_{name}": value for name, value in variables.items()})
-    assert (own.retrieval.roots, own.retrieval.tiers) == (["a", "b"], ["quick", "deep"])
+    ):
+        with pytest.raises(ConfigError, match=f"^JUDGEKIT_{name}: {message}"):
+            settings.load(None, {f"JUDGEKIT_{name}": value})
+    variables = {"JUDGEKIT_RETRIEVAL_ROOTS": "a,b", "JUDGEKIT_RETRIEVAL_TIERS": "quick,deep"}
+    own = settings.load(None, variables).retrieval
+    assert (own.roots, own.tiers) == (["a", "b"], ["quick", "deep"])
+    assert settings.user_roots({}) is None
+    by_user("retrieval: {roots: [/notes]}\n")
+    assert settings.user_roots({}) == ["/notes"]
+    assert settings.user_roots({"JUDGEKIT_RETRIEVAL_ROOTS": "a"}) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -260,13 +239,6 @@ def test_a_project_names_only_models_that_a_profile_lists_and_one_a_tier(project
     assert settings.tiers_of_project(project) == {"quick"}
 
 
-def test_who_named_a_root_is_known() -> None:
-    assert settings.user_roots({}) is None
-    by_user("retrieval: {roots: [/notes]}\n")
-    assert settings.user_roots({}) == ["/notes"]
-    assert settings.user_roots({"JUDGEKIT_RETRIEVAL_ROOTS": "a"}) == ["a"]
-
-
 def test_a_value_of_no_use_is_named_where_it_is_set(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def told() -> str:
         return str(settings.wrong("gate", "rubric", "no rubric", project))
@@ -280,9 +252,8 @@ def test_a_value_of_no_use_is_named_where_it_is_set(project: Path, monkeypatch: 
     assert told() == "JUDGEKIT_GATE_RUBRIC: no rubric"
 
 
-@pytest.mark.parametrize(
-    ("own", "variable", "projects", "together"),
-    [
+def test_a_project_raises_independence_and_never_lowers_it(project: Path) -> None:
+    for own, variable, projects, together in (
         (None, None, None, "prefer"),
         (None, None, "require", "require"),
         ("prefer", None, "require", "require"),
@@ -291,26 +262,15 @@ def test_a_value_of_no_use_is_named_where_it_is_set(project: Path, monkeypatch: 
         ("prefer", "require", "prefer", "require"),
         ("require", "prefer", None, "prefer"),  # both are the user's: a variable goes before a file
         (None, "prefer", "require", "require"),
-    ],
-)
-def test_a_project_raises_independence_and_never_lowers_it(
-    project: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    own: str | None,
-    variable: str | None,
-    projects: str | None,
-    together: str,
-) -> None:
-    by_user(f"judge: {{independence: {own}}}\n" if own else "")
-    by_project(project, f"judge: {{independence: {projects}}}\n" if projects else "")
-    if variable:
-        monkeypatch.setenv("JUDGEKIT_JUDGE_INDEPENDENCE", variable)
-    assert settings.load(project).judge.independence == together
+    ):
+        by_user(f"judge: {{independence: {own}}}\n" if own else "")
+        by_project(project, f"judge: {{independence: {projects}}}\n" if projects else "")
+        variables = {"JUDGEKIT_JUDGE_INDEPENDENCE": variable} if variable else {}
+        assert held(project, "judge", "independence", **variables) == together, (own, variable, projects)
 
 
-@pytest.mark.parametrize(
-    ("own", "projects", "together"),
-    [
+def test_a_project_adds_families_of_authors_and_takes_none_away(project: Path) -> None:
+    for own, projects, together in (
         ("anthropic", "none", "anthropic"),
         ("anthropic", "null", "anthropic"),
         ("anthropic", "openai", "anthropic, openai"),
@@ -318,15 +278,10 @@ def test_a_project_raises_independence_and_never_lowers_it(
         ("null", "openai", "openai"),
         ("null", "null", None),
         ("none", "none", "none"),
-    ],
-)
-def test_a_project_adds_families_of_authors_and_takes_none_away(
-    project: Path, monkeypatch: pytest.MonkeyPatch, own: str, projects: str, together: str | None
-) -> None:
-    by_user(f"judge: {{author_family: '{own}'}}\n" if own != "null" else "")
-    by_project(project, f"judge: {{author_family: '{projects}'}}\n".replace("'null'", "null"))
-    assert settings.load(project).judge.author_family == together
-    monkeypatch.setenv("JUDGEKIT_JUDGE_AUTHOR_FAMILY", "xai")
-    own = settings.load(project).judge.author_family or ""
-    assert own.startswith("xai")
-    assert ("openai" in own) == (projects == "openai")
+    ):
+        by_user(f"judge: {{author_family: '{own}'}}\n" if own != "null" else "")
+        by_project(project, f"judge: {{author_family: '{projects}'}}\n".replace("'null'", "null"))
+        assert held(project, "judge", "author_family") == together, (own, projects)
+        families = str(held(project, "judge", "author_family", JUDGEKIT_JUDGE_AUTHOR_FAMILY="xai"))
+        assert families.startswith("xai")
+        assert ("openai" in families) == (projects == "openai")

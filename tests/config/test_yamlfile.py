@@ -53,6 +53,14 @@ print([name for name in sys.modules if name.startswith("ruamel")])
 def test_yaml_is_read_as_version_1_2(tmp_path: Path) -> None:
     path = write(tmp_path, "a: no\nb: 012\nc: 0o14\nd: ~\n")
     assert yamlfile.load_yaml(path) == {"a": "no", "b": 12, "c": 12, "d": None}
+    assert yamlfile.load_yaml(write(tmp_path, "# nothing\n")) == {}
+    # An anchor that is used again warns nobody.
+    assert yamlfile.load_yaml(write(tmp_path, "a: [&x 1, &x 2, *x]\n")) == {"a": [1, 2, 2]}
+    found: object = yamlfile.load_yaml(write(tmp_path, "{a: " * 50 + "1" + "}" * 50))
+    for _ in range(50):
+        assert isinstance(found, dict)
+        found = found["a"]
+    assert found == 1
 
 
 @pytest.mark.parametrize(
@@ -174,7 +182,11 @@ def test_what_cannot_be_a_file_of_ours_is_one_line(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
     with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read \(No such file"):
         yamlfile.load_yaml(tmp_path / "none.yaml")
-    assert yamlfile.load_yaml(write(tmp_path, "# nothing\n")) == {}
+    (tmp_path / "zero.yaml").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe.yaml")
+    for name in ("zero.yaml", "pipe.yaml"):
+        with pytest.raises(ConfigError, match="no regular file"):
+            yamlfile.load_yaml(tmp_path / name)
 
 
 COMMENTED = """# top
@@ -216,24 +228,16 @@ def test_one_key_is_set_and_all_else_stays(tmp_path: Path, before: str, after: s
     assert path.read_bytes().decode() == after
 
 
-def test_a_file_that_is_missing_is_made(tmp_path: Path) -> None:
+def test_a_file_is_made_where_it_is_missing_and_left_alone_in_an_unusual_layout(tmp_path: Path) -> None:
     path = tmp_path / ".judgekit" / "config.yaml"
     yaml_text.put(path, "gate", "mode", "blocking")
     assert path.read_text() == "gate:\n  mode: blocking\n"
     assert [each.name for each in path.parent.iterdir()] == ["config.yaml"]
-
-
-@pytest.mark.parametrize("text", ["gate: &x {mode: a}\nb: *x\n", "a: 1\n...\n", "gate: 3\n"])
-def test_an_unusual_layout_is_left_alone(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text(text)
-    with pytest.raises(ConfigError, match="by hand"):
-        yaml_text.put(path, "gate", "mode", "blocking")
-    assert path.read_text() == text
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="links and modes of POSIX")
-def test_a_link_stays_a_link_and_a_mode_a_mode(tmp_path: Path) -> None:
+    for text in ("gate: &x {mode: a}\nb: *x\n", "a: 1\n...\n", "gate: 3\n", "[gate]\n"):
+        path.write_text(text)
+        with pytest.raises(ConfigError, match="by hand"):
+            yaml_text.put(path, "gate", "mode", "blocking")
+        assert path.read_text() == text
     real = tmp_path / "real.yaml"
     real.write_text("a: 1\n")
     real.chmod(0o640)
@@ -242,15 +246,6 @@ def test_a_link_stays_a_link_and_a_mode_a_mode(tmp_path: Path) -> None:
     assert (tmp_path / "link.yaml").is_symlink()
     assert real.stat().st_mode & 0o777 == 0o640
     assert "blocking" in real.read_text()
-
-
-@pytest.mark.skipif(os.name == "nt", reason="devices and pipes are POSIX notions")
-def test_what_has_no_end_is_not_read(tmp_path: Path) -> None:
-    (tmp_path / "zero.yaml").symlink_to("/dev/zero")
-    os.mkfifo(tmp_path / "pipe.yaml")
-    for name in ("zero.yaml", "pipe.yaml"):
-        with pytest.raises(ConfigError, match="no regular file"):
-            yamlfile.load_yaml(tmp_path / name)
 
 
 def test_a_file_is_parsed_once_as_long_as_it_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,41 +300,24 @@ def test_yaml_that_would_keep_a_parser_busy_is_refused(tmp_path: Path, text: str
     assert time.process_time() - before < 5  # each would take minutes, or years
 
 
-def test_fifty_levels_are_read(tmp_path: Path) -> None:
-    found: object = yamlfile.load_yaml(write(tmp_path, "{a: " * 50 + "1" + "}" * 50))
-    for _ in range(50):
-        assert isinstance(found, dict)
-        found = found["a"]
-    assert found == 1
-
-
-def test_an_anchor_that_is_used_again_warns_nobody(tmp_path: Path) -> None:
-    assert yamlfile.load_yaml(write(tmp_path, "a: [&x 1, &x 2, *x]\n")) == {"a": [1, 2, 2]}
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "problem"),
-    [
+def test_json_is_read_as_json(tmp_path: Path) -> None:
+    path = tmp_path / "file.json"
+    for text, line, said in (
         ("[" * 100_000, None, "nested too deeply to read; correct the JSON"),
         ('{"kind": "x",\n "kind": "y"}', None, 'duplicate key "kind"; correct the JSON'),
         ('{"kind": "x",\n inner: 1}', 2, "correct the JSON"),
         ("[]", 1, "expected a mapping"),
         ('{"kind": ' + "9" * 5_000 + "}", None, "correct the JSON"),
-    ],
-)
-def test_json_is_read_as_json(tmp_path: Path, text: str, line: int | None, problem: str) -> None:
-    path = tmp_path / "file.json"
-    path.write_text(text, encoding="utf-8")
-    with pytest.raises(ConfigError, match=problem) as caught:
-        yamlfile.load_yaml(path)
-    assert caught.value.line == line
-
-
-def test_a_wrong_value_in_json_is_named_by_its_key(tmp_path: Path) -> None:
-    path = tmp_path / "file.json"
-    path.write_text('{"kind": "x", "inner": {"limit": "many"}}', encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"inner\.limit: expected a whole number, got a text"):
-        yamlfile.read(path, Outer)
+        (
+            '{"kind": "x", "inner": {"limit": "many"}}',
+            None,
+            r"inner\.limit: expected a whole number, got a text",
+        ),
+    ):
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(ConfigError, match=said) as caught:
+            yamlfile.read(path, Outer)
+        assert caught.value.line == line
 
 
 class Leaf(yamlfile.Strict):
