@@ -27,60 +27,33 @@ def hook(command: object, *args: object, **more: object) -> dict[str, Any]:
 
 
 OURS = [
-    entries.fastest(),
-    entries.fastest("/usr/bin/python3.13"),
-    entries.portable(),
-    hook(entries.OLDER),
-    hook("judgekit", "hook"),
-    hook("judgekit hook"),
-    hook("/home/you/.local/bin/judgekit", "hook"),
-    hook("'/with space/judgekit' hook"),
-    hook(r"C:\Tools\judgekit.exe", "hook"),
-    hook("python", "-m", "judgekit", "hook"),
+    *(entries.fastest(), entries.fastest("/usr/bin/python3.13"), entries.portable()),
+    *map(hook, (entries.OLDER, "judgekit hook", "'/with space/judgekit' hook", "exec judgekit hook")),
+    *map(hook, ("python3 -m judgekit hook", "uv run --project . judgekit hook")),
+    *(hook("judgekit", "hook"), hook("/home/you/.local/bin/judgekit", "hook")),
+    *(hook(r"C:\Tools\judgekit.exe", "hook"), hook("python", "-m", "judgekit", "hook")),
     hook("/usr/bin/python3.11", "-P", "-m", "judgekit", "hook"),
-    hook("python3 -m judgekit hook"),
     hook("python3", "-m", "judgekit.hooks.claude_code"),
     hook("pypy3", "-I", "-S", "-c", CODE),
     hook(r"C:\Python\pythonw.exe", "-c", CODE),
-    hook("exec judgekit hook"),
     hook("/usr/bin/env", "JUDGEKIT_DISABLE=1", "python", "-m", "judgekit", "hook"),
-    hook("uv run --project . judgekit hook"),
     hook("judgekit", "hook", timeout=60, statusMessage="thinking"),
 ]
 AMONG_OTHERS = [
-    hook("judgekit hook && notify-send done"),
-    hook("log-prompt; judgekit hook"),
-    hook("judgekit hook | tee log"),
-    hook("judgekit hook\nnotify-send done"),
-    hook("echo judgekit hook"),
+    *map(hook, ("judgekit hook && notify-send done", "log-prompt; judgekit hook", "judgekit hook | tee log")),
+    *map(hook, ("judgekit hook\nnotify-send done", "echo judgekit hook")),
 ]
 NOT_OURS: list[object] = [
-    hook("judgekit", "search"),
-    hook("judgekit"),
+    *(hook("judgekit", "search"), hook("judgekit"), hook("  "), hook(None), hook(["judgekit", "hook"])),
+    *(hook("python3", "-m"), hook("", "-c", 3), hook("python3", "-m", "judgekit", "search")),
     hook("python3", "-m", "judgekit_other", "hook"),
-    hook("python3", "-m", "judgekit", "search"),
-    hook("python3", "-m"),
-    hook("", "-c", 3),
-    hook("  "),
-    hook(None),
-    hook(["judgekit", "hook"]),
-    {"type": "prompt", "prompt": "judgekit hook"},
-    {},
-    None,
-    "judgekit hook",
-    3,
+    *({"type": "prompt", "prompt": "judgekit hook"}, {}, None, "judgekit hook", 3),
 ]
 OTHERS = [
-    hook("judgekit-other", "hook"),
-    hook("my-judgekit hook"),
-    hook("echo", "judgekit", "hook"),
-    hook("/opt/judgekit/bin/other", "hook"),
-    hook("python3", "/home/you/judgekit/other.py", "hook"),
-    hook("python3", "-c", "print('judgekit.hooks')"),
-    hook("pythonic", "-m", "judgekit", "hook"),
-    hook("judgekit 'hook"),
-    hook("judgekit hook", ""),
-    {"command": "judgekit hook"},
+    *(hook("judgekit-other", "hook"), hook("my-judgekit hook"), hook("echo", "judgekit", "hook")),
+    *(hook("/opt/judgekit/bin/other", "hook"), hook("python3", "/home/you/judgekit/other.py", "hook")),
+    *(hook("python3", "-c", "print('judgekit.hooks')"), hook("pythonic", "-m", "judgekit", "hook")),
+    *(hook("judgekit 'hook"), hook("judgekit hook", ""), {"command": "judgekit hook"}),
 ]
 
 
@@ -182,9 +155,8 @@ def test_a_new_file() -> None:
         assert uninstall(text) == ""
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_a_file_keeps_its_layout() -> None:
+    for text in (
         '{\n  "model": "opus"\n}\n',
         '{\n  "model": "opus"\n}',
         '\ufeff{\n    "permissions": {\n        "allow": [\n            "Bash"\n        ]\n    }\n}\n\n\n',
@@ -195,16 +167,14 @@ def test_a_new_file() -> None:
         '{"公司": "Ünïcödé \u200b\u2028 🙂"}',
         '{"caf\\u00e9": "\\ud83d\\ude00"}',
         json.dumps(OTHER_HOOKS, indent=3),
-    ],
-)
-def test_a_file_keeps_its_layout(text: str) -> None:
-    there = install(text)
-    assert ours(there) == sorted(WHOLE, key=str)
-    assert install(there) == there
-    assert uninstall(there) == text
-    assert ("\r\n" in text) == ("\r\n" in there)
-    rest = iter(there)
-    assert all(character in rest for character in text), "what stood there still stands there"
+    ):
+        there = install(text)
+        assert ours(there) == sorted(WHOLE, key=str)
+        assert install(there) == there
+        assert uninstall(there) == text
+        assert ("\r\n" in text) == ("\r\n" in there)
+        rest = iter(there)
+        assert all(character in rest for character in text), "what stood there still stands there"
 
 
 def test_another_form_replaces_ours() -> None:
@@ -255,9 +225,8 @@ def test_edits_made_meanwhile_stay_and_half_of_a_surrogate_pair_stays_escaped() 
     assert read(install('{"a": "\\ud800 ü"}'))["a"] == "\ud800 ü"
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_what_cannot_take_an_entry_is_refused() -> None:
+    for text, said in (
         ("{", "settings.json:1: not valid JSON"),
         ('{\n  // mine\n  "a": 1\n}', "settings.json:2: not valid JSON"),
         ('{"a": 1,\n}', "settings.json:"),
@@ -273,16 +242,14 @@ def test_edits_made_meanwhile_stay_and_half_of_a_surrogate_pair_stays_escaped() 
         ('{"hooks": {"Stop": [{"hooks": []}, {"hooks": "x"}]}}', "hooks.Stop.1: expected an object with"),
         ('{"hooks": {"Stop": [{"matcher": ""}]}}', "hooks.Stop.0: expected an object with"),
         ('{"hooks": {"Stop": [{"hooks": [3]}]}}', "hooks.Stop.0: expected an object with"),
-    ],
-)
-def test_what_cannot_take_an_entry_is_refused(text: str, said: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        install(text)
-    message = str(caught.value)
-    assert message.startswith("settings.json:")
-    assert said in message
-    assert "nothing was changed" in message
-    assert "\n" not in message
+    ):
+        with pytest.raises(ConfigError) as caught:
+            install(text)
+        message = str(caught.value)
+        assert message.startswith("settings.json:")
+        assert said in message
+        assert "nothing was changed" in message
+        assert "\n" not in message
 
 
 texts = st.text(max_size=5)

@@ -98,21 +98,19 @@ def test_in_and_out_leaves_no_trace(
     assert not files.location().exists()
 
 
-@pytest.mark.parametrize(
-    "record", [None, "[]", "{", '{"folders": 3, "files": 4}', '{"folders": [1]}', "\x00"]
-)
-def test_no_record_of_the_installation_is_needed(project: Path, isolated: Path, record: str | None) -> None:
+def test_no_record_of_the_installation_is_needed(project: Path, isolated: Path) -> None:
     write("local", project, b'{\n  "model": "opus"\n}\n')
     before = tree(project, isolated)
-    put("user", project)
-    put("local", project)
-    if record is None:
-        shutil.rmtree(isolated / "judgekit")
-    else:
-        files.location().write_text(record)
-    take_out("user", project)
-    take_out("local", project)
-    assert tree(project, isolated) == before
+    for record in (None, "[]", "{", '{"folders": 3, "files": 4}', '{"folders": [1]}', "\x00"):
+        put("user", project)
+        put("local", project)
+        if record is None:
+            shutil.rmtree(isolated / "judgekit")
+        else:
+            files.location().write_text(record)
+        take_out("user", project)
+        take_out("local", project)
+        assert tree(project, isolated) == before, record
 
 
 def test_a_record_that_an_earlier_version_wrote_is_read(project: Path) -> None:
@@ -250,18 +248,16 @@ def test_what_does_not_answer_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-def test_each_scope_is_found(scope: Scope, project: Path) -> None:
+def test_a_hook_is_found_and_a_command_of_a_clone_is_not_run(
+    scope: Scope, project: Path, tmp_path: Path
+) -> None:
+    """What stands in a project's folder may come from anybody; the user's own settings do not."""
     assert list(install.findings(project)) == []
     put(scope, project)
     (status,) = install.findings(project)
     assert (status.scope, status.path) == (scope, install.settings_file(scope, project))
     assert (status.asked, status.missing, status.portable) == (True, (), scope == "project")
     assert status.form.startswith("the portable form" if scope == "project" else "the fastest form, /")
-
-
-@pytest.mark.parametrize("scope", SCOPES)
-def test_a_command_of_a_clone_is_not_run(scope: Scope, project: Path, tmp_path: Path) -> None:
-    """What stands in a project's folder may come from anybody; the user's own settings do not."""
     write(scope, project, hooks(script(tmp_path, f"touch '{tmp_path}/run'")))
     (status,) = install.findings(project)
     assert status.asked is (tmp_path / "run").exists() is (scope == "user")
@@ -362,30 +358,21 @@ def test_notes(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert_notes("project")
 
 
-@pytest.mark.parametrize(
-    ("prefix", "scope", "said"),
-    [
-        ("{tmp}/venv", "user", "a temporary folder"),
-        ("{tmp}/venv", "local", "a temporary folder"),
-        ("{home}/.cache/uv/environments-v2/x", "user", "a cache"),
-        ("{project}/.venv", "user", "now depends on .venv of this project"),
-        ("{project}/.venv", "local", None),
-        ("{home}/.judgekit-venv", "user", None),
-    ],
-)
 def test_an_interpreter_that_may_go_is_said(
-    project: Path,
-    tmp_path: Path,
-    isolated: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    prefix: str,
-    scope: Scope,
-    said: str | None,
+    project: Path, tmp_path: Path, isolated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
-    where = prefix.format(tmp=tmp_path / "tmp", home=isolated, project=project)
-    monkeypatch.setattr(sys, "prefix", where)
     (project / ".gitignore").write_text(".claude/\n")
-    lines = list(install.notes(scope, project))
-    assert len(lines) == (said is not None)
-    assert said is None or said in lines[0]
+    cases: list[tuple[Path, Scope, str | None]] = [
+        (tmp_path / "tmp" / "venv", "user", "a temporary folder"),
+        (tmp_path / "tmp" / "venv", "local", "a temporary folder"),
+        (isolated / ".cache" / "uv" / "environments-v2" / "x", "user", "a cache"),
+        (project / ".venv", "user", "now depends on .venv of this project"),
+        (project / ".venv", "local", None),
+        (isolated / ".judgekit-venv", "user", None),
+    ]
+    for prefix, scope, said in cases:
+        monkeypatch.setattr(sys, "prefix", str(prefix))
+        lines = list(install.notes(scope, project))
+        assert len(lines) == (said is not None)
+        assert said is None or said in lines[0]
