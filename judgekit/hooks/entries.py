@@ -12,7 +12,7 @@ import json
 import re
 import shlex
 import sys
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from judgekit.errors import ConfigError
 from judgekit.programs import OWN_PYTHON, ROOT
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 Scope: TypeAlias = Literal["user", "project", "local"]  # whose settings, or hooks, an installation is in
+HookEntry: TypeAlias = tuple[str, object, dict[str, Any]]  # the event, its tools, and the hook
 
 OPTIONS = ("-I", "-S", "-c")
 # The events that the hook answers and the tools they are about: a prompt, an edit that may be a memory's, an
@@ -51,14 +52,6 @@ _MENTION = re.compile(r"\bjudgekit\b(?:(?!\bjudgekit\b).)*\bhook")
 _BLANKS = "\ufeff \t\r\n"
 _INDENT = re.compile(rf'[{_BLANKS}]*\{{[ \t]*\r?\n([ \t]*)"')
 _REMEDY = "mend the file, nothing was changed"
-
-
-class HookEntry(NamedTuple):
-    """One hook of ours: on which event, for which tools, and what it is."""
-
-    event: str
-    matcher: object
-    hook: dict[str, Any]
 
 
 def command(python: str | None = None) -> list[str]:
@@ -164,7 +157,7 @@ def found(text: str, path: str) -> list[HookEntry]:
 def ours(settings: dict[str, Any]) -> list[HookEntry]:
     """Return our entries in settings."""
     return [
-        HookEntry(event, group.get("matcher"), hook)
+        (event, group.get("matcher"), hook)
         for event, group in listed(settings)
         for hook in group["hooks"]
         if is_ours(hook)
@@ -185,7 +178,7 @@ def installed(text: str, hook: dict[str, Any], path: str) -> str:
 
     Raises `ConfigError` when `hooks` or one of our events has a shape that cannot take an entry.
     """
-    wanted = [HookEntry(event, matcher, timed(hook, event)) for event, matcher in EVENTS.items()]
+    wanted = [(event, matcher, timed(hook, event)) for event, matcher in EVENTS.items()]
     settings = _loaded(text, path)
     if sorted(map(str, ours(settings))) == sorted(map(str, wanted)):
         return text

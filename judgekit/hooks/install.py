@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -112,9 +113,12 @@ def notes(scope: Scope, project: Path) -> Iterator[str]:
     elif scope == "user" and project in prefix.parents and (project / ".git").exists():
         told = f"the hook of all projects now depends on {prefix.relative_to(project)} of this project"
         yield f"{told}; use --scope local to install it only here"
-    if scope == "local" and _is_shared(path):
-        told = "git does not ignore .claude/settings.local.json, which has paths of this machine"
-        yield f"{told}; add it to .gitignore"
+    repository = Repository(path.parent)
+    with contextlib.suppress(GitError):
+        is_tracked = scope == "local" and repository.holds("rev-parse", "--git-dir")
+        if is_tracked and not repository.holds("check-ignore", "--quiet", path.name):
+            told = "git does not ignore .claude/settings.local.json, which has paths of this machine"
+            yield f"{told}; add it to .gitignore"
 
 
 def switched_off(project: Path) -> Iterator[str]:
@@ -134,9 +138,9 @@ def doubled(project: Path) -> Iterator[str]:
     """Yield one line when a prompt is answered more than once: the client merges equal commands only."""
     seen: dict[str, str] = {}
     for scope in SCOPES:
-        for entry in entries.ours(settings(settings_file(scope, project))):
-            if entry.event == PROMPT:
-                command = json.dumps([entry.hook.get("command"), entry.hook.get("args")])
+        for event, _, hook in entries.ours(settings(settings_file(scope, project))):
+            if event == PROMPT:
+                command = json.dumps([hook.get("command"), hook.get("args")])
                 seen.setdefault(command, f"the {scope} settings")
     if plugin_enabled(project):
         seen["plugin"] = "the plugin"
@@ -153,16 +157,6 @@ def plugin_enabled(project: Path) -> bool:
         plugins = settings(settings_file(scope, project)).get("enabledPlugins")
         enabled |= plugins if isinstance(plugins, dict) else {}
     return any(name.partition("@")[0] == PLUGIN and on for name, on in enabled.items())
-
-
-def _is_shared(path: Path) -> bool:
-    """Whether a file lies in a git repository that does not ignore it."""
-    repository = Repository(path.parent)
-    try:
-        is_tracked = repository.holds("rev-parse", "--git-dir")
-        return is_tracked and not repository.holds("check-ignore", "--quiet", path.name)
-    except GitError:
-        return False
 
 
 class ScopeStatus(NamedTuple):

@@ -47,20 +47,14 @@ def commands(skill: Path) -> list[list[str]]:
 COMMANDS = [(skill.parent.name, words) for skill in SKILLS for words in commands(skill)]
 
 
-def test_the_manifests_name_the_same_plugin() -> None:
+def test_the_manifests_and_the_hooks_agree_with_the_package() -> None:
     (listed,) = MARKETPLACE["plugins"]
     assert listed["source"] == "./"
     for key in listed.keys() & PLUGIN.keys():
         assert listed[key] == PLUGIN[key]
     assert {"name", "description", "license"} <= listed.keys() & PLUGIN.keys()
-
-
-def test_the_plugin_has_the_version_of_the_package() -> None:
     assert PLUGIN["version"] == judgekit.__version__
-    assert "version" not in MARKETPLACE["plugins"][0]  # said once
-
-
-def test_the_hooks_run_a_file_that_is_there() -> None:
+    assert "version" not in listed  # said once
     hooks = json.loads((ROOT / "hooks/hooks.json").read_text())["hooks"]
     for event, matchers in hooks.items():
         for hook in matchers[0]["hooks"]:
@@ -70,23 +64,15 @@ def test_the_hooks_run_a_file_that_is_there() -> None:
 
 
 @pytest.mark.parametrize("skill", SKILLS, ids=lambda skill: skill.parent.name)
-def test_a_skill_is_described(skill: Path) -> None:
+def test_a_skill_is_described_and_asks_before_anything_is_sent(skill: Path) -> None:
     head = front_matter(skill)
     assert set(head) == {"name", "description", "allowed-tools"}
     assert head["name"] == skill.parent.name
     assert "Use it " in head["description"]
     assert len(head["description"]) <= 1024
     assert len(skill.read_text().splitlines()) <= 100
-
-
-@pytest.mark.parametrize("skill", SKILLS, ids=lambda skill: skill.parent.name)
-def test_a_skill_treats_what_it_reads_as_data(skill: Path) -> None:
     assert re.search(r"(is|are) data\b", skill.read_text())
-
-
-@pytest.mark.parametrize("skill", SKILLS, ids=lambda skill: skill.parent.name)
-def test_what_runs_without_asking_is_shown_and_asks_no_model(skill: Path) -> None:
-    allowed = re.findall(r"Bash\(([^)]*):\*\)", front_matter(skill)["allowed-tools"])
+    allowed = re.findall(r"Bash\(([^)]*):\*\)", head["allowed-tools"])
     assert allowed
     shown = [shlex.join(words) for words in commands(skill)]
     for prefix in allowed:
