@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
+    AliasPath,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -216,7 +217,7 @@ class Config(Strict):
 # A project may lower these, never raise them above what the user has set.
 _LIMITS = {
     "judge": ("deadline", "max_cost_usd", "samples"),
-    "retrieval": (*("max_inject", "fallback_top_k", "pool", "deadline", "timeout", "context_turns"),),
+    "retrieval": ("max_inject", "fallback_top_k", "pool", "deadline", "timeout", "context_turns"),
     "gate": ("budget",),
     "stop": ("blocks", "max_files", "deadline"),
 }
@@ -245,12 +246,10 @@ _MODEL_VARIABLES = "JUDGEKIT_QUICK_MODEL, JUDGEKIT_DEEP_MODEL and JUDGEKIT_TIEBR
 
 
 def user_file() -> Path:
-    """Return the path of the user's configuration."""
     return Path(environment.config_home()) / "config.yaml"
 
 
 def project_file(project: Path) -> Path:
-    """Return the path of a project's configuration."""
     return project / ".judgekit" / "config.yaml"
 
 
@@ -398,7 +397,6 @@ def _merge(below: Layer, above: Layer) -> Layer:
 
 
 def variable_names() -> list[str]:
-    """Return the variables that set a key of the configuration."""
     return list(_VARIABLES)
 
 
@@ -437,16 +435,6 @@ _Timeout: TypeAlias = Annotated[
 ]
 
 
-class _Mode(_Foreign):
-    verification: Literal["strict", "lenient"] | None = None
-    max_output: _UpTo20 | None = None
-
-
-class _Modes(_Foreign):
-    auto: _Mode = _Mode()
-    search: _Mode = _Mode()
-
-
 class _TheirJudge(_Foreign):
     enabled: bool | None = None
     model: str | None = None
@@ -456,7 +444,9 @@ class _TheirJudge(_Foreign):
     dual_verification: bool | None = None
     include_conversation_context: bool | None = None
     context_turns: _UpTo20 | None = None
-    modes: _Modes = _Modes()
+    max_output: _UpTo20 | None = Field(None, validation_alias=AliasPath("modes", "auto", "max_output"))
+    mode: ModeName | None = Field(None, validation_alias=AliasPath("modes", "auto", "verification"))
+    search_mode: ModeName | None = Field(None, validation_alias=AliasPath("modes", "search", "verification"))
 
 
 class _TheirRetrieval(_Foreign):
@@ -488,15 +478,15 @@ def _memory_config(project: Path) -> Layer:
     theirs, judge = whole.retrieval, whole.judge or whole.retrieval.judge
     found = {
         "enabled": theirs.enabled,
-        "max_inject": judge.modes.auto.max_output if theirs.max_inject is None else theirs.max_inject,
+        "max_inject": judge.max_output if theirs.max_inject is None else theirs.max_inject,
         "scorer": {"title_tags": "keyword", "fts5_bm25": "fts5"}.get(theirs.match_strategy or ""),
         "judge": None if judge.enabled is None else ("on" if judge.enabled else "off"),
         "timeout": judge.timeout_per_call,
         "fallback_top_k": judge.fallback_top_k,
         "pool": judge.candidate_pool_size,
         "context_turns": 0 if judge.include_conversation_context is False else judge.context_turns,
-        "mode": judge.modes.auto.verification,
-        "search_mode": judge.modes.search.verification,
+        "mode": judge.mode,
+        "search_mode": judge.search_mode,
         "rubric": "memory-two-criteria" if judge.dual_verification else None,
     }
     layer: Layer = {"retrieval": {key: value for key, value in found.items() if value is not None}}

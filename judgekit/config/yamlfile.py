@@ -169,7 +169,6 @@ def check_own(path: Path, project: Path) -> bool:
 
 
 def sha256(path: Path) -> str:
-    """Return the SHA-256 of the file's bytes in hexadecimal."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
@@ -188,7 +187,6 @@ class Problem(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The place as one text, such as `modes.strict.accept`."""
         return ".".join(str(part) for part in self.location)
 
     def __str__(self) -> str:
@@ -263,7 +261,6 @@ def problem(errors: Sequence[ErrorDetails], data: object) -> Problem:
 
 
 def problem_in(text: str | bytes, error: ValidationError) -> Problem:
-    """Return the first problem of a line of JSON."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):

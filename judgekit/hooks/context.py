@@ -38,7 +38,6 @@ _MOST = 200  # notices that are remembered
 
 
 def find(prompt: str, configured: Settings) -> RankedCandidates:
-    """Return the candidates for a prompt from all configured stores."""
     from judgekit.retrieval import search  # noqa: PLC0415 - many prompts end before
 
     return search.search(

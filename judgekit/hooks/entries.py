@@ -81,7 +81,6 @@ def fastest(python: str | None = None) -> dict[str, Any]:
 
 
 def portable() -> dict[str, Any]:
-    """Return the hook for settings that others share."""
     return {"type": "command", "command": PORTABLE, "timeout": TIMEOUT}
 
 
@@ -155,7 +154,6 @@ def found(text: str, path: str) -> list[HookEntry]:
 
 
 def ours(settings: dict[str, Any]) -> list[HookEntry]:
-    """Return our entries in settings."""
     return [
         (event, group.get("matcher"), hook)
         for event, group in listed(settings)

@@ -93,7 +93,6 @@ def _titles(line: dict[str, Any], *keys: str) -> str:
 
 
 def _outcome(candidate: Candidate, shown: Shown, configured: Settings) -> tuple[str, str]:
-    """Return what becomes of a candidate, and what decided it."""
     injected, mentioned = (candidate in part for part in shown)
     outcome = "injected" if injected else "mentioned" if mentioned else "left out"
     if candidate.damaged:

@@ -85,12 +85,10 @@ def uninstall(change: FileChange) -> None:
 
 
 def recorded(file: Path) -> Record | None:
-    """Return what is remembered of a file."""
     return _load()[1].get(str(file))
 
 
 def location() -> Path:
-    """Return the file of the record."""
     return Path(environment.state_home(), "installed.json")
 
 
@@ -167,7 +165,6 @@ def _write(path: Path, target: Path, before: bytes | None, after: bytes) -> None
 
 
 def remove_folders(folders: list[Path]) -> None:
-    """Remove the folders that are empty, the deepest first."""
     for folder in sorted(folders, key=lambda each: len(each.parts), reverse=True):
         with contextlib.suppress(OSError):
             folder.rmdir()

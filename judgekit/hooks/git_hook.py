@@ -108,7 +108,6 @@ def of_scope(scope: Scope, folder: Path) -> HooksFolder:
 
 
 def _configured(folder: Path, key: str, *options: str) -> str | None:
-    """Return a value of git's configuration, None where there is none."""
     try:
         raw = Repository(folder).ask("config", *options, "--get", key)
     except GitError:

@@ -35,7 +35,6 @@ _MEMORY = "The doctor asks the prompt hook a question"
 
 
 def settings_file(scope: Scope, project: Path) -> Path:
-    """Return the settings file of a scope, for the project in the folder `project`."""
     if scope == "user":
         folder = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path("~/.claude").expanduser())
         return folder.absolute() / "settings.json"
@@ -189,7 +188,6 @@ def findings(project: Path) -> Iterator[ScopeStatus]:
 
 
 def _form(hook: dict[str, Any]) -> str:
-    """Return in a few words how a hook of ours is started."""
     words = entries.argument_vector(hook) or []
     if hook.get("command") == entries.PORTABLE:
         return "the portable form"

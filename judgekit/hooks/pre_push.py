@@ -47,7 +47,6 @@ class GateOptions(NamedTuple):
 
 
 def skipped_by() -> str | None:
-    """Return the variable that sends a push past the gate, None when there is none."""
     return next((name for name in (*SKIP, SILENCE) if environment.is_on(name)), None)
 
 

@@ -92,7 +92,6 @@ def load(project: str) -> tuple[Settings, list[str]]:
 
 
 def path(project: str) -> str:
-    """Return where the settings of a project are kept."""
     return os.path.join(environment.cache_home(), FOLDER, environment.file_name_for(project) + ".json")
 
 
