@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import json
 import re
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
+from comparing import OWN, THREE, TWO, ended, endpoint, panel_of
 from making import (
     call_usage,
     comparison_input,
@@ -26,33 +26,31 @@ from scripted import PROFILE, scripted_endpoint
 from judgekit.cli.schema import json_schema
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.ranking import RankingJudge
-from judgekit.providers.base import models_by_tier
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from comparing import Tiers
+
     from judgekit.config import ModeName
-    from judgekit.judging.documents import File
+    from judgekit.judging.documents import ComparisonInput, File
     from judgekit.judging.orchestrator import JudgeOptions
     from judgekit.judging.verdict import Comparison
     from judgekit.providers.base import Endpoint, Reply, Request
 
 DIMENSIONS = ("semantic", "pragmatic", "syntactic")
-THREE = {"quick": "q", "deep": "d", "tiebreaker": "t"}
 
 
 def text_file(letter: str, tail: str = "") -> File:
     return file(f"{letter}.md", f"I am text {letter}.{tail}")
 
 
-def endpoint(name: str, **changes: Any) -> Endpoint:  # noqa: ANN401 - passed on
-    """Return a model whose family stands before the slash; without one the family is not known."""
-    family, _, _ = name.rpartition("/")
-    return dataclasses.replace(scripted_endpoint(name), family=family or "unknown", **changes)
+def some_texts(letters: str, wrote: Sequence[str | None] = (), tail: str = "") -> ComparisonInput:
+    return comparison_input("Say who you are.", [text_file(letter, tail) for letter in letters], wrote)
 
 
-class Panel:
+class Ranking:
     """Each model gives A, B, C, … its digits in turn, by tier where it has several; 0 fails."""
 
     def __init__(self, said: Mapping[str, str | Mapping[str, str]], usd: float = 0.001) -> None:
@@ -84,8 +82,8 @@ class Panel:
 
 
 def rank(
-    panel: Panel,
-    by_tier: Mapping[str, str | Endpoint | Sequence[str]] = THREE,
+    panel: Ranking,
+    by_tier: Tiers = THREE,
     letters: str = "ABC",
     *,
     mode: ModeName = "lenient",
@@ -94,27 +92,17 @@ def rank(
     margins: Mapping[str, float] | None = None,
     **options: Any,  # noqa: ANN401 - passed on
 ) -> Comparison:
-    told: Any = {
-        tier: [endpoint(name) for name in each]
-        if isinstance(each, list)
-        else endpoint(each)
-        if isinstance(each, str)
-        else each
-        for tier, each in by_tier.items()
-    }
-    subject = comparison_input("Say who you are.", [text_file(letter, tail) for letter in letters], wrote)
     kls = loader.comparing_rubric("kls")
     own = kls._replace(rubric=kls.rubric.model_copy(update={"margins": margins or {}}))
-    judge = RankingJudge(panel, models_by_tier(told), own, mode, 60, **options)
-    return asyncio.run(judge.judge(subject))
+    judge = RankingJudge(panel, panel_of(by_tier), own, mode, 60, **options)
+    return asyncio.run(judge.judge(some_texts(letters, wrote, tail)))
 
 
 def means(comparison: Comparison) -> list[float | None]:
     return [subject.score for subject in comparison.subjects]
 
 
-def ended(comparison: Comparison) -> tuple[str, str | None, str]:
-    return comparison.verdict, comparison.judge_tier, comparison.consensus
+ALL_UP = "qA qB qC dA dB tA tB"
 
 
 @pytest.mark.parametrize(
@@ -125,19 +113,13 @@ def ended(comparison: Comparison) -> tuple[str, str | None, str]:
         (("352", "34"), "strict", {}, "qA qB qC dB dA", ("B", "deep", "unanimous")),  # the best two at least
         (("341", "52"), "lenient", {"quick": 2.0}, "qA qB qC dB dA", ("A", "deep", "majority")),
         (("503", "352"), "lenient", {}, "qA qB qC dA dB dC", ("B", "deep", "single")),  # one failed
-        (("441", "04", "40"), "lenient", {}, "qA qB qC dA dB tA tB", ("undetermined", None, "none")),
-        (("441", "04", "40"), "strict", {}, "qA qB qC dA dB tA tB", ("undetermined", None, "none")),
+        (("441", "04", "40"), "lenient", {}, ALL_UP, ("undetermined", None, "none")),
+        (("441", "04", "40"), "strict", {}, ALL_UP, ("undetermined", None, "none")),
         # Who is near at the end ties in strict and wins in lenient mode.
-        (("441", "44", "44"), "lenient", {}, "qA qB qC dA dB tA tB", ("tie", "tiebreaker", "majority")),
-        (("441", "44", "45"), "lenient", {}, "qA qB qC dA dB tA tB", ("B", "tiebreaker", "majority")),
-        (("441", "44", "45"), "strict", {}, "qA qB qC dA dB tA tB", ("B", "tiebreaker", "majority")),
-        (
-            ("441", "44", "45"),
-            "strict",
-            {"tiebreaker": 0.5},
-            "qA qB qC dA dB tA tB",
-            ("tie", "tiebreaker", "majority"),
-        ),
+        (("441", "44", "44"), "lenient", {}, ALL_UP, ("tie", "tiebreaker", "majority")),
+        (("441", "44", "45"), "lenient", {}, ALL_UP, ("B", "tiebreaker", "majority")),
+        (("441", "44", "45"), "strict", {}, ALL_UP, ("B", "tiebreaker", "majority")),
+        (("441", "44", "45"), "strict", {"tiebreaker": 0.5}, ALL_UP, ("tie", "tiebreaker", "majority")),
     ],
 )
 def test_only_while_the_best_are_near_they_go_up(
@@ -147,101 +129,92 @@ def test_only_while_the_best_are_near_they_go_up(
     asked: str,
     expected: tuple[str, str | None, str],
 ) -> None:
-    panel = Panel(dict(zip("qdt", said, strict=False)))
+    panel = Ranking(dict(zip("qdt", said, strict=False)))
     comparison = rank(panel, mode=mode, margins=margins)
     assert [each.replace(" ", "") for each in panel.asked] == asked.split()
     assert ended(comparison) == expected
     assert ("timeout" in str(comparison.degraded)) == any("0" in digits for digits in said)
     record = json.loads(comparison.model_dump_json(by_alias=True))
     jsonschema.validate(record, json_schema("comparison"))
-    assert [each["order"] for each in record["rounds"]] == [[each[1]] for each in asked.split()]
+    assert [own["order"] for own in record["rounds"]] == [[each[1]] for each in asked.split()]
 
 
 def test_the_record_has_means_leads_and_reasons() -> None:
-    comparison = rank(Panel({"q": "352"}))
+    comparison = rank(Ranking({"q": "352"}))
     assert (means(comparison), comparison.lead, comparison.reasoning) == ([3, 5, 2], 2.0, "About B.")
-    later = rank(Panel({"q": "442", "d": "35"}))
-    assert [(subject.score, subject.tier) for subject in later.subjects] == [
-        (3.5, "deep"),
-        (4.5, "deep"),
-        (2, "quick"),
-    ]
-    assert rank(Panel({"q": "441", "d": "44", "t": "45"})).lead == pytest.approx(1 / 3, abs=1e-4)
+    later = rank(Ranking({"q": "442", "d": "35"}))
+    told = [(subject.score, subject.tier) for subject in later.subjects]
+    assert told == [(3.5, "deep"), (4.5, "deep"), (2, "quick")]
+    assert rank(Ranking({"q": "441", "d": "44", "t": "45"})).lead == pytest.approx(1 / 3, abs=1e-4)
 
 
 @pytest.mark.parametrize("mode", ["strict", "lenient"])
 def test_copies_are_scored_once_and_tie(mode: ModeName) -> None:
     for letters in ("AA", "AAA"):
-        panel = Panel({})
+        panel = Ranking({})
         comparison = rank(panel, letters=letters, mode=mode)
         assert (comparison.verdict, comparison.lead, comparison.rounds, panel.asked) == ("tie", 0.0, [], [])
         assert comparison.degraded is rank(panel, {}, letters, mode=mode).degraded is None
     for digits, verdict, lead in (("52", "tie", 0.0), ("25", "B", 3.0)):
-        panel = Panel({"q": digits, "d": digits})
-        comparison = rank(panel, {"quick": "q", "deep": "d"}, "ABA", mode=mode)
+        panel = Ranking({"q": digits, "d": digits})
+        comparison = rank(panel, TWO, "ABA", mode=mode)
         assert (comparison.verdict, comparison.lead) == (verdict, lead)
         assert means(comparison) == [int(digits[0]), int(digits[1]), int(digits[0])]
         assert len(panel.asked) == len(set(panel.asked))
 
 
 def test_without_a_model_nobody_is_asked() -> None:
-    comparison = rank(Panel({}), {}, nobody="no model found")
+    comparison = rank(Ranking({}), {}, nobody="no model found")
     assert (comparison.verdict, comparison.rounds) == ("undetermined", [])
     assert comparison.degraded == "not judged: no model found"
 
 
 def test_a_rubric_that_needs_what_a_comparison_does_not_have_asks_no_model() -> None:
-    groundedness = loader.comparing_rubric("groundedness")
-    subject = comparison_input("Say who you are.", map(text_file, "ABC"))
-    judge = RankingJudge(panel := Panel({}), {"quick": (endpoint("q"),)}, groundedness, "strict", 60)
-    comparison = asyncio.run(judge.judge(subject))
+    judge = RankingJudge(
+        panel := Ranking({}), panel_of({"quick": "q"}), loader.comparing_rubric("groundedness"), "strict", 60
+    )
+    comparison = asyncio.run(judge.judge(some_texts("ABC")))
     assert (comparison.verdict, comparison.rounds, panel.asked) == ("undetermined", [], [])
     assert "needs sources" in str(comparison.degraded)
 
 
-def test_cut_texts_go_up_and_never_win_unseen() -> None:
-    panel, tail = Panel({"q": "25", "d": "24"}), " x" * 3000
-    assert ended(rank(panel, {"quick": "q", "deep": "d"}, "AB", tail=tail))[:2] == ("B", "deep")
-    alone = rank(panel, {"quick": "q"}, "AB", tail=tail)
-    assert (alone.verdict, alone.truncated) == ("undetermined", True)
-
-
 def test_what_would_be_sent_can_be_shown() -> None:
-    judge = RankingJudge(Panel({}), {"quick": (endpoint("m"),)}, loader.comparing_rubric("kls"), "strict", 60)
-    subject = comparison_input("Say who you are.", map(text_file, "ABC"))
-    texts = [messages[1].content for messages in judge.prompts("quick", subject)]
+    judge = RankingJudge(Ranking({}), panel_of({"quick": "m"}), loader.comparing_rubric("kls"), "strict", 60)
+    texts = [messages[1].content for messages in judge.prompts("quick", some_texts("ABC"))]
     assert [re.findall(r"I am text (\w)\.", text) for text in texts] == [["A"], ["B"], ["C"]]
     # A path may say who wrote it.
     assert all("Say who you are." in text and 'path="text"' in text and ".md" not in text for text in texts)
 
 
+def test_several_cut_texts_go_up_and_never_win_unseen() -> None:
+    panel, tail = Ranking({"q": "25", "d": "24"}), " x" * 3000
+    assert ended(rank(panel, TWO, "AB", tail=tail))[:2] == ("B", "deep")
+    alone = rank(panel, {"quick": "q"}, "AB", tail=tail)
+    assert (alone.verdict, alone.truncated) == ("undetermined", True)
+
+
 def test_the_end_of_the_budget_is_told_in_the_figures_of_the_whole() -> None:
-    panel = Panel({"q": "444"}, usd=0.9)
+    panel = Ranking({"q": "444"}, usd=0.9)
     comparison = rank(panel, max_cost_usd=1.0)
     assert (len(panel.requests), round(comparison.cost_usd or 0, 4)) == (2, 1.8)
     assert "1.8000 of 1 US dollars are spent" in str(comparison.degraded)
     assert "0.0000" not in str(comparison.degraded)
 
 
-# --- juries
-
-
 def test_the_models_of_one_family_weigh_as_much_as_one_in_each_tier() -> None:
-    comparison = rank(Panel({"x/1": "52", "x/2": "52", "y/1": "24"}), {"quick": ["x/1", "x/2", "y/1"]}, "AB")
+    three = {"quick": ["x/1", "x/2", "y/1"]}
+    comparison = rank(Ranking({"x/1": "52", "x/2": "52", "y/1": "24"}), three, "AB")
     assert (means(comparison), comparison.families) == ([3.5, 3.0], ["x", "y"])
-    strangers = rank(Panel({"1": "52", "2": "52", "3": "24"}), {"quick": ["1", "2", "3"]}, "AB")
+    strangers = rank(Ranking({"1": "52", "2": "52", "3": "24"}), {"quick": ["1", "2", "3"]}, "AB")
     assert means(strangers) == [4.0, pytest.approx(8 / 3, abs=1e-4)]
-    panel = Panel({"x/1": "54", "x/2": {"quick": "54", "deep": "25"}, "y/1": "45"})
-    both = rank(panel, {"quick": ["x/1", "x/2", "y/1"], "deep": "x/2"}, "AB")
+    panel = Ranking({"x/1": "54", "x/2": {"quick": "54", "deep": "25"}, "y/1": "45"})
+    both = rank(panel, {**three, "deep": "x/2"}, "AB")
     # Quick: x 5 and 4, y 4 and 5. Deep: x 2 and 5.
     assert means(both) == [pytest.approx(11 / 3, abs=1e-4), pytest.approx(14 / 3, abs=1e-4)]
-
-
-def test_a_model_that_stands_twice_in_a_tier_is_asked_twice() -> None:
-    panel = Panel({"one": "52", "two": "44"})
-    comparison = rank(panel, {"quick": ["one", "one", "two"]}, "AB")
-    assert [each.model for each in comparison.rounds] == ["one", "one", "two"] * 2
-    assert means(comparison) == [pytest.approx(14 / 3, abs=1e-4), pytest.approx(8 / 3, abs=1e-4)]
+    # A model that stands twice in a tier is asked twice.
+    twice = rank(Ranking({"one": "52", "two": "44"}), {"quick": ["one", "one", "two"]}, "AB")
+    assert [own.model for own in twice.rounds] == ["one", "one", "two"] * 2
+    assert means(twice) == [pytest.approx(14 / 3, abs=1e-4), pytest.approx(8 / 3, abs=1e-4)]
 
 
 @pytest.mark.parametrize(
@@ -249,7 +222,7 @@ def test_a_model_that_stands_twice_in_a_tier_is_asked_twice() -> None:
     [(judge_options(samples=3), 6), (judge_options(each=True), 6), (judge_options(samples=2, each=True), 12)],
 )
 def test_several_replies_and_dimensions_one_by_one(options: JudgeOptions, calls: int) -> None:
-    panel = Panel({"m": "42"})
+    panel = Ranking({"m": "42"})
     comparison = rank(panel, {"quick": "m"}, "AB", options=options)
     assert (comparison.verdict, len(panel.asked), len(comparison.rounds)) == ("A", calls, 2)
     assert means(comparison) == [4, 2]
@@ -259,36 +232,30 @@ def test_several_replies_and_dimensions_one_by_one(options: JudgeOptions, calls:
 def test_no_more_calls_at_a_time_than_the_provider_bears(bears: int | None, most: int) -> None:
     limits = PROFILE.limits.model_copy(update={"concurrency": bears})
     modest = endpoint("m", profile=PROFILE.model_copy(update={"limits": limits}))
-    panel = Panel({"m": "4321"})
+    panel = Ranking({"m": "4321"})
     rank(panel, {"quick": modest}, "ABCD", options=judge_options(samples=3))
     assert (panel.most, len(panel.asked)) == (most, 12)
 
 
-# --- who wrote them
-
-
 def test_a_lead_that_a_family_gives_its_own_text_is_confirmed_by_another() -> None:
-    own, wrote = {"quick": "anthropic/m", "deep": "openai/m"}, ["anthropic", "openai", "openai"]
-    panel = Panel({"anthropic/m": "521", "openai/m": "255"})
-    comparison = rank(panel, own, wrote=wrote)
+    wrote = ["anthropic", "openai", "openai"]
+    panel = Ranking({"anthropic/m": "521", "openai/m": "255"})
+    comparison = rank(panel, OWN, wrote=wrote)
     assert panel.asked[3:] == ["openai/m A", "openai/m B"]
     assert (comparison.verdict, comparison.judge_tier, comparison.independent) == ("tie", "deep", False)
-    against = Panel({"anthropic/m": "251", "openai/m": "555"})
-    assert ended(rank(against, own, wrote=wrote))[:2] == ("B", "quick")
+    against = Ranking({"anthropic/m": "251", "openai/m": "555"})
+    assert ended(rank(against, OWN, wrote=wrote))[:2] == ("B", "quick")
     # Nor does a calibration make such a lead final; nor is who failed behind an outcome.
     finality = finality_rules("c", (finality_rule("quick", "accept", 1.0),))
-    panel = Panel({"x/a": "52", "x/b": "52"})
+    panel = Ranking({"x/a": "52", "x/b": "52"})
     two = {"quick": "x/a", "deep": "x/b"}
     assert ended(rank(panel, two, "AB", wrote=["x", "none"], finality=finality))[:2] == ("A", "deep")
     assert ended(rank(panel, two, "AB", finality=finality))[:2] == ("A", "quick")
-    failed = rank(Panel({"x/m": "04", "y/m": "25"}), {"quick": "x/m", "deep": "y/m"}, "AB")
+    failed = rank(Ranking({"x/m": "04", "y/m": "25"}), {"quick": "x/m", "deep": "y/m"}, "AB")
     assert (failed.verdict, failed.families, failed.independent) == ("B", ["y"], None)
 
 
-# --- a small model
-
-
-class Believing(Panel):
+class Believing(Ranking):
     """Gives each text its score of a dimension, and of an idle subject: by token probabilities."""
 
     async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
