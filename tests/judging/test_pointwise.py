@@ -9,30 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from making import call_usage, reply
+from scripted import scripted_endpoint
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import pointwise
 from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.round import Answer, Session
-from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request
-from judgekit.providers.registry import LitellmProfile
+from judgekit.providers.base import CallKey, Message, Reply, Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-PROFILE = LitellmProfile.model_validate(
-    {
-        "kind": "litellm",
-        "provider": "here",
-        "title": "Here",
-        "prefix": "here/",
-        "family": "qwen",
-        "detect": {"module": "xllamacpp"},
-        "output": "json_schema",
-        "pointwise": True,
-    }
-)
-ENDPOINT = Endpoint(profile=PROFILE, model="here/small", family="qwen", output="json_schema", pointwise=True)
+    from judgekit.providers.base import Endpoint
+
+ENDPOINT = scripted_endpoint("here/small", pointwise=True)
 MATTER = CallKey("subject", "kls@1.0.0", "quick", "memory-1")
 
 
@@ -74,11 +64,8 @@ def ask(
 
 def test_one_token_is_asked_for_by_a_question_that_ends_a_message_like_the_last() -> None:
     gateway = Queue([likely_reply({"yes": 1.0}), likely_reply({"no": 1.0})])
-    ask(
-        gateway,
-        {"first": "Is it true?", "second": "Is it useful?"},
-        examples=[("<text>one</text>", "yes")],
-    )
+    questions = {"first": "Is it true?", "second": "Is it useful?"}
+    ask(gateway, questions, examples=[("<text>one</text>", "yes")])
     for request, question, name in zip(gateway.asked, ("true", "useful"), ("first", "second"), strict=True):
         assert request.messages == (
             Message("system", "You judge."),
@@ -121,9 +108,7 @@ def test_usage_is_added_up_and_an_unknown_cost_stays_unknown() -> None:
         300, 3, 0.75, unpriced_calls=1
     )
     assert ask(Queue([likely_reply({"yes": 1})]), {"q": "?"}).usage.cost_usd is None
-
-
-def test_the_same_question_is_not_asked_again() -> None:
+    # The same question is not asked again.
     gateway = Queue([likely_reply({"yes": 1}, 0.5)])
     answer = ask(gateway, dict.fromkeys("ab", "?"))
     assert (len(gateway.asked), answer.usage.cost_usd) == (1, 0.5)
@@ -191,15 +176,12 @@ def test_an_expectation_stays_on_the_scale(weights: dict[str, float]) -> None:
 chances = st.floats(0.01, 0.99)
 
 
-@given(yes=chances, idle=chances)
-def test_what_is_earned_is_never_more_than_what_was_said(yes: float, idle: float) -> None:
-    assert 0 < pointwise.earned(yes, idle) <= yes
-
-
 @given(yes=chances, idle=chances, more=chances)
-def test_the_likelier_for_an_idle_request_the_less_is_earned(yes: float, idle: float, more: float) -> None:
+def test_what_is_earned_is_at_most_the_yes_and_less_the_likelier_for_an_idle_request(
+    yes: float, idle: float, more: float
+) -> None:
     low, high = sorted((idle, more))
-    assert pointwise.earned(yes, high) <= pointwise.earned(yes, low)
+    assert 0 < pointwise.earned(yes, high) <= pointwise.earned(yes, low) <= yes
 
 
 @pytest.mark.parametrize(
