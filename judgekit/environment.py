@@ -169,10 +169,7 @@ def private_folder(path: str) -> str:
 
 def cache_folder(*names: str) -> str:
     """Return a folder of the cache that only its owner can read, made if need be; raises `OSError`."""
-    path = private_folder(cache_home())
-    for name in names:
-        path = private_folder(os.path.join(path, name))
-    return path
+    return private_folder(os.path.join(cache_home(), *names))
 
 
 def file_name_for(path: str) -> str:

@@ -156,16 +156,14 @@ class CallUsage(NamedTuple):
 
     def of_call(self) -> CallUsage:
         """Return this as the usage of one call that was made: where it has no cost, that is counted."""
-        if self.cost_usd is not None or self.unpriced_calls:
-            return self
-        return self._replace(unpriced_calls=1)
+        known = self.cost_usd is not None or self.unpriced_calls
+        return self if known else self._replace(unpriced_calls=1)
 
 
 def free(usage: CallUsage) -> CallUsage:
     """Return the usage of a call to a model on this machine: it costs nothing, unless a cost is known."""
-    if usage.cost_usd is not None:
-        return usage
-    return usage._replace(cost_usd=0.0, cost_source="local", unpriced_calls=0)
+    known = usage.cost_usd is not None
+    return usage if known else usage._replace(cost_usd=0.0, cost_source="local", unpriced_calls=0)
 
 
 def of_failure(error: GatewayError) -> CallUsage:
@@ -175,8 +173,7 @@ def of_failure(error: GatewayError) -> CallUsage:
     return error.usage if error.usage is not None else CallUsage(unpriced_calls=int(charged))
 
 
-KEPT = CallUsage(cost_usd=0.0, cost_source="cache")
-"""What a reply takes that was kept from an earlier call."""
+KEPT = CallUsage(cost_usd=0.0, cost_source="cache")  # of a reply from an earlier call
 
 
 def added(usages: Sequence[CallUsage]) -> tuple[float | None, CostSource | None]:

@@ -36,10 +36,7 @@ def lines_of(text: str) -> list[str]:
 
     `str.splitlines` ends them at nine more characters, most of which may stand in a name or a value.
     """
-    found = text.split("\n")
-    if not found[-1]:
-        del found[-1]
-    return [line.removesuffix("\r") for line in found]
+    return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
 
 
 def is_blank(text: str) -> bool:
