@@ -1,7 +1,8 @@
-"""Retrieval, measured: the measures by hand and by their laws, what the hook would add, and the index."""
+"""Retrieval, measured: the collection, measures by hand and by their laws, the hook, and the index."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from math import log2
@@ -13,14 +14,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from judgekit.config.settings import RetrievalConfig
-from judgekit.errors import UsageError
+from judgekit.environment import __version__
+from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import ndcg, precision, recall, reciprocal_rank, retrieval
 from judgekit.evaluation.cases import CollectionDocument
 from judgekit.evaluation.cases import read_collection as read
-from judgekit.evaluation.retrieval import CollectionIndex, Seen, told
+from judgekit.evaluation.retrieval import CollectionIndex, Seen, scope, told
+from judgekit.evaluation.retrieval import check_run as check
+from judgekit.evaluation.retrieval import write_run as write
 from judgekit.hooks import claude_code
 from judgekit.retrieval import index_file, search
-from judgekit.retrieval.compiled import Profiles
+from judgekit.retrieval.compiled import KINDS, Profiles, bundled
 from judgekit.retrieval.confidence import Candidate
 from judgekit.retrieval.profiles import compile_profiles
 
@@ -31,6 +35,56 @@ if TYPE_CHECKING:
     from judgekit.retrieval.compiled import Profile
 
 DATA = Path(os.environ.get("JUDGEKIT_TEST_DATA", "/nonexistent")) / "retrieval"
+
+
+DOCUMENTS = {
+    "one/kettle": ("Kettle", "Water boils in the copper kettle at noon."),
+    "one/train": ("Train", "The night train to Lisbon leaves from platform nine."),
+    "one/garden": ("Garden", "Tomatoes grow along the southern wall of the garden."),
+    "two/kettle": ("Kettle drums", "Two kettle drums stand behind the strings."),
+    "two/opera": ("Opera", "The opera opens with an overture for strings."),
+    "three/moon": ("Moon", "The moon hides behind clouds."),
+}
+ASKED = {
+    "one/q1": "copper kettle",
+    "one/q2": "night train to Lisbon",
+    "two/q1": "strings of the overture",
+    "two/q2": "zeppelin",
+    "four/q1": "kettle",
+}
+JUDGEMENTS = [
+    ("one/q1", "one/kettle", 2),
+    ("one/q2", "one/train", 1),
+    ("two/q1", "two/opera", 2),
+    ("two/q1", "two/kettle", 1),
+    ("two/q2", "two/opera", 0),
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return a folder with the collection."""
+    documents = [{"id": name, "title": title, "text": text} for name, (title, text) in DOCUMENTS.items()]
+    queries = [{"id": name, "text": text, "kind": "test"} for name, text in ASKED.items()]
+    for name, items in (("corpus.jsonl", documents), ("queries.jsonl", queries)):
+        (tmp_path / name).write_text("".join(json.dumps(item) + "\n" for item in items))
+    rows = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, row)) for row in JUDGEMENTS)]
+    (tmp_path / "qrels.tsv").write_text("\n".join(rows) + "\n")
+    return tmp_path
+
+
+@pytest.fixture
+def profile() -> Profile:
+    """Return the bundled profile of memory stores."""
+    return Profiles(bundled()).by_kind[KINDS[0]]
+
+
+def write_store(root: Path, documents: list[CollectionDocument]) -> None:
+    """Write documents as the records of a memory store."""
+    (root / "decisions").mkdir(parents=True)
+    for document in documents:
+        record = {"title": document.title, "content": {"decision": document.text}}
+        (root / "decisions" / f"{document.id}.json").write_text(json.dumps(record))
 
 
 def value(figure: BootstrapInterval | None) -> float | None:
@@ -191,9 +245,7 @@ LABELS = [
 
 
 @pytest.mark.parametrize("labels", LABELS, ids=["as shipped", "all high", "none high"])
-def test_the_hook_tells_the_same(
-    tmp_path: Path, write_store: Callable[[Path, list[CollectionDocument]], None], labels: str
-) -> None:
+def test_the_hook_tells_the_same(tmp_path: Path, labels: str) -> None:
     documents = [CollectionDocument(id=name, title=name, text=text) for name, text in NOTES.items()]
     write_store(tmp_path / ".claude" / "memory", documents)
     own = tmp_path / ".judgekit" / "retrieval" / "claude-memory.yaml"
@@ -297,9 +349,7 @@ def documents(size: int) -> list[CollectionDocument]:
 
 
 @pytest.mark.parametrize("size", [6, 40])
-def test_it_finds_and_rates_what_a_store_of_files_does(
-    tmp_path: Path, write_store: Callable[[Path, list[CollectionDocument]], None], profile: Profile, size: int
-) -> None:
+def test_it_finds_and_rates_what_a_store_of_files_does(tmp_path: Path, profile: Profile, size: int) -> None:
     made = documents(size)
     write_store(tmp_path / "memory", made)
     for text in QUERIES:
@@ -344,3 +394,118 @@ def test_any_text_is_a_query_and_a_document(
     monkeypatch.setattr(index_file, "available", lambda: False)
     with pytest.raises(UsageError, match="no full-text search"):
         CollectionIndex([], profile)
+
+
+HEADER = "query-id\tcorpus-id\tscore\n"
+
+
+def test_reads_documents_queries_and_grades(folder: Path) -> None:
+    collection = read(folder)
+    assert (collection.name, collection.strays) == (folder.name, 0)
+    assert [document.id for document in collection.documents][:2] == ["one/kettle", "one/train"]
+    assert (collection.documents[0].title, collection.queries[0].text) == ("Kettle", "copper kettle")
+    assert collection.grades["two/q1"] == {"two/opera": 2, "two/kettle": 1}
+    assert read(folder, scoped=True) == collection
+    with (folder / "qrels.tsv").open("a") as file:
+        file.write("one/q1\tone/gone\t1\nnobody\tone/train\t1\n")
+    assert read(folder).strays == 2  # of what is not there
+
+
+def test_any_lines_that_programs_write_are_read(folder: Path) -> None:
+    text = '\n{"id": "a", "text": "x\u2028y\x85z"}\r\n\n'
+    (folder / "corpus.jsonl").write_text(text, encoding="utf-8")
+    path = folder / "qrels.tsv"
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", b"\r\n"))
+    found = read(folder)
+    assert [(each.id, each.title, each.text) for each in found.documents] == [("a", "", "x\u2028y\x85z")]
+    assert found.grades["one/q1"] == {"one/kettle": 2}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "where", "expected"),
+    [
+        ("corpus.jsonl", "", "", "empty; expected one JSON object a line"),
+        ("corpus.jsonl", '{"id": "a", "text": "x"}\n{"id": "a"}\n', ":2", "text: missing key; add it"),
+        ("corpus.jsonl", '{"id": 7, "text": "x"}\n', ":1", "id: expected a text, got a number"),
+        ("corpus.jsonl", '{"id": "", "text": "x"}\n', ":1", "id: "),
+        ("corpus.jsonl", '{"id": "a\\tb", "text": "x"}\n', ":1", "id: "),
+        ("corpus.jsonl", '{"id": "a", "text": "x"}\n' * 2, ":2", "id: 'a' is there twice"),
+        ("corpus.jsonl", '\n\n{"id": "a", "text"\n', ":3", "not valid JSON (EOF while parsing"),
+        ("corpus.jsonl", '{"id": "a", "text": "\\ud8"}\n', ":1", ": not valid JSON ("),
+        ("corpus.jsonl", '["a"]\n', ":1", "expected an object"),
+        ("queries.jsonl", '{"id": "a", "text": null}\n', ":1", "text: expected a text"),
+        ("qrels.tsv", "", ":1", "expected the header query-id corpus-id score, separated by tabs"),
+        ("qrels.tsv", "one/q1\tone/kettle\t1\n", ":1", "expected the header"),
+        ("qrels.tsv", HEADER, "", "no judgements"),
+        ("qrels.tsv", f"{HEADER}one/q1 one/kettle 1\n", ":2", "separated by tabs, got 1 fields"),
+        ("qrels.tsv", f"{HEADER}a\tb\t1\na\tc\thigh\n", ":3", "characters, got 'high'"),
+        ("qrels.tsv", f"{HEADER}a\tb\t0.5\n", ":2", "score: expected a whole number"),
+        ("qrels.tsv", f"{HEADER}a\tb\t{'9' * 400}\n", ":2", "score: expected a whole number of at most 9"),
+        ("qrels.tsv", f"{HEADER}a\tb\t{'9' * 5000}\n", ":2", "999…"),
+        ("qrels.tsv", f"{HEADER}a\tb\t٣\n", ":2", "score: expected a whole number"),
+        ("qrels.tsv", f"{HEADER}a\tb\t1\na\tb\t2\n", ":3", "a b: is there twice"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    folder: Path, name: str, text: str, where: str, expected: str
+) -> None:
+    (folder / name).write_text(text)
+    with pytest.raises(InputError) as caught:
+        read(folder)
+    message = str(caught.value)
+    assert message.startswith(f"{folder / name}{where}: ")
+    assert expected in message
+    assert "\n" not in message
+    assert len(message) < len(str(folder)) + 200
+
+
+def test_what_cannot_be_read_names_what_belongs_there(folder: Path) -> None:
+    (folder / "queries.jsonl").write_bytes(b'{"id": "a", "text": "x"}\n{"id": "b", "text": "\xff"}\n')
+    with pytest.raises(InputError, match=r"queries\.jsonl:\d+: not UTF-8"):
+        read(folder)
+    (folder / "queries.jsonl").write_text('{"id": "a", "text": "x"}\n')
+    for name in ("qrels.tsv", "queries.jsonl", "corpus.jsonl"):
+        (folder / name).unlink()
+        with pytest.raises(
+            InputError, match=r"expected a folder with corpus\.jsonl, queries\.jsonl and qrels"
+        ):
+            read(folder)
+
+
+def test_ids_without_a_scope_are_refused_where_scopes_count(folder: Path) -> None:
+    assert [scope(each) for each in ("a/b", "a/b/c", "a", "/a")] == ["a", "a", "a", ""]
+    for name, wrong in (("queries.jsonl", "bare/"), ("corpus.jsonl", "bare")):
+        (folder / name).write_text(json.dumps({"id": wrong, "text": "x"}) + "\n")
+        with pytest.raises(InputError, match=rf"{name}: id: expected SCOPE/NAME, got 'bare"):
+            read(folder, scoped=True)
+
+
+# TREC's run format
+
+
+def test_a_run_keeps_the_order_that_was_measured(tmp_path: Path) -> None:
+    write(tmp_path / "run", [("q/1", ["b", "a"]), ("q/2", []), ("q/3", ["ü"])])
+    tag = f"judgekit-{__version__}"
+    assert (tmp_path / "run").read_text(encoding="utf-8").splitlines() == [
+        f"q/1 Q0 b 1 2 {tag}",
+        f"q/1 Q0 a 2 1 {tag}",
+        f"q/3 Q0 ü 1 1 {tag}",
+    ]
+    names = [f"d{number}" for number in range(100)]
+    write(tmp_path / "run", [("q", names)])
+    rows = [line.split(" ") for line in (tmp_path / "run").read_text().splitlines()]
+    assert [row[2] for row in sorted(rows, key=lambda row: -float(row[4]))] == names
+    assert len({float(row[4]) for row in rows}) == 100
+
+
+def test_what_cannot_be_written_is_said_and_nothing_is_lost(tmp_path: Path) -> None:
+    for name in ("a b", "a\u2003b", " a", ""):
+        with pytest.raises(InputError, match="a TREC run cannot hold ids with spaces; rename it"):
+            check(tmp_path / "run", ["fine", name])
+    with pytest.raises(UsageError, match=r"cannot be written \(.+\); name another file for --run"):
+        check(tmp_path / "missing" / "run", [])
+    with pytest.raises(UsageError, match="cannot be written"):
+        write(tmp_path, [])
+    (tmp_path / "run").write_text("earlier\n")
+    check(tmp_path / "run", ["a"])
+    assert (tmp_path / "run").read_text() == "earlier\n"

@@ -103,16 +103,6 @@ def test_reliability_by_hand() -> None:
             function([0.1, 0.2], [True])
 
 
-def test_honest_probabilities_are_reliable_and_shifted_ones_are_not() -> None:
-    generator = random.Random(11)
-    honest = [generator.random() for _ in range(20_000)]
-    outcomes = [generator.random() < each for each in honest]
-    shifted = [min(each + 0.2, 1.0) for each in honest]
-    assert value(ece(honest, outcomes)) < 0.02
-    assert 0.15 < value(ece(shifted, outcomes)) < 0.2
-    assert value(brier(honest, outcomes)) < value(brier(shifted, outcomes))
-
-
 @example(hits=[(0.7, False)] * 3, seed=0)
 @given(hits=hits_of, seed=st.integers(0, 99))
 def test_laws_of_reliability(hits: list[tuple[float, bool]], seed: int) -> None:
@@ -147,17 +137,6 @@ def test_kappa_by_hand() -> None:
     assert stats.kappa(Counter([("a", "a"), ("b", "b")])) == 1
     assert stats.kappa(Counter([("a", "a")] * 4)) is stats.kappa(Counter()) is None
     assert stats.kappa({("a", "a"): 1, ("a", "b"): 1, ("b", "a"): 1, ("b", "b"): 1}) == pytest.approx(0)
-
-
-def test_quadratic_weights_count_far_misses_more() -> None:
-    right = {("2", "2"): 4, ("3", "3"): 4, ("1", "1"): 4}
-    near, far = Counter({("1", "2"): 1, **right}), Counter({("1", "3"): 1, **right})
-    weights = stats.squares(["1", "2", "3"])
-    # near: observed 1/13; expected from the margins 5, 4, 4 and 4, 5, 4
-    expected = (5 * 5 + 5 * 4 * 4 + 4 * 4 + 4 * 4 + 4 * 4 * 4 + 4 * 5) / 13**2
-    assert stats.kappa(near, weights) == pytest.approx(1 - (1 / 13) / expected)
-    assert value(stats.kappa(near, weights)) > value(stats.kappa(far, weights))
-    assert stats.kappa(near) == pytest.approx(stats.kappa(far), abs=0.01)
 
 
 def test_words_have_an_order_or_no_weighted_kappa() -> None:
