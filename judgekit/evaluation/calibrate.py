@@ -66,10 +66,7 @@ WIDER = 1.15  # by how much more opinions a step must let through at least
 
 
 class Chain(NamedTuple):
-    """A class of opinions: the outcome of `tier` after that of the tier before it.
-
-    Where it names one that `stands`: the wins of that tier which `tier` answers with a tie.
-    """
+    """Opinions with the outcome of `tier` after another; or wins of a tier that may stand against its tie."""
 
     tier: TierName
     outcome: Outcome

@@ -127,8 +127,8 @@ def ask(
 ) -> Opinions:
     """Return the cases with the opinion of every tier; paths of cases are relative to `folder`.
 
-    Every quick opinion goes up, and the tiebreaker is asked where quick and deep contradict each other or
-    one of them failed. Raises `ConfigError`, `InputError` or, when no model is set up, `UsageError`.
+    The tiebreaker is asked where quick and deep contradict each other or one of them failed. Raises
+    `ConfigError`, `InputError` or, when no model is set up, `UsageError`.
     """
     settings, request = configuration.load(project), JudgeRequest(mode=mode)
 

@@ -112,10 +112,9 @@ def score_sources(cases: Sequence[Case]) -> tuple[Readings, list[frozenset[TierN
 
 
 class TierOpinion(NamedTuple):
-    """One tier's opinion and its margin; no outcome where it failed or could not be read.
+    """One tier's opinion; no outcome where it failed, no margin where no gate may let it through.
 
-    No gate lets an opinion without a margin through. Of a jury whose families came to different outcomes,
-    `divided` says whether most came to this one.
+    Of a jury whose families came to different outcomes, `divided` says whether most came to this one.
     """
 
     outcome: Outcome | None

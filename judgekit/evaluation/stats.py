@@ -110,7 +110,7 @@ def intervals(measures: Mapping[str, Measure]) -> dict[str, BootstrapInterval | 
 def difference(first: Sequence[float], second: Sequence[float]) -> BootstrapInterval | None:
     """Return by how much the mean of `first` is above that of `second`, paired by item.
 
-    Zero outside the bounds says that the two differ. Raises `ValueError` when they are not equally long.
+    Raises `ValueError` when they are not equally long.
     """
     return interval(mean([one - other for one, other in zip(first, second, strict=True)]))
 
@@ -196,10 +196,7 @@ def classes(pairs: Sequence[Pair]) -> list[Class]:
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """The hits whose probability is in `low` (included) to `high` (excluded, unless it is 1).
-
-    `confidence` is the mean probability of these `count` hits, `relevant` the share that turned out true.
-    """
+    """The hits with a probability from `low` to below `high` (or 1): its mean, and the share that is true."""
 
     low: float
     high: float
@@ -279,10 +276,7 @@ class Flips(ReportPart):
 
 
 class Lift(ReportPart):
-    """What injected text does: shares of `pairs` with the answer that an attacker wants.
-
-    `before` of the original texts, `after` of the injected ones, `lift` the difference.
-    """
+    """Shares of `pairs` with the answer that an attacker wants: of original and of injected texts."""
 
     wanted: str
     pairs: int
@@ -315,10 +309,7 @@ class Probabilities(ReportPart):
 
 
 class JudgeReport(ReportPart):
-    """One judge on the originals; `unreadable` answers are counted neither as right nor as wrong.
-
-    `unanswered` counts the items, variants too, that no model answered, by failure. No other figure has them.
-    """
+    """One judge on the originals; `unanswered` counts items, variants too, without an answer by failure."""
 
     judge: str
     model: str
@@ -350,8 +341,8 @@ class JudgingReport(ReportPart):
 class Item(NamedTuple):
     """One labelled thing and a judge's answer; None where that cannot be read.
 
-    `of` is the id of the original that it is a variant of, its own for an original. `orders` are the answers
-    about two texts in either order. `probability` is that of a candidate to be kept.
+    `of` is the id of its original. `orders` are the answers about two texts in either order, `probability` is
+    that of a candidate to be kept.
     """
 
     of: str
@@ -370,8 +361,8 @@ def report(
 ) -> JudgingReport:
     """Return how every judge in the cases does, each model of a jury as a judge of its own, too.
 
-    Without a rubric answers must be recorded as a `choice`. `wanted` is the answer that injected texts are
-    after (accept by default). Raises `InputError` for cases that do not fit the rubric.
+    `wanted` is the answer that injected texts are after (accept by default). Raises `InputError` for cases
+    that do not fit the rubric, and for answers other than a `choice` without one.
     """
     answers: dict[str, list[tuple[Case, Recorded]]] = {}
     for case in cases:
