@@ -172,7 +172,7 @@ def test_a_disk_without_room(world: World, filled: int, blocks: int, code: int) 
     assert file.read_bytes() == whole + b"\n" * filled
 
 
-def test_a_judgekit_that_does_not_start(world: World) -> None:
+def test_a_judgekit_or_a_library_that_does_not_start(world: World) -> None:
     package = world.folder / "broken" / "judgekit"
     package.mkdir(parents=True)
     world.work.commit("bad", a_md=bad("a"))
@@ -188,17 +188,12 @@ def test_a_judgekit_that_does_not_start(world: World) -> None:
         (package / "__init__.py").write_text(code)
         push = world.push("--dry-run", "origin", "main")
         assert "the push goes on" in push.err.replace("\n", " "), code
-
-
-def test_a_library_that_does_not_start(world: World) -> None:
-    broken = world.folder / "broken" / "pydantic"
-    broken.mkdir(parents=True)
-    (broken / "__init__.py").write_text("raise ImportError('half an upgrade')")
-    (broken.parent / "judgekit").symlink_to(Path(programs.ROOT, "judgekit"))
-    world.work.commit("bad", a_md=bad("a"))
-    world.install().write_bytes(git_hook.text(root=str(broken.parent)))
-    push = world.push()
-    assert "judgekit:" in push.err
+    library = world.folder / "library" / "pydantic"
+    library.mkdir(parents=True)
+    (library / "__init__.py").write_text("raise ImportError('half an upgrade')")
+    (library.parent / "judgekit").symlink_to(Path(programs.ROOT, "judgekit"))
+    world.install().write_bytes(git_hook.text(root=str(library.parent)))
+    assert "judgekit:" in world.push().err
 
 
 def test_nothing_of_the_repository_is_imported(world: World) -> None:

@@ -167,7 +167,7 @@ def test_the_working_tree_is_never_judged(world: World) -> None:
     world.push(judged={"a.md": "NO-GO", "c.md": "GO"}, code=1)
 
 
-def test_a_file_that_a_filter_changes_is_judged_as_it_is_kept(world: World) -> None:
+def test_no_filter_and_no_replaced_object_hides_what_is_pushed(world: World) -> None:
     world.work("config", "filter.shout.clean", "tr A-Z a-z")
     world.work("config", "filter.shout.smudge", "tr a-z A-Z")
     world.work.write(".gitattributes", "*.md filter=shout diff=shout -text\n")
@@ -176,9 +176,8 @@ def test_a_file_that_a_filter_changes_is_judged_as_it_is_kept(world: World) -> N
     world.work.commit("one", a_md=good("a"))
     world.push(judged={"a.md": "GO"})
     assert not (world.work.folder / "ran").exists()
-
-
-def test_a_replaced_object_hides_nothing(world: World) -> None:
+    world.work("rm", "--quiet", "--cached", ".gitattributes")
+    (world.work.folder / ".gitattributes").unlink()
     world.work.commit("bad", a_md=bad("a"))
     fine = world.work("hash-object", "-w", "--stdin", stdin=good("a").encode())
     world.work("replace", "HEAD:a.md", fine)
