@@ -7,6 +7,7 @@ import json
 import math
 from copy import deepcopy
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import httpx
@@ -14,6 +15,7 @@ import pytest
 import respx
 from asking import KEY, SCHEMA, ask, bundled, custom, request
 from making import call_usage
+from ruamel.yaml import YAML
 
 from judgekit.providers import running
 from judgekit.providers.base import Message
@@ -21,7 +23,7 @@ from judgekit.providers.litellm import LitellmGateway, load, reply_of
 from judgekit.providers.registry import Price
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from judgekit.providers.base import Reply, Request
     from judgekit.providers.registry import OutputMode
@@ -46,27 +48,27 @@ def chat(model: str, **usage: object) -> dict[str, Any]:
 
 
 class Case(NamedTuple):
-    """What a provider is sent for the usual request, and what its usual reply costs in US dollars."""
+    """A row of `wire.yaml`."""
 
     provider: str
     model: str
     url: str
-    body: Mapping[str, Any]
-    cost: float | Literal["some"] | None
-    environ: Mapping[str, str] = {}
-    headers: Mapping[str, str] = BEARER
-    reply: Mapping[str, Any] | None = None
+    body: dict[str, Any]
+    price: tuple[float, float] | None = None
+    cost: float | Literal["some"] | None = None
+    environ: dict[str, str] = {}
+    headers: dict[str, str] = BEARER
+    reply: dict[str, Any] = {}
 
-    def variables(self) -> Mapping[str, str]:
+    def variables(self) -> dict[str, str]:
         return self.environ or {f"{self.provider.upper()}_API_KEY": KEY}
 
     def sent(self, router: respx.MockRouter, asked: Request, **changes: Any) -> tuple[httpx.Request, Reply]:  # noqa: ANN401 - of the endpoint
         """Make one call over a wire that is not there; return what was sent, and the reply."""
         route = router.post(self.url)
-        answer = httpx.Response(
-            200, json=self.reply or chat(self.model), headers=changes.pop("headers", None)
-        )
-        route.mock(return_value=answer)
+        stated = {"cost": self.cost} if isinstance(self.cost, float) else {}
+        answer = self.reply or chat(self.model, **stated)
+        route.mock(return_value=httpx.Response(200, json=answer, headers=changes.pop("headers", None)))
         before = route.call_count
         there = replace(bundled(self.provider, self.model, self.variables()), **changes)
         reply = ask(LitellmGateway(), there, asked)
@@ -74,158 +76,17 @@ class Case(NamedTuple):
         return route.calls.last.request, reply
 
 
-def price(read: float, written: float) -> float:
-    """Return what 100 tokens read and 20 written cost at prices for a million."""
-    return (100 * read + 20 * written) / 1e6
+def filled(value: Any) -> Any:  # noqa: ANN401 - any YAML
+    """Return a value of `wire.yaml` with what its words stand for."""
+    if isinstance(value, dict | list):
+        of = value.items() if isinstance(value, dict) else enumerate(value)
+        parts = [(key, filled(part)) for key, part in of]
+        return dict(parts) if isinstance(value, dict) else [part for _, part in parts]
+    words = {"KEY": KEY, "Bearer KEY": f"Bearer {KEY}", "STRICT": STRICT, "SCHEMA": SCHEMA, "TEXT": TEXT}
+    return words.get(value, value) if isinstance(value, str) else value
 
 
-OPENAI = "https://api.openai.com/v1/chat/completions"
-GEMINI = "https://generativelanguage.googleapis.com/v1beta/models/gemini-3.5-flash-lite:generateContent"
-AZURE = "https://mine.example.org/openai/deployments/gpt-6-luna/chat/completions?api-version=2026-01-01"
-BEDROCK = "https://bedrock-runtime.eu-west-1.amazonaws.com/model/global.anthropic.claude-haiku-5-5/converse"
-LUNA = {"model": "gpt-6-luna", "reasoning_effort": "none", "max_completion_tokens": 64}
-HELD = {"response_format": STRICT, "temperature": 0}
-CASES = [
-    Case(
-        "openai", "gpt-4.1-mini", OPENAI, {"model": "gpt-4.1-mini", **HELD, "max_tokens": 64}, price(0.4, 1.6)
-    ),
-    Case("openai", "gpt-6-luna", OPENAI, LUNA, price(0.1, 0.5)),
-    Case("openai", "gpt-6.1-sol", OPENAI, {"max_completion_tokens": 8064, "temperature": None}, price(2, 10)),
-    Case(
-        "anthropic",
-        "claude-haiku-5-5",
-        "https://api.anthropic.com/v1/messages",
-        {
-            "model": "claude-haiku-5-5",
-            "system": [{"type": "text", "text": "You judge."}],
-            "messages": [{"role": "user", "content": [{"type": "text", "text": "Is it good?"}]}],
-            "output_format": {"type": "json_schema", "schema": SCHEMA},
-            "max_tokens": 64,
-            "thinking": None,
-        },
-        price(0.1, 0.5),
-        headers={"x-api-key": KEY, "anthropic-version": "2023-06-01"},
-        reply={
-            "id": "msg_1",
-            "type": "message",
-            "role": "assistant",
-            "model": "claude-haiku-5-5",
-            "content": [{"type": "text", "text": TEXT}],
-            "stop_reason": "end_turn",
-            "stop_sequence": None,
-            "usage": {"input_tokens": 100, "output_tokens": 20},
-        },
-    ),
-    Case(
-        "gemini",
-        "gemini-3.5-flash-lite",
-        GEMINI,
-        {
-            "contents": [{"role": "user", "parts": [{"text": "Is it good?"}]}],
-            "generationConfig": {
-                "temperature": 0,
-                "max_output_tokens": 8064,
-                "response_mime_type": "application/json",
-                "response_json_schema": SCHEMA,
-                "thinkingConfig": {"thinkingLevel": "minimal", "includeThoughts": False},
-            },
-        },
-        price(0.3, 2.5),
-        environ={"GOOGLE_API_KEY": KEY},
-        headers={"x-goog-api-key": KEY},
-        reply={
-            "candidates": [{"content": {"parts": [{"text": TEXT}], "role": "model"}, "finishReason": "STOP"}],
-            "usageMetadata": {"promptTokenCount": 100, "candidatesTokenCount": 20, "totalTokenCount": 120},
-            "modelVersion": "gemini-3.5-flash-lite",
-        },
-    ),
-    Case(
-        "mistral", "ministral-14b-latest", "https://api.mistral.ai/v1/chat/completions", HELD, price(0.2, 0.2)
-    ),
-    Case(
-        "groq",
-        "qwen/qwen3.8-27b",
-        "https://api.groq.com/openai/v1/chat/completions",
-        {"model": "qwen/qwen3.8-27b", "response_format": STRICT, "reasoning_effort": "none"},
-        price(0.8, 4),
-    ),
-    Case(
-        "deepseek",
-        "deepseek-v4-flash",
-        "https://api.deepseek.com/chat/completions",
-        {"response_format": {"type": "json_object"}, "thinking": {"type": "disabled"}},
-        "some",  # half the price at some hours
-    ),
-    Case("xai", "grok-4.20-non-reasoning", "https://api.x.ai/v1/chat/completions", HELD, price(1.25, 2.5)),
-    Case(
-        "cerebras",
-        "gemma-4-31b",
-        "https://api.cerebras.ai/v1/chat/completions",
-        {"model": "gemma-4-31b", "response_format": STRICT, "reasoning_effort": "none"},
-        price(0.99, 1.49),
-        environ={
-            "CEREBRAS_API_KEY": KEY,
-            "OPENAI_API_KEY": "another",
-            "OPENAI_ORGANIZATION": "an-organisation",
-        },
-        headers={**BEARER, "openai-organization": ""},
-    ),
-    Case(
-        "openrouter",
-        "openai/gpt-6-luna",
-        "https://openrouter.ai/api/v1/chat/completions",
-        {"model": "openai/gpt-6-luna", "response_format": STRICT, "reasoning_effort": "none"},
-        0.00042,
-        reply=chat("openai/gpt-6-luna", cost=0.00042),
-    ),
-    Case(
-        "azure",
-        "gpt-6-luna",
-        AZURE,
-        {"response_format": STRICT, "max_completion_tokens": 64},
-        price(0.1, 0.5),
-        environ={
-            "AZURE_API_KEY": KEY,
-            "AZURE_API_BASE": "https://mine.example.org",
-            "AZURE_API_VERSION": "2026-01-01",
-        },
-        headers={"api-key": KEY},
-    ),
-    Case(
-        "bedrock",
-        "global.anthropic.claude-haiku-5-5",
-        BEDROCK,
-        {"inferenceConfig": {"maxTokens": 64}, "system": [{"text": "You judge."}]},
-        price(0.1, 0.5),
-        environ={"AWS_BEARER_TOKEN_BEDROCK": KEY, "AWS_REGION": "eu-west-1"},
-        reply={
-            "output": {"message": {"role": "assistant", "content": [{"text": TEXT}]}},
-            "stopReason": "end_turn",
-            "usage": {"inputTokens": 100, "outputTokens": 20, "totalTokens": 120},
-            "metrics": {"latencyMs": 1},
-        },
-    ),
-    Case(
-        "openai-compatible",
-        "my-model",
-        "https://a.example.org/v1/chat/completions",
-        {"model": "my-model", **HELD},
-        None,
-        environ={
-            "JUDGEKIT_API_BASE": "https://a.example.org/v1",
-            "JUDGEKIT_API_KEY": KEY,
-            "OPENAI_API_KEY": "another",
-        },
-    ),
-    Case(
-        "litellm-proxy",
-        "team-judge",
-        "https://proxy.example.org/chat/completions",
-        {"model": "team-judge", "response_format": STRICT},
-        None,
-        environ={"LITELLM_PROXY_API_BASE": "https://proxy.example.org", "LITELLM_PROXY_API_KEY": KEY},
-    ),
-]
+CASES = [Case(**filled(row)) for row in YAML(typ="safe").load(Path(__file__).with_name("wire.yaml"))]
 
 
 @pytest.fixture
@@ -260,13 +121,16 @@ def test_what_is_sent_and_read(case: Case, wire: respx.MockRouter, monkeypatch: 
         assert "JSON Schema" in body["messages"][0]["content"]
     assert reply.text == TEXT
     assert reply.usage[:2] == (100, 20)
+    cost = case.cost
+    if case.price is not None:
+        cost = (100 * case.price[0] + 20 * case.price[1]) / 1e6
     stated = case.provider == "openrouter"
-    assert reply.usage.cost_source == ("provider" if stated else "litellm" if case.cost is not None else None)
-    assert reply.usage.unpriced_calls == (0 if case.cost is not None else 1)
-    if case.cost == "some":
+    assert reply.usage.cost_source == ("provider" if stated else "litellm" if cost is not None else None)
+    assert reply.usage.unpriced_calls == (0 if cost is not None else 1)
+    if cost == "some":
         assert reply.usage.cost_usd
     else:
-        assert reply.usage.cost_usd == pytest.approx(case.cost)
+        assert reply.usage.cost_usd == pytest.approx(cost)
     if case.provider != "anthropic":  # nothing is marked to be cached where the profile does not say so
         asked = replace(request(schema=SCHEMA), messages=(SYSTEM, Message("user", "Is it good?")))
         text = case.sent(wire, asked)[0].content.decode()
@@ -280,7 +144,7 @@ def test_a_forced_tool_is_asked_for_and_read(wire: respx.MockRouter) -> None:
     reply, call = chat("llama-9"), {"id": "1", "type": "function", "function": function}
     reply["choices"][0]["message"] = {"role": "assistant", "content": None, "tool_calls": [call]}
     url = "https://api.groq.com/openai/v1/chat/completions"
-    sent, got = Case("groq", "llama-9", url, {}, None, reply=reply).sent(wire, request(schema=SCHEMA))
+    sent, got = Case("groq", "llama-9", url, {}, reply=reply).sent(wire, request(schema=SCHEMA))
     body = json.loads(sent.content)
     # litellm leaves out for Groq what it does not take.
     bare = {name: value for name, value in SCHEMA.items() if name != "additionalProperties"}
@@ -298,7 +162,7 @@ def test_what_many_prompts_share_is_marked_for_the_providers_cache_and_read_back
         "cache_creation_input_tokens": 50,
         "output_tokens": 20,
     }
-    case = HAIKU._replace(reply={**(HAIKU.reply or {}), "usage": usage})
+    case = HAIKU._replace(reply={**HAIKU.reply, "usage": usage})
     asked = replace(request(schema=SCHEMA), messages=(SYSTEM, Message("user", "Is it good?")))
     sent, reply = case.sent(wire, asked)
     body = json.loads(sent.content)
