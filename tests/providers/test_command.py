@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from asking import SCHEMA, SLACK, ask, failure, request
 from making import call_usage
+from ruamel.yaml import YAML
 
-from judgekit.errors import CallUsage, FailureKind, GatewayError
+from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers import command, registry
 from judgekit.providers.base import INSIDE, Endpoint, Message, Reply, endpoint
 from judgekit.providers.command import CommandGateway
@@ -255,49 +256,10 @@ def test_what_is_not_there_and_what_is_not_read() -> None:
 # What programs print
 
 TEXT = '{"score": 4}'
-CODEX = [
-    {"type": "thread.started", "thread_id": "1"},
-    {"type": "item.completed", "item": {"id": "0", "type": "reasoning", "text": "Hm."}},
-    {"type": "item.completed", "item": {"id": "1", "type": "agent_message", "text": "Let me see."}},
-    {"type": "item.completed", "item": {"id": "2", "type": "agent_message", "text": TEXT}},
-    {
-        "type": "turn.completed",
-        "usage": {"input_tokens": 100, "cached_input_tokens": 40, "output_tokens": 20},
-    },
-]
-OPENCODE = [
-    {"type": "step_start", "part": {}},
-    {"type": "text", "part": {"type": "text", "text": TEXT}},
-    {
-        "type": "step_finish",
-        "part": {
-            "tokens": {"input": 60, "output": 15, "reasoning": 5, "cache": {"write": 10, "read": 30}},
-            "cost": 0.25,
-        },
-    },
-]
-GEMINI = {
-    "response": TEXT,
-    "stats": {
-        "models": {
-            "a": {"tokens": {"prompt": 70, "candidates": 10, "thoughts": 5, "cached": 40}},
-            "b": {"tokens": {"prompt": 30, "candidates": 5, "thoughts": 0, "cached": 0}},
-        }
-    },
-}
-CLAUDE = {
-    "type": "result",
-    "is_error": False,
-    "result": TEXT,
-    "total_cost_usd": 0.25,
-    "usage": {
-        "input_tokens": 60,
-        "cache_creation_input_tokens": 10,
-        "cache_read_input_tokens": 30,
-        "output_tokens": 20,
-    },
-}
-LLM = [{"response": TEXT, "model": "gpt-x", "input_tokens": 100, "output_tokens": 20}]
+PRINTED = YAML(typ="safe").load(
+    Path(__file__).with_name("printed.yaml").read_text().replace("TEXT", repr(TEXT))
+)
+BY_PROGRAM = {row["program"]: row for row in PRINTED}
 
 
 def lines(values: list[Any]) -> str:
@@ -313,42 +275,17 @@ def read(output: str, there: Endpoint) -> Reply:
     return command.reply_of(output, there.profile, there)
 
 
-@pytest.mark.parametrize(
-    ("name", "output", "model", "usage"),
-    [
-        (
-            "codex",
-            lines(CODEX),
-            "a-model",
-            call_usage(100, 20, None, None, cache_read_tokens=40, cache_write_tokens=0, unpriced_calls=1),
-        ),
-        (
-            "opencode",
-            lines(OPENCODE),
-            "a-model",
-            call_usage(100, 20, 0.25, "provider", cache_read_tokens=30, cache_write_tokens=10),
-        ),
-        (
-            "gemini-cli",
-            json.dumps(GEMINI, indent=2),
-            "a-model",
-            call_usage(100, 20, None, None, cache_read_tokens=40, cache_write_tokens=0, unpriced_calls=1),
-        ),
-        (
-            "claude-code",
-            json.dumps(CLAUDE),
-            "a-model",
-            call_usage(100, 20, 0.25, "provider", cache_read_tokens=30, cache_write_tokens=10),
-        ),
-        ("llm", json.dumps(LLM, indent=2), "gpt-x", call_usage(100, 20, unpriced_calls=1)),
-    ],
-)
-def test_what_each_bundled_program_prints(name: str, output: str, model: str, usage: CallUsage) -> None:
-    reply = read(output, bundled(name))
-    assert (reply.text, reply.model, reply.usage) == (TEXT, model, usage)
+def test_what_each_bundled_program_prints() -> None:
+    for name, row in BY_PROGRAM.items():
+        output = lines(row["lines"]) if "lines" in row else json.dumps(row["json"], indent=2)
+        reply = read(output, bundled(name))
+        assert (reply.text, reply.model) == (TEXT, row.get("model", "a-model"))
+        costs = (row["cost"], "provider") if "cost" in row else (None, None)
+        counts, unpriced = row["usage"], 0 if "cost" in row else 1
+        assert reply.usage == (*counts[:2], *costs, *counts[2:], unpriced), name
 
 
-@pytest.mark.parametrize("name", ["codex", "opencode", "gemini-cli", "claude-code", "llm"])
+@pytest.mark.parametrize("name", BY_PROGRAM)
 def test_what_is_no_reply_is_a_failure(name: str) -> None:
     for output in ("", "\n", "null", "[]", "{}", "4", "[" * 100_000, '{"a": ' * 50_000):
         with pytest.raises(GatewayError) as caught:
@@ -358,7 +295,7 @@ def test_what_is_no_reply_is_a_failure(name: str) -> None:
 
 def test_a_cost_or_a_count_that_is_no_amount_is_not_known() -> None:
     for cost in ("NaN", "Infinity", "-Infinity", "1" + "0" * 400, "true", '"free"'):
-        output = json.dumps({**CLAUDE, "total_cost_usd": 0.25}).replace("0.25", cost)
+        output = json.dumps(BY_PROGRAM["claude-code"]["json"]).replace("0.25", cost)
         reply = read(output, bundled("claude-code"))
         assert (reply.text, reply.usage.cost_usd, reply.usage.cost_source) == (TEXT, None, None)
     there = program("", reply="json", reply_key="text", usage={"input": ["read"], "cost": "cost"})
@@ -403,7 +340,7 @@ def test_only_lines_that_hold_what_is_wanted_are_read() -> None:
 def test_a_failure_says_what_the_program_said_and_what_it_took() -> None:
     told = {"type": "error", "error": {"name": "ApiError", "data": {"message": "Your quota\nis spent"}}}
     with pytest.raises(GatewayError) as caught:
-        read(lines([told, OPENCODE[2]]), bundled("opencode"))
+        read(lines([told, BY_PROGRAM["opencode"]["lines"][2]]), bundled("opencode"))
     assert caught.value.message == (
         "opencode printed no JSON with 'part.text' where type is 'text': Your quota is spent"
     )
