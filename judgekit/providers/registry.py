@@ -156,11 +156,6 @@ class LitellmProfile(_Profile):
     embedded: bool = Field(default=False, description="judgekit runs the server")
     pointwise: bool = Field(default=False, description="small model, asked once per candidate or dimension")
 
-    @property
-    def is_addressed(self) -> bool:
-        """Whether its address and its models are both the user's to name."""
-        return bool(self.base_env and self.models_env.by_tier)
-
     def bare_name(self, model: str) -> str:
         """Return `model` without litellm's prefix."""
         return model.removeprefix(self.prefix)

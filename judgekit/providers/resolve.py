@@ -240,7 +240,8 @@ def _models_in(
 def _addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[LitellmProfile]:
     """Return the profiles whose address and models are both the user's to name, and whose address is set."""
     reached = (profile for profile in known if isinstance(profile, LitellmProfile))
-    return [each for each in reached if each.is_addressed and first_set(each.base_env, environ)]
+    named = (profile for profile in reached if profile.models_env.by_tier)
+    return [profile for profile in named if first_set(profile.base_env, environ)]
 
 
 def _models_at(profile: LitellmProfile, environ: Mapping[str, str]) -> tuple[Named, str | None]:
@@ -331,7 +332,9 @@ def provider_report(environ: Mapping[str, str], wanted: PanelRequest | None = No
         if lacking is None and profile.detect.port and not (there := listed.get(profile.provider)):
             lacking = f"no server responds on port {profile.detect.port}"
             lacking = lacking if there is None else "it has no chat model"
-        elif lacking is None and isinstance(profile, LitellmProfile) and profile.is_addressed:
+        elif (
+            lacking is None and isinstance(profile, LitellmProfile) and profile in _addressed(known, environ)
+        ):
             # At an address of the user's own, unless a model there is named.
             lacking = None if profile.provider in by_name else _models_at(profile, environ)[1]
         if served_here := listed.get(profile.provider):

@@ -231,9 +231,10 @@ def with_family(endpoint: Endpoint) -> Endpoint:
     unknown.
     """
     profile = endpoint.profile
-    if not isinstance(profile, LitellmProfile) or not profile.is_addressed or not endpoint.api_base:
+    if not isinstance(profile, LitellmProfile) or not profile.base_env or not endpoint.api_base:
         return endpoint
-    if profile.of_model(profile.families, endpoint.model, profile.family):
+    is_known = profile.of_model(profile.families, endpoint.model, profile.family)
+    if is_known or not profile.models_env.by_tier:
         return endpoint
     bare = profile.bare_name(endpoint.model)
     with _lock:
