@@ -116,10 +116,9 @@ def hook(payload: Mapping[str, Any]) -> str:
     """
     require("hook", payload=payload)
     try:
-        text, _ = claude_code.answer(dict(payload))
+        return claude_code.answer(dict(payload))[0]
     except claude_code.BadInputError as error:
         raise InputError(str(error)) from None
-    return text
 
 
 def rubrics(project: str | Path | None = None) -> Iterable[LoadedRubric]:

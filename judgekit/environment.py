@@ -39,7 +39,6 @@ NAMES = (
     "JUDGEKIT_TIEBREAKER_MODEL",
     "JUDGEKIT_TRACEBACK",
 )
-_OFF = ("", "0", "false", "no", "off")
 _brought: ContextVar[Mapping[str, str] | None] | None = None  # made when a request first brings one
 
 
@@ -51,7 +50,7 @@ def environ() -> Mapping[str, str]:
 
 def is_on(variable: str) -> bool:
     """Whether a variable that switches something on is set, and to anything but a no."""
-    return environ().get(variable, "").lower() not in _OFF
+    return environ().get(variable, "").lower() not in ("", "0", "false", "no", "off")
 
 
 class Brought:

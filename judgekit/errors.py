@@ -1,7 +1,4 @@
-"""The errors that judgekit raises with their exit codes; what calls took, in tokens and US dollars.
-
-Standard library only.
-"""
+"""The errors that judgekit raises with their exit codes; what calls took, in tokens and US dollars."""
 
 from __future__ import annotations
 
