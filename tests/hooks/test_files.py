@@ -107,15 +107,6 @@ def test_an_edit_while_ours_is_written_is_seen(
     assert only(file.parent) == ["settings.json"]
 
 
-def test_a_file_system_without_hard_links_will_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", refuse)
-    files.replace(tmp_path / "settings.json", None, b"new")
-    assert only(tmp_path) == ["settings.json"]
-
-
 def test_what_cannot_be_read_or_written_is_said(tmp_path: Path, file: Path) -> None:
     with pytest.raises(InputError, match=r"cannot be read \(Is a directory\)"):
         files.read(tmp_path)
@@ -143,13 +134,22 @@ def test_a_read_only_folder_is_said(file: Path) -> None:
     assert file.read_bytes() == b"old"
 
 
-@pytest.mark.parametrize("step", ["fsync", "link"])
-def test_a_full_disk_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+def test_a_full_disk_changes_nothing_and_hard_links_are_no_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, step, full)
-    monkeypatch.setattr(Path, "replace", full)
-    with pytest.raises(InputError, match=r"cannot be written \(No space left on device\)"):
-        files.replace(tmp_path / "a" / "settings.json", None, b"new")
-    assert only(tmp_path) == []
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    for step in ("fsync", "link"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, step, full)
+            patch.setattr(Path, "replace", full)
+            with pytest.raises(InputError, match=r"cannot be written \(No space left on device\)"):
+                files.replace(tmp_path / "a" / "settings.json", None, b"new")
+            assert only(tmp_path) == []
+    monkeypatch.setattr(os, "link", refuse)
+    files.replace(tmp_path / "settings.json", None, b"new")
+    assert only(tmp_path) == ["settings.json"]

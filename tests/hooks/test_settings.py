@@ -68,7 +68,11 @@ def test_a_configuration_is_validated_once_and_made_again_when_spoiled(
     for content in ("", "{", "[]", '{"key": 1}', "\x00"):
         kept.write_text(content)
         assert value(project, "max_inject") == 1
-    kept.unlink()
+    other = by_project(isolated / "other", "retrieval: {max_inject: 2}\n").parents[1]
+    for _ in range(2):  # projects do not share what is kept
+        assert [value(project, "max_inject"), value(other, "max_inject")] == [1, 2]
+    for file in kept.parent.iterdir():
+        file.unlink()
     kept.parent.rmdir()
     kept.parent.write_text("in the way")  # without a cache folder the settings still hold
     assert value(project, "max_inject") == 1
@@ -178,14 +182,6 @@ def test_a_projects_profile_counts(project: Path) -> None:
     assert "bundled profiles" in notes[0]
 
 
-def test_projects_do_not_share_what_is_kept(project: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    other = tmp_path_factory.mktemp("other")
-    by_project(project, "retrieval: {max_inject: 1}\n")
-    by_project(other, "retrieval: {max_inject: 2}\n")
-    for _ in range(2):
-        assert [value(project, "max_inject"), value(other, "max_inject")] == [1, 2]
-
-
 def test_descriptions_of_categories(project: Path) -> None:
     root = str(project / ".claude" / "memory")
     assert settings.descriptions(root) == {}
@@ -233,21 +229,19 @@ def test_every_folder_that_is_made_is_private(tmp_path: Path, monkeypatch: pytes
             environment.private_folder(path)
 
 
-@pytest.mark.parametrize("name", ["config.yaml", "retrieval/markdown.yaml", "memory-config.json"])
-def test_a_clone_cannot_bring_more_than_is_soon_read(project: Path, name: str) -> None:
-    path = project / (".claude/memory" if name.endswith(".json") else ".judgekit") / name
-    path.parent.mkdir(exist_ok=True)
-    path.write_text("#" * (yamlfile.CONFIG_BYTES + 1) + "\n")
-    (note,) = settings.load(str(project))[1]
-    assert f"{path.name}: larger than {yamlfile.CONFIG_BYTES} bytes" in note
-
-
-@pytest.mark.parametrize("key", ["roots", "pin"])
-def test_a_clone_cannot_name_more_than_is_soon_looked_at(project: Path, key: str) -> None:
-    by_project(project, f"retrieval: {{{key}: [{', '.join(['a'] * (config.MOST_ROOTS + 1))}]}}\n")
-    loaded, (note,) = settings.load(str(project))
-    assert loaded[key] == compiled.bundled()["settings"][key]
-    assert f"retrieval.{key}: expected" in note
+def test_a_clone_cannot_bring_more_than_is_soon_read_and_looked_at(project: Path) -> None:
+    for name in ("config.yaml", "retrieval/markdown.yaml", "memory-config.json"):
+        path = project / (".claude/memory" if name.endswith(".json") else ".judgekit") / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("#" * (yamlfile.CONFIG_BYTES + 1) + "\n")
+        (note,) = settings.load(str(project))[1]
+        assert f"{path.name}: larger than {yamlfile.CONFIG_BYTES} bytes" in note
+        path.unlink()
+    for key in ("roots", "pin"):
+        by_project(project, f"retrieval: {{{key}: [{', '.join(['a'] * (config.MOST_ROOTS + 1))}]}}\n")
+        loaded, (note,) = settings.load(str(project))
+        assert loaded[key] == compiled.bundled()["settings"][key]
+        assert f"retrieval.{key}: expected" in note
 
 
 # Whether it is off, read without a parser
