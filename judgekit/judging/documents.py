@@ -130,7 +130,7 @@ class Document:
 
     @property
     def wrote(self) -> tuple[str, ...]:
-        return named(self.author.family)
+        return named(self.author.family) if self.author.family else ()
 
     @property
     def sided(self) -> tuple[str, ...]:

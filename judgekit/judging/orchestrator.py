@@ -279,7 +279,8 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
             state.subject, state.secrets = await state.session.aside(work, subject.size)
         except GatewayError as error:
             return judge.unjudged(state, f"{error.kind} ({error.message})")
-        state.refused = judge.options.refusal(state.secrets)
+        if judge.options.redact == "refuse":
+            state.refused = judge.options.refusal(state.secrets)
         return await judge.run(state)
 
     async def run(self, state: JudgingState[Subject]) -> Record:

@@ -234,6 +234,8 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         return bool(self.panel) or self.elsewhere is not None
 
     def attributed(self, subject: Document) -> Document:
+        if not self.written_by and subject.author.family is None:
+            return subject
         families = dict.fromkeys([*subject.wrote, *named(self.written_by)])
         return replace(subject, author=replace(subject.author, family=", ".join(families) or None))
 
@@ -309,6 +311,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             degraded = degraded or "no model saw the whole text, so it cannot be accepted"
         asked = {endpoint.profile.provider for tier in opinions for endpoint in self.panel[tier]}
         models = [own.model for own in rounds if own.tier == final.tier and own.opinion]
+        unread = self._unread(self.finality.id, state) if self.finality else None
         verdict = Verdict(
             id=uuid.uuid4().hex,
             task_id=document.task_id,
@@ -326,8 +329,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             judge_tier=final.tier,
             model=", ".join(models) or None,
             rounds=rounds,
-            degraded="; ".join(filter(None, (degraded, self.calibration_warning, self._unread(state))))
-            or None,
+            degraded="; ".join(filter(None, (degraded, self.calibration_warning, unread))) or None,
             truncated=final.tier in state.cut if final.tier else bool(state.cut),
             redacted=state.secrets if rounds else 0,
             substitutes=sorted(asked & self.substitutes),
@@ -353,17 +355,15 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         degraded = "; ".join(filter(None, (why, verdict.degraded)))
         return verdict.model_copy(update={**nothing, "degraded": degraded})
 
-    def _unread(self, state: JudgingState[Document]) -> str | None:
+    def _unread(self, calibration: str, state: JudgingState[Document]) -> str | None:
         """Say in one line which opinions were read otherwise than those of the calibration."""
-        if self.finality is None:
-            return None
         last, known = list(self.panel)[-1:], self._margins(state)
         tiers = [tier for tier, opinion in state.opinions.items() if opinion and tier not in [*known, *last]]
         if not tiers:
             return None
         how = sorted({logprobs.WORDS[how] for tier in tiers for _, how in _sources(tier, state)})
         told = f"its scores were {' and '.join(how)}"
-        return f"calibration {self.finality.id} does not cover {', '.join(tiers)}: {told}"
+        return f"calibration {calibration} does not cover {', '.join(tiers)}: {told}"
 
 
 def _sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, ScoreSource]]:
