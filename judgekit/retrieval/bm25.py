@@ -45,9 +45,8 @@ def match(opened: Index, terms: Sequence[Term], pool: int = POOL, *, quick: bool
     """Return the best matches of any of `terms`, rated, best first.
 
     A candidate's score is about 1 for the best one, its `bm25` is the sum over its terms. A `quick` answer
-    scores fewer hits, by the terms alone (on labelled prompts that hardly changed what is injected), and in a
-    large store it leaves frequent terms to the scoring as soon as a rarer one occurs: what has frequent words
-    alone would not be shown with a prompt.
+    scores fewer hits, by the terms alone (on labelled prompts that hardly changed what is injected). In a
+    large store it leaves frequent terms to the scoring as soon as a rarer one occurs.
     """
     wanted: Wanted = {}
     counts = [_look_up(opened, number, term, wanted) for number, term in enumerate(terms)]

@@ -43,15 +43,12 @@ class Candidate:
     """A memory or document that may answer the query.
 
     `path` is as shown: relative to the project where it is inside. `file` is the absolute path, `place` the
-    path relative to the real folder `root`. `bm25` is higher for a better one and comparable within one store
-    only (points, where the keyword scorer ranked); hits are ordered by `score`. `confidence` is the
-    probability that it is relevant; `worth_mentioning` is false for one so unlikely that a prompt should not
-    be told of it. `damaged` says that its file could not be read: it may be retired, so it is never more than
-    mentioned. `updated` is in seconds since the epoch.
-
-    `matched` are the numbers of the query's terms that occur in it, `titled` those in its title or tags.
-    `text` holds its words as the query's are compared with them, title first, and `length` is how many there
-    are. What no query found, but a pin, keeps the values that it begins with.
+    path relative to the real folder `root`. `bm25` is comparable within one store only (points, where the
+    keyword scorer ranked); hits are ordered by `score`. `confidence` is the probability that it is relevant.
+    A `damaged` file could not be read: it may be retired, so it is never more than mentioned. `updated` is in
+    seconds since the epoch. `matched` are the numbers of the query's terms in it, `titled` those in its title
+    or tags. `text` holds its stems, title first, and `length` is how many there are. What a pin named keeps
+    the values that it begins with.
     """
 
     def __init__(

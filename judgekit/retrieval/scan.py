@@ -99,7 +99,7 @@ class Store:
         listing = Listing(index_file.look(path, folder=True), read)
         if relative and os.path.islink(path) and not self._holds(relative, listing):
             return listing
-        endings = self.source.ENDINGS if self.source.lists(relative) else ()
+        endings = self.source.ENDINGS if (self.source.BELOW if relative else self.source.IN_ROOT) else ()
         try:
             with os.scandir(path) as entries:
                 for entry in entries:

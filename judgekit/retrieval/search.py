@@ -67,13 +67,11 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
     """Return the `limit` best candidates of the stores at `roots` for `query`.
 
     A root is a path (relative ones start at `project`, `~` is the home folder) or `claude:auto`, Claude
-    Code's own memory of the project. What kind of store it is shows in what it holds; a missing one is empty.
-    Those of `roots` that are `trusted`, since the user named them, may be anywhere they say; of the others,
-    and of those that name a folder inside whatever project it is, none is searched that leads out of
-    `project`. Several stores are merged by confidence, a file of more than one is
-    listed once. `scorer` is `fts5` or `keyword`. What `pins` name is found for any query.
-    `pool` is how many hits of a store are rated, at least `limit`. After `patience` seconds of reading new
-    files what was read until then is searched, and the next search goes on.
+    Code's own memory of the project; a missing store is empty. Roots that are `trusted`, since the user named
+    them, may be anywhere they say; no other one is searched that leads out of `project`. Several stores are
+    merged by confidence, a file of more than one is listed once. What `pins` name is found for any query.
+    `pool` is how many hits of a store are rated. After `patience` seconds of reading new files what was read
+    until then is searched, and the next search goes on.
     """
     profiles, ranked, found_any = profiles or Profiles(bundled()), RankedCandidates([], []), False
     searched = _Search(query, profiles, project, pins, ranked)

@@ -147,18 +147,17 @@ class Plan:
     """What has to be written to bring an index up to date, before any entry is read.
 
     Compares the watched `places` of a store (None: all of them) with the index, for which the store so far
-    was of `known_kind` (empty: nothing is known). `folders` and `own` are the watched places that were looked
-    at, `gone` those that are no more; `notes` are the problems by place. `new` files have no row yet,
-    `changed` and `lost` rows are named by number, and `hints` are those that differ, by path. With `anew`
-    nothing that was there counts.
+    was of `known_kind` (empty: nothing is known). `watched` are the places of which something is different:
+    whether each is a folder, its stamp, and whether that is sure; `gone` are those that are no more. `notes`
+    are the problems by place. `new` files have no row yet, `changed` and `lost` rows are named by number, and
+    `hints` are those that differ, by path. With `anew` nothing that was there counts.
     """
 
     def __init__(self, index: Index, known_kind: str, places: Collection[str] | None) -> None:
         self._connection = index.connection
         self.kind = scan.kind_of(index.root, index.profiles)
         self.anew = self.kind != known_kind
-        self.folders: dict[str, tuple[Stamp | None, bool]] = {}
-        self.own: dict[str, tuple[Stamp | None, bool]] = {}
+        self.watched: dict[str, tuple[bool, Stamp | None, bool]] = {}
         self.gone: dict[str, None] = {}
         self.new: dict[str, str] = {}  # the folder of each
         self.stamps: dict[str, Stamp] = {}
@@ -169,7 +168,7 @@ class Plan:
 
         watched = self._rows("SELECT path, folder, x, y, z, sure FROM watch")
         self._known = {
-            path: (folder, None if x is None else (x, y, z), bool(sure))
+            path: (bool(folder), None if x is None else (x, y, z), bool(sure))
             for path, folder, x, y, z, sure in watched
         }
         self._below: dict[str, list[str]] = {}  # the folders directly in each
@@ -179,10 +178,10 @@ class Plan:
         changed = []
         for name in scan.OWN:
             read, stamp = index_file.clock(), index_file.look(f"{index.root}/{name}")
-            _, before, was_sure = self._known.get(name, (0, None, True))
-            after = (stamp, stamp is None or is_sure(stamp[1], read))
-            if after != (before, was_sure):
-                self.own[name] = after
+            _, before, was_sure = self._known.get(name, (False, None, True))
+            after = (False, stamp, stamp is None or is_sure(stamp[1], read))
+            if after != (False, before, was_sure):
+                self.watched[name] = after
             if stamp != before or not was_sure:  # some are entries too
                 changed.append(name)
                 self.changed += [row[0] for row in self._rows("SELECT number FROM file WHERE path = ?", name)]
@@ -205,8 +204,8 @@ class Plan:
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to write."""
-        differences = (self.folders, self.own, self.gone, self.new, self.changed, self.lost)
-        return not (self.anew or any((*differences, self.hints, self.notes)))
+        found = (self.watched, self.gone, self.new, self.changed, self.lost, self.hints, self.notes)
+        return not (self.anew or any(found))
 
     def _rows(self, query: str, *values: object) -> list[Any]:
         return [] if self.anew else self._connection.execute(query, values).fetchall()
@@ -218,8 +217,8 @@ class Plan:
             self._forget(place)
             return []
         sure = stamp is None or all(is_sure(changed, listing.read) for changed in stamp[:2])
-        if before is None or before[1:] != (stamp, sure):
-            self.folders[place] = (stamp, sure)
+        if before != (True, stamp, sure):
+            self.watched[place] = (True, stamp, sure)
         for path in set(self._below.get(place, ())).difference(listing.folders):
             self._forget(path)
         unknown = dict(listing.files)
@@ -305,11 +304,9 @@ class Writer:
             self.drop(number)
         self.executemany("DELETE FROM watch WHERE path = ?", [(path,) for path in plan.gone])
         self.executemany("DELETE FROM note WHERE place = ?", [(path,) for path in plan.gone])
-        for folder, places in enumerate((plan.own, plan.folders)):
-            for path, (stamp, sure) in places.items():
-                row = self.execute("SELECT number FROM watch WHERE path = ?", (path,)).fetchone()
-                values = (row and row[0], path, folder, *(stamp or (None,) * 3), sure)
-                self.execute(_ADD_WATCH, values)
+        for path, (folder, stamp, sure) in plan.watched.items():
+            row = self.execute("SELECT number FROM watch WHERE path = ?", (path,)).fetchone()
+            self.execute(_ADD_WATCH, (row and row[0], path, folder, *(stamp or (None,) * 3), sure))
         for place, notes in plan.notes.items():
             self.execute("DELETE FROM note WHERE place = ?", (place,))
             self.executemany("INSERT INTO note VALUES (?, ?)", [(place, _clean(text)) for text in notes])
@@ -417,9 +414,8 @@ def refresh(
 ) -> None:
     """Bring an index up to date: the watched `places` (None: all) and the files `numbers` may have changed.
 
-    It takes as long as it takes, or `patience` seconds, but reads at least one batch: else a slow machine
-    would never end; a second when another process is at it. Of a store with more than `most` files only the
-    ones changed last are read, where no file of it can be kept.
+    Reading ends after `patience` seconds, but not before one batch: else a slow machine would never end. Of
+    more than `most` files only those changed last are read.
     """
     started = time.monotonic()
     try:
@@ -498,7 +494,7 @@ def _write_plan(
 
 
 def _is_worth_writing(index: Index, number: int) -> bool:
-    """Whether reading a file gives more than is known: not so while it is as it was, and still not sure."""
+    """Whether reading a file gives anything new: not while it is as it was, and still not sure."""
     query = "SELECT path, hint, digest, size, mtime, inode FROM file WHERE number = ? AND NOT pending"
     row = index.connection.execute(query, (number,)).fetchone()
     if row is None:

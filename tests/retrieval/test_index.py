@@ -33,7 +33,8 @@ def opened(store: MemoryStore, **options: Any) -> Index:  # noqa: ANN401 - as op
 def content(found: Index) -> list[Any]:
     live = found.connection.execute("SELECT path FROM file WHERE live").fetchall()
     index.recheck(found, [path for (path,) in live])
-    rows = [*sorted(found.connection.execute(CONTENT).fetchall()), found.notes()]
+    terms = found.connection.execute("SELECT term, entries FROM term").fetchall()
+    rows = [*sorted(found.connection.execute(CONTENT).fetchall()), sorted(terms), found.notes()]
     found.close()
     return rows
 

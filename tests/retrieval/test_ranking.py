@@ -9,12 +9,10 @@ from math import log
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from judgekit.evaluation.cases import CollectionDocument
 from judgekit.evaluation.retrieval import CollectionIndex
-from judgekit.retrieval import bm25, compiled, index_file, terms, update
+from judgekit.retrieval import bm25, compiled, terms, update
 from judgekit.retrieval import search as api
 from judgekit.retrieval.sources import Entry
 
@@ -217,37 +215,6 @@ def test_records_of_fts5() -> None:
         (b"\x82\xb8\x40", [40_000]),
     ):
         assert bm25._varints(raw) == numbers
-
-
-ROWS = st.lists(
-    st.lists(st.sampled_from(["auth", "authent", "token", "cach"]), max_size=4), min_size=4, max_size=4
-)
-_FILE = "INSERT INTO file (number, path, folder, pending, live) VALUES (?, ?, 0, 0, 1)"
-
-
-@given(st.lists(st.tuples(st.booleans(), ROWS), max_size=12))
-@settings(max_examples=60, deadline=None)
-def test_words_are_counted_as_entries_come_and_go(steps: list[tuple[bool, list[list[str]]]]) -> None:
-    found = index_file.Index(index_file.connect(":memory:"), "", compiled.Profiles(compiled.bundled()))
-    update.create(found.connection, "", found.profiles)
-    kept: dict[int, list[list[str]]] = {}
-    for start in range(0, len(steps), 3):
-        with update.transaction(found) as writer:
-            for number, (added, row) in enumerate(steps[start : start + 3], start + 1):
-                if added or not kept:
-                    writer.execute(_FILE, (number, str(number)))
-                    writer.add_text(number, [" ".join(words) for words in row])
-                    kept[number] = row
-                else:
-                    gone = random.Random(number).choice(list(kept))
-                    writer.drop(gone)
-                    del kept[gone]
-        assert found.size == len(kept)
-    counted = Counter(word for row in kept.values() for word in {word for words in row for word in words})
-    assert index_file.frequencies(found.connection, ["auth", "authent", "token", "cach"]) == dict(counted)
-    total = index_file.frequencies(found.connection, [index_file.TOTAL]).get(index_file.TOTAL, 0)
-    assert total == sum(len(words) for row in kept.values() for words in row)
-    found.close()
 
 
 PROMPTS = [

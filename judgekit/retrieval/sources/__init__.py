@@ -1,9 +1,9 @@
 """What the readers of the stores have in common: the entry they return, and the safe way to open a file.
 
 A kind of store is a module, listed in `KINDS` of scan.py. It has `NAME`, also the name of its profile's file;
-`ENDINGS` of its files; `is_at`, whether a folder is such a store; `lists`, whether files of a folder may be
-entries; `DEEP`, whether every folder is looked into or only those that records of a kind have;
-`LINKED_FOLDERS`, whether these may be links; `read`; and `read_hints`, what the store's index says of files.
+`ENDINGS` of its files; `IN_ROOT` and `BELOW`, whether these are entries in the root or in folders; `DEEP`,
+whether every folder is looked into or only those that records of a kind have; `LINKED_FOLDERS`, whether these
+may be links; `is_at`, whether a folder is such a store; `read`; and `read_hints`, what its index says.
 """
 
 from __future__ import annotations

@@ -16,21 +16,14 @@ if TYPE_CHECKING:
 
 NAME = "claude-auto-memory"
 ENDINGS = markdown.ENDINGS
-DEEP, LINKED_FOLDERS = False, True
+IN_ROOT, BELOW, DEEP, LINKED_FOLDERS = True, False, False, True
 INDEX = "MEMORY.md"
 OWN_CATEGORY = "memory"
 _INDEX_LIMIT = 1_000_000  # bytes; the client itself reads far less
 
 
-def is_at(root: str, profile: Profile) -> bool:
-    """Whether a folder is such a store."""
-    del profile
+def is_at(root: str, _profile: Profile) -> bool:
     return os.path.isfile(os.path.join(root, INDEX))
-
-
-def lists(folder: str) -> bool:
-    """Whether the files in a folder of the store may be entries."""
-    return folder == ""
 
 
 def folder(project: str) -> str:

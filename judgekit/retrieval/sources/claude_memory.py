@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 NAME = "claude-memory"
 ENDINGS = (".json",)
-DEEP, LINKED_FOLDERS = False, True
+IN_ROOT, BELOW, DEEP, LINKED_FOLDERS = False, True, False, True
 INDEX = "index.md"
 _INDEX_LIMIT = 5_000_000  # bytes: some 40,000 lines
 MAX_RECORD = 10_000_000  # bytes; whether a larger record is retired would cost too much to find out
@@ -70,11 +70,6 @@ def _has_index_lines(root: str) -> bool:
     except OSError:
         return False
     return any(line.startswith("- [") and "] " in line and " -> " in line for line in lines_of(head))
-
-
-def lists(folder: str) -> bool:
-    """Whether the files in a folder of the store may be entries."""
-    return folder != ""
 
 
 def read_hints(

@@ -13,38 +13,27 @@ if TYPE_CHECKING:
 
 NAME = "markdown"
 ENDINGS = (".md", ".markdown", ".mdx")
-DEEP, LINKED_FOLDERS = True, False
+IN_ROOT, BELOW, DEEP, LINKED_FOLDERS = True, True, True, False
 CATEGORY = "document"
 _FENCE = "---"
 _MAX_LINES = 200  # of a front matter
 
 
-def is_at(root: str, profile: Profile) -> bool:
-    """Whether a folder can be such a store: any can."""
-    del root, profile
+def is_at(_root: str, _profile: Profile) -> bool:
+    """Any folder can be such a store."""
     return True
 
 
-def lists(folder: str) -> bool:
-    """Whether the files in a folder of the store may be entries."""
-    del folder
-    return True
-
-
-def read_hints(
-    root: str, files: Mapping[str, object], _leaves_out: object
-) -> tuple[dict[str, str], list[str]]:
+def read_hints(*_: object) -> tuple[dict[str, str], list[str]]:
     """Return nothing: no file says anything about another one."""
-    del root, files
     return {}, []
 
 
-def read(root: str, relative: str, profile: Profile, hint: str | None) -> Entry | None:
+def read(root: str, relative: str, profile: Profile, _hint: str | None) -> Entry | None:
     """Return the document in a file; of a long one the beginning is searched.
 
     A file that cannot be read is found by its name. None when it is marked as no longer valid.
     """
-    del hint
     try:
         fields, body = split(read_text(root, relative, profile.max_bytes))
     except Unreadable as error:
