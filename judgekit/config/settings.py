@@ -90,10 +90,11 @@ class JudgeConfig(Strict):
     )
     author_family: Text | None = Field(
         None,
-        description="families of the models that wrote the texts, beside what commits say; a project adds",
+        description="families of the models that wrote the texts, beside those in commits; a project can add",
     )
     independence: Literal["prefer", "require"] = Field(
-        "prefer", description="require: a text that only its author's family accepts is undetermined"
+        "prefer",
+        description="require: acceptance by only the author's family is undetermined; projects can raise it",
     )
     redact: bool | Literal["refuse"] = Field(
         default=True,

@@ -110,7 +110,7 @@ class _Profile(Strict):
     detect: Detect
     models: Models = Models()
     output: OutputMode = Field(description="how a reply is held to a JSON Schema")
-    outputs: dict[Text, OutputMode] = Field({}, description="the same by prefix of the bare model name")
+    outputs: dict[Text, OutputMode] = Field({}, description="output mode by prefix of the model name")
     limits: Limits = Limits()
     price: dict[Text, Price] = Field({}, description="by the beginning of a bare model name")
     notes: Text | None = None
@@ -154,7 +154,7 @@ class LitellmProfile(_Profile):
     )
     states_cost: bool = Field(default=False, description="its replies state their cost")
     embedded: bool = Field(default=False, description="judgekit runs the server")
-    pointwise: bool = Field(default=False, description="small model, asked once per candidate or dimension")
+    pointwise: bool = Field(default=False, description="small model with logprobs, asked once per item")
 
     def bare_name(self, model: str) -> str:
         """Return `model` without litellm's prefix."""

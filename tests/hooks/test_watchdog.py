@@ -51,17 +51,17 @@ def test_a_hook_that_is_stuck_ends_well() -> None:
         {"hook_event_name": "UserPromptSubmit", "prompt": "How do we refresh the JWT?"}
     ).encode()
     reading, writing = os.pipe()
-    begun = time.monotonic()
     try:
         options: list[dict[str, Any]] = [{"input": sent}, {"stdin": reading}]
         for stdin in options:
+            begun = time.monotonic()
             done: Any = subprocess.run(command, **stdin, capture_output=True, check=False, timeout=60)
             assert (done.returncode, done.stdout) == (0, b"")
             assert done.stderr == b"judgekit: the hook ran out of time; nothing added to the prompt\n"
+            assert time.monotonic() - begun < 30
     finally:
         os.close(reading)
         os.close(writing)
-    assert time.monotonic() - begun < 60
 
 
 @pytest.mark.parametrize(
