@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 ROOT = Path(__file__).parents[1]
-LONGEST_MODULE = 600  # lines
+LONGEST_MODULE, LONGEST_FUNCTION = 600, 60  # lines
 
 # A foreign library, and the only module that knows it.
 HOMES = {
@@ -147,8 +147,16 @@ def test_a_heavy_library_is_imported_where_it_is_used() -> None:
     ] == []
 
 
-def test_modules_are_short() -> None:
+def test_modules_and_functions_are_short() -> None:
     assert {module.name: module.lines for module in MODULES if module.lines > LONGEST_MODULE} == {}
+    long = [
+        f"{module.name}.{node.name}"
+        for module in MODULES
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if (node.end_lineno or 0) - node.lineno >= LONGEST_FUNCTION
+    ]
+    assert long == []
 
 
 def test_only_the_command_line_prints() -> None:

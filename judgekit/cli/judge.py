@@ -39,6 +39,15 @@ if TYPE_CHECKING:
 
 _SUMMED = ("verdict", "degraded", "task_id", "substitutes", "redacted")  # of a verdict: told at the end
 _NAMED = 3  # files, where reasons differ
+CostOfDocument: TypeAlias = Annotated[
+    float | None,
+    Option(
+        min=0,
+        callback=finite,
+        metavar="USD",
+        help="Stop calling models for a document after spending this much (USD).",
+    ),
+]
 
 
 def judge(
@@ -60,18 +69,9 @@ def judge(
     ] = None,
     no_cache: NoCache = False,
     no_engine: NoEngine = False,
-    max_cost: Annotated[
-        float | None,
-        Option(
-            min=0,
-            callback=finite,
-            metavar="USD",
-            help="Stop calling models for a document after spending this much (USD).",
-        ),
-    ] = None,
+    max_cost: CostOfDocument = None,
     author_family: Annotated[
-        str | None,
-        Option(metavar="FAMILY", help="Model family that wrote the text, such as anthropic."),
+        str | None, Option(metavar="FAMILY", help="Model family that wrote the text, such as anthropic.")
     ] = None,
     show_prompt: ShowPrompt = False,
 ) -> int:

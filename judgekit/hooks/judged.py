@@ -49,6 +49,31 @@ def shown_by_judge(
         return None
     alone, _ = context.shown_without_judge(ranked, configured)
     alone = [candidate for candidate in alone if not candidate.damaged]
+    try:
+        kept, undecided, degraded = _judged(prompt, candidates, alone, payload, configured)
+    except UnjudgedError as why:
+        notes.append(str(why))
+        return None
+    except Exception as error:  # noqa: BLE001 - the boundary to everything that needs a model
+        notes.append(f"not judged ({type(error).__name__}: {error}); {_BM25}")
+        return None
+    if degraded is not None:
+        notes.append(degraded)
+    injected = kept[: configured["max_inject"]]
+    if configured["inject"] == "top_k":
+        return injected, []
+    rest = [candidate for candidate in undecided if candidate not in injected]
+    return injected, [candidate for candidate in rest if candidate.worth_mentioning]
+
+
+def _judged(
+    prompt: str,
+    candidates: list[Candidate],
+    alone: list[Candidate],
+    payload: Mapping[str, Any],
+    configured: settings.Settings,
+) -> Judged:
+    """Ask the engine, or judge here where there is none; raises `UnjudgedError`."""
     seconds = min(configured["deadline"], MOST_SECONDS)
 
     def body() -> bytes:
@@ -95,22 +120,8 @@ def shown_by_judge(
             raise UnjudgedError(judged)
         return judged.kept, judged.undecided, judged.degraded
 
-    try:
-        watchdog.extend(seconds + _SLACK + _SLACK / 2)
-        use = settings.engine_wanted(configured)
-        kept, undecided, degraded = client.call(
-            "select", body, read, locally, use=use, begin=client.Connection, seconds=seconds + _SLACK
-        )
-    except UnjudgedError as why:
-        notes.append(str(why))
-        return None
-    except Exception as error:  # noqa: BLE001 - the boundary to everything that needs a model
-        notes.append(f"not judged ({type(error).__name__}: {error}); {_BM25}")
-        return None
-    if degraded is not None:
-        notes.append(degraded)
-    injected = kept[: configured["max_inject"]]
-    if configured["inject"] == "top_k":
-        return injected, []
-    rest = [candidate for candidate in undecided if candidate not in injected]
-    return injected, [candidate for candidate in rest if candidate.worth_mentioning]
+    watchdog.extend(seconds + _SLACK + _SLACK / 2)
+    use = settings.engine_wanted(configured)
+    return client.call(
+        "select", body, read, locally, use=use, begin=client.Connection, seconds=seconds + _SLACK
+    )
