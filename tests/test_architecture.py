@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -192,3 +193,13 @@ def test_imports_of_functions_and_type_checkers_are_deferred() -> None:
         "c": False,
         "d": True,
     }
+
+
+def test_scripts_name_modules_that_are_there() -> None:
+    """A script goes on without what it cannot fetch, and nobody would notice."""
+    known = {f"judgekit.{module.name}" for module in MODULES}
+    for script in (".ci/run", "Makefile", "bin/judgekit"):
+        text = (ROOT / script).read_text(encoding="utf-8")
+        named = re.findall(r"(?:from|import|-m) (judgekit(?:\.\w+)+)", text)
+        assert named, script
+        assert set(named) <= known, script
