@@ -148,7 +148,7 @@ def differing(text: str) -> None:
 def places(text: str) -> None:
     lower = text.lower()
     for each in (lower, f"kind: secret\n{lower}"):
-        [*of("judging.secret_search.blocks")(each, [*of("judging.secret_search._lines")(each)])]
+        [*of("judging.secret_blocks.blocks")(each, [*of("judging.secret_search._lines")(each)])]
 
 
 def regions(text: str) -> None:
@@ -185,6 +185,9 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "hooks.entries.is_ours": hooks_of_a_client,
     "hooks.git_hook.kind": lambda text: of("hooks.git_hook.kind")(text.encode("utf-8", "replace")),
     "judging.compare.pair_messages": asked_of_models,
+    "judging.secret_blocks.private_keys": lambda text: of("judging.secret_blocks.private_keys")(
+        HEADER + text, (HEADER + text).lower()
+    ),
     "judging.secret_search.find": lambda text: of("judging.secret_search.find")(HEADER + text),
     "ledger.importing.bring": lambda text: of("ledger.importing._read")(
         text.encode("utf-8", "replace"), text=True
@@ -207,7 +210,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "retrieval.quickjson.extract": lambda text: of("retrieval.quickjson.extract")(text, ["a", "b.c"]),
     "retrieval.terms.stem_of": lambda text: of("retrieval.terms.stem_of")(text, PROFILE.language),
     "retrieval.terms.stems": lambda text: of("retrieval.terms.stems")(text, PROFILE.language),
-    "judging.secret_search.blocks": places,
+    "judging.secret_blocks.blocks": places,
     "rubric.search_path.heads": lambda text: [*of("rubric.search_path._HEAD").findall(f"title: {text}b")],  # type: ignore[attr-defined]
     "judging.score.dimensions_in": lambda text: of("judging.score.dimensions_in")(text, RUBRIC),
     "text.one_line": lambda text: of("text.one_line")(text, 200),

@@ -55,7 +55,7 @@ WHOLE = {
     "cli/rubric.py": "a YAML file is shown",
     "evaluation/runner.py": "a document, which has no lines for us",
     "hooks/git_hook.py": "our own template",
-    "judging/secret_search.py": "TOML",
+    "judging/secret_rules.py": "TOML",
     "judging/shared.py": "one token, which has no lines",
     "rubric/loader.py": "YAML, and cases that are copied",
 }

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from judgekit.config import TierName
+    from judgekit.evaluation.report import JudgeReport
     from judgekit.evaluation.retrieval import RetrievalReport
-    from judgekit.evaluation.stats import BootstrapInterval, JudgeReport, Resampling
+    from judgekit.evaluation.stats import BootstrapInterval, Resampling
     from judgekit.judging.calibration import CalibratedRule, Calibration, Measured, Promise
 
     ProfileKind = str
@@ -60,7 +61,8 @@ def judge(
     Exit code 2 when a model did not answer: the figures cover a part of the cases, or none.
     """
     from judgekit.evaluation import cases as labelled
-    from judgekit.evaluation import charts, runner, stats
+    from judgekit.evaluation import charts, runner
+    from judgekit.evaluation import report as judged
     from judgekit.rubric import loader
 
     if html is not None:  # refuse it before any model is asked
@@ -78,7 +80,7 @@ def judge(
         cases = runner.again(cases) if again else cases
         cases = runner.ask(cases, file.parent, loaded, mode, project, progress(len(cases), "cases")).cases
         missing = runner.unanswered(cases)
-    report = stats.report(cases, file.name, loaded, mode, wanted)
+    report = judged.report(cases, file.name, loaded, mode, wanted)
     if html is not None:
         write_drawing(html, charts.judging_page(report))
     if as_json:

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from judgekit.evaluation.stats import Bin, BootstrapInterval, JudgeReport, JudgingReport
+    from judgekit.evaluation.report import JudgeReport, JudgingReport
+    from judgekit.evaluation.stats import Bin, BootstrapInterval
     from judgekit.ledger.kpi import Evidence, Kpi
 
 Paint: TypeAlias = "Callable[[Figure], None]"

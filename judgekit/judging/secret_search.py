@@ -3,7 +3,7 @@
 The rules are in `secret_rules.toml`; with them go the plugins of detect-secrets that know a secret by its
 form. Nothing is guessed from how random a text looks: hashes, identifiers and encoded images are part of what
 is judged. A name or a place says how much a value must look like a secret: made by a generator, or chosen by
-a person. A private key is found between its header and its end, whatever stands before each line of it.
+a person. Secrets of several lines are found in `secret_blocks`.
 """
 
 from __future__ import annotations
@@ -11,15 +11,26 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-import tomllib
 from importlib import import_module
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, cast
+
+from judgekit.judging.secret_blocks import blocks, private_keys
+from judgekit.judging.secret_rules import (
+    PHRASE,
+    PRIVATE_KEY,
+    RE,
+    RULES,
+    SecretMatch,
+    is_mixed,
+    line_end,
+    whole,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    Span = tuple[int, int]
+    from judgekit.judging.secret_rules import Span
+
     # A kind of secret, words of which every text with one has at least one, and its form or place.
     Rule = tuple[str, tuple[str, ...], str | re.Pattern[str]]
 
@@ -29,41 +40,15 @@ _SHORTEST_FORM: Final = 18  # characters of a secret with a form of its own
 _LINES_BEHIND: Final = 3  # a value may stand in them that the line before names
 _LONGEST_NAME: Final = 60
 _SMALL: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
-_PRIVATE_KEY, _PHRASE = "private key", "seed phrase"
-
-
-class SecretMatch(NamedTuple):
-    """A secret in a text, from `start` up to `end`."""
-
-    start: int
-    end: int
-    kind: str
-
-
-_RULES: Final[dict[str, Any]] = tomllib.loads(
-    Path(__file__).with_name("secret_rules.toml").read_text("utf-8")
-)
-
-
-def _whole(text: str) -> str:
-    """Return a pattern, or words, with the parts put in that it names."""
-    for name, part in _RULES["parts"].items():
-        text = text.replace(f"(?&{name})", part)
-    return text
 
 
 _FORMS, _PLACES = (
-    [(kind, tuple(_whole(words).split(" ")), _whole(pattern)) for kind, words, pattern in _RULES[rows]]
+    [(kind, tuple(whole(words).split(" ")), whole(pattern)) for kind, words, pattern in RULES[rows]]
     for rows in ("forms", "places")
 )
-_RE: Final[dict[str, re.Pattern[str]]] = {
-    name: re.compile(_whole(pattern))
-    for section in ("names", "values", "settings", "blocks", "private_keys")
-    for name, pattern in _RULES[section].items()
-}
-_LINE_WORDS: Final = _RULES["lines"]["words"].split("|")
-_LINE_PATTERNS: Final = [re.compile(pattern) for pattern in _RULES["lines"]["patterns"]]
-_SHORT, _ENDINGS = (frozenset(_RULES["words"][name].split()) for name in ("short", "endings"))
+_LINE_WORDS: Final = RULES["lines"]["words"].split("|")
+_LINE_PATTERNS: Final = [re.compile(pattern) for pattern in RULES["lines"]["patterns"]]
+_SHORT, _ENDINGS = (frozenset(RULES["words"][name].split()) for name in ("short", "endings"))
 _compiled: Final = functools.cache(re.compile)
 
 
@@ -73,7 +58,7 @@ def load() -> list[Rule]:
     from detect_secrets import plugins  # noqa: PLC0415 - only where something is sent
 
     rules: list[Rule] = [*_FORMS]
-    for kind, words, name in _RULES["plugins"]:
+    for kind, words, name in RULES["plugins"]:
         module, _, detector = name.partition(".")
         denylist = getattr(import_module(f"{plugins.__name__}.{module}"), detector).denylist
         rules += [(kind, tuple(words.split(" ")), pattern) for pattern in denylist]
@@ -85,8 +70,8 @@ def find(text: str) -> Iterator[SecretMatch]:
     lower = text.lower()
     if len(lower) != len(text):  # a letter became two: names are made of those of ASCII
         lower = text.translate(_SMALL)
-    for start, end in _private_keys(text, lower):
-        yield SecretMatch(start, end, _PRIVATE_KEY)
+    for start, end in private_keys(text, lower):
+        yield SecretMatch(start, end, PRIVATE_KEY)
     yield from _forms(text)
     lines = _lines(lower)
     inside = "\n".join(lower[start:end] for start, end in lines)
@@ -102,11 +87,11 @@ def find(text: str) -> Iterator[SecretMatch]:
                 bare = group != "sure" and text[first - 1 : first] not in "\"'"
                 if value and _fits(value, group.rstrip("23")) and not (bare and _is_code(value)):
                     yield SecretMatch(first, first + len(value), kind)
-        for match in _RE["pattern"].finditer(lower, start, end):
+        for match in RE["pattern"].finditer(lower, start, end):
             if secret_match := _named(text, match):
                 yield secret_match
     for start, end, kind in blocks(lower, lines):
-        if kind == _PHRASE or not _stands_in(text[start:end]):
+        if kind == PHRASE or not _stands_in(text[start:end]):
             yield SecretMatch(start, end, kind)
 
 
@@ -118,16 +103,10 @@ def _forms(text: str) -> Iterator[SecretMatch]:
         while at <= len(text) and (form := _compiled(pattern).search(text, at)):
             start, at = form.span()
             in_word = start > 0 and text[start].isalnum() and text[start - 1].isalnum()
-            if not in_word or (kind in _UNMISTAKABLE and _is_mixed(form[0])):
-                if kind != _PRIVATE_KEY:  # the pattern may be of a fixed length
-                    at = cast("re.Match[str]", _RE["rest"].match(text, at)).end()
+            if not in_word or (kind in _UNMISTAKABLE and is_mixed(form[0])):
+                if kind != PRIVATE_KEY:  # the pattern may be of a fixed length
+                    at = cast("re.Match[str]", RE["rest"].match(text, at)).end()
                 yield SecretMatch(start, at, kind)
-
-
-def _line_end(text: str, at: int) -> int:
-    """Return where the line ends that a place is in."""
-    end = text.find("\n", min(at, len(text)))
-    return len(text) if end < 0 else end
 
 
 def _lines(lower: str) -> list[Span]:
@@ -136,18 +115,18 @@ def _lines(lower: str) -> list[Span]:
     for word in _LINE_WORDS:
         at = lower.find(word)
         while at >= 0:
-            stop = _line_end(lower, at + len(word))
+            stop = line_end(lower, at + len(word))
             named.add((lower.rfind("\n", 0, at) + 1, stop))
             at = lower.find(word, stop)
     for pattern in _LINE_PATTERNS:
         at = 0
         while match := pattern.search(lower, at):
-            at = _line_end(lower, match.end() - 1)
+            at = line_end(lower, match.end() - 1)
             named.add((lower.rfind("\n", 0, match.start()) + 1, at))
     lines: list[Span] = []
     for start, stop in sorted(named):
         for _ in range(_LINES_BEHIND):
-            stop = _line_end(lower, stop + 1)  # noqa: PLW2901 - on to the next line
+            stop = line_end(lower, stop + 1)  # noqa: PLW2901 - on to the next line
         if lines and start <= lines[-1][1]:
             start, before = lines.pop()  # noqa: PLW2901 - goes on with it
             stop = max(before, stop)  # noqa: PLW2901 - the same
@@ -161,29 +140,29 @@ def _lines(lower: str) -> list[Span]:
 @functools.lru_cache(4096)
 def _strength(name: str) -> str:
     """Return what a name promises: a password, a short word for one, a secret, perhaps one; or nothing."""
-    words = [word for word in _RE["separator"].split(_RE["hump"].sub(r"\1_\2", name).lower()) if word]
+    words = [word for word in RE["separator"].split(RE["hump"].sub(r"\1_\2", name).lower()) if word]
     for _ in range(3):
         if len(words) > 1 and (words[-1] in _ENDINGS or words[-1].isdigit()):
             words.pop()
     if not words or "public" in words:
         return ""
     last = words[-1].rstrip("0123456789")
-    if _RE["strong"].search("".join(words).rstrip("0123456789")):
+    if RE["strong"].search("".join(words).rstrip("0123456789")):
         return "strong"
     if last in _SHORT or "".join(words[-2:]) in _SHORT:
         return "short"
     joined = "".join(words[-3:]).rstrip("0123456789")
-    if _RE["secret"].search(joined):
+    if RE["secret"].search(joined):
         return "secret"
-    weak = _RE["weak"].search(joined)
+    weak = RE["weak"].search(joined)
     return "weak" if weak and (last == weak[0] or last.endswith(("key", "auth"))) else ""
 
 
 def _named(text: str, match: re.Match[str]) -> SecretMatch | None:
     """Return the secret that a name and a value are; `match` is one in small letters."""
     core = match.start("core")
-    before = cast("re.Match[str]", _RE["before"].search(text, max(0, core - _LONGEST_NAME), core))[0]
-    if not before and (two := _RE["two_words"].search(text, max(0, core - 14), core)):
+    before = cast("re.Match[str]", RE["before"].search(text, max(0, core - _LONGEST_NAME), core))[0]
+    if not before and (two := RE["two_words"].search(text, max(0, core - 14), core)):
         before = f"{two[1]}_"  # `API key`
     strength = _strength(before + text[core : match.end("tail")])
     if not strength:
@@ -197,9 +176,9 @@ def _named(text: str, match: re.Match[str]) -> SecretMatch | None:
         and "-" in value
         and " " not in value
         and _is_phrase(value)
-        and bool(_RE["secret_name"].search(match["core"] + match["tail"]))
+        and bool(RE["secret_name"].search(match["core"] + match["tail"]))
     )
-    phrase = hyphened or (quoted and strong and bool(_RE["passphrase"].match(value)))
+    phrase = hyphened or (quoted and strong and bool(RE["passphrase"].match(value)))
     name = strong and value.isupper() and not value.isalnum()
     if not (phrase or _generated(value)) and (name or _stands_in(value)):
         return None
@@ -212,8 +191,8 @@ def _named(text: str, match: re.Match[str]) -> SecretMatch | None:
     start += quoted
     end = start + len(value)
     # A value without quotes is the rest of its line in a file of settings.
-    setting = not quoted and _RE["setting"].fullmatch(_line_before(text, match.start()))
-    rest = _RE["to_blank"].match(text, end) if setting else None
+    setting = not quoted and RE["setting"].fullmatch(_line_before(text, match.start()))
+    rest = RE["to_blank"].match(text, end) if setting else None
     if rest and any(map(str.isalnum, rest[0])):
         end = rest.end()
     return SecretMatch(start, end, kind)
@@ -228,21 +207,21 @@ def _line_before(text: str, at: int) -> str:
 def _quoted_secret(text: str, match: re.Match[str], value: str, strength: str) -> bool:
     """Whether a value in quotes is a secret under a name of this strength."""
     if strength == "strong":
-        return not value.startswith("/") or _is_mixed(value)
+        return not value.startswith("/") or is_mixed(value)
     if strength == "short":
-        return (_is_mixed(value) or len(value) >= _LEAST_SHORT) and not _is_code(value)
+        return (is_mixed(value) or len(value) >= _LEAST_SHORT) and not _is_code(value)
     if strength == "weak":
-        secretive = _RE["hex_key"].match(value) and _RE["secretive"].search(_line_before(text, match.start()))
+        secretive = RE["hex_key"].match(value) and RE["secretive"].search(_line_before(text, match.start()))
         return bool(secretive) or _is_weak_secret(value)
-    random = _is_mixed(value) or _generated(value)
-    return len(value) >= _LEAST_TOKEN and random and not (_is_code(value) or _RE["expression"].search(value))
+    random = is_mixed(value) or _generated(value)
+    return len(value) >= _LEAST_TOKEN and random and not (_is_code(value) or RE["expression"].search(value))
 
 
 def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> bool:
     """Whether a value without quotes is a secret: in code it is a name more often than not."""
     if (
         _is_code(value)
-        or _RE["choice"].match(value)
+        or RE["choice"].match(value)
         or (match["close"] and value.isdigit())
         or text[match.start() - 1 : match.start()] == ":"
     ):
@@ -250,18 +229,18 @@ def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> 
     if strength == "weak":
         return _is_weak_secret(value)
     # Name and value are all that their line has, as in a file of settings.
-    before, behind = _line_before(text, match.start()), _RE["end_of_setting"].match(text, match.end())
-    alone = bool(behind and _RE["setting"].fullmatch(before))
+    before, behind = _line_before(text, match.start()), RE["end_of_setting"].match(text, match.end())
+    alone = bool(behind and RE["setting"].fullmatch(before))
     snake = _is_snake(value)
     if strength == "secret":
         if alone and match["core"] == "secret" and text[match.start("core") : match.end("tail")].isupper():
             return len(value) >= _LEAST_TOKEN and not snake
         least = _LEAST_TOKEN if alone and _is_strange(value) else _LEAST_BARE_TOKEN
-        return len(value) >= least and (_is_mixed(value) or _generated(value)) and not snake
+        return len(value) >= least and (is_mixed(value) or _generated(value)) and not snake
     if strength == "short" and value.isdigit() and text[match.start("core") : match.end("core")] == "PIN":
         return True
     setting = match["operator"] == ":" or match.end("operator") == match.start("value")
-    if snake and not (setting and alone and _is_mixed(value)):
+    if snake and not (setting and alone and is_mixed(value)):
         return False
     if strength == "short":
         return _is_chosen(value) or (len(value) >= _LEAST_SHORT and _in_file_of_settings(text, match))
@@ -274,19 +253,19 @@ def _in_file_of_settings(text: str, match: re.Match[str]) -> bool:
     So is one alone on a line without blanks, as in a file of settings: `passwd=x`.
     """
     operator, gap = match["operator"], text[match.end("operator") : match.start("value")]
-    after = "" if _RE["end_of_setting"].match(text, match.end()) else text[match.end() : match.end() + 1]
+    after = "" if RE["end_of_setting"].match(text, match.end()) else text[match.end() : match.end() + 1]
     before = _line_before(text, match.start()).strip(" \t-")
     ends = after in ("", "\n")
     alone = ends and bool(re.fullmatch(r"[\w.-]*", before))
     if operator != "=":
         return alone and operator == ":" and gap == " " and text[slice(*match.span("value"))].islower()
-    if not gap and _RE["next_setting"].match(text, match.end()):
+    if not gap and RE["next_setting"].match(text, match.end()):
         return True
     if after == ";" or text[match.start("core") : match.end("tail")].isupper():
         return True
-    if not gap and ends and _RE["property"].fullmatch(before):
+    if not gap and ends and RE["property"].fullmatch(before):
         return match.end("tail") == match.start("operator")
-    return alone and bool(_RE["section"].search(text, max(0, match.start() - 300), match.start()))
+    return alone and bool(RE["section"].search(text, max(0, match.start() - 300), match.start()))
 
 
 _SYMBOLS: Final = frozenset("!#$%&*+=?@^|~")
@@ -310,24 +289,24 @@ def _fits(value: str, wanted: str) -> bool:
     if wanted in ("mixed", "random"):
         digits = sum(map(str.isdigit, value))
         many = wanted == "mixed" or (len(value) >= _LEAST_TOKEN and digits * 10 >= len(value))
-        return many and _is_mixed(value) and not _is_snake(value)
+        return many and is_mixed(value) and not _is_snake(value)
     if wanted in ("generated", "chosen"):
         return _is_strange(value) or (wanted == "chosen" and _is_chosen(value))
-    return wanted == "value" or not (_RE["sentence"].match(value) or value.isupper())
+    return wanted == "value" or not (RE["sentence"].match(value) or value.isupper())
 
 
 def _stands_in(value: str) -> bool:
     """Whether a value says where a secret will stand, or names the place where it is kept."""
-    return bool(_RE["placeholder"].match(value) or _RE["name"].match(value)) or any(map(str.isspace, value))
+    return bool(RE["placeholder"].match(value) or RE["name"].match(value)) or any(map(str.isspace, value))
 
 
 def _generated(value: str) -> bool:
     """Whether a value is such a mixture that only a generator makes, whatever it begins with."""
-    if len(value) < _LEAST_TOKEN or _RE["format"].search(value) or any(map(str.isspace, value)):
+    if len(value) < _LEAST_TOKEN or RE["format"].search(value) or any(map(str.isspace, value)):
         return False
     symbols = len(_SYMBOLS.intersection(value[1:-1]))
     cases = any(map(str.isupper, value)) and any(map(str.islower, value))
-    mixed = _is_mixed(value)
+    mixed = is_mixed(value)
     if symbols >= (1 if mixed and cases else _LEAST_SYMBOLS) and (mixed or cases):
         return True
     least = _LEAST_BARE_TOKEN if mixed else _LEAST_WEAK
@@ -340,43 +319,39 @@ def _changes(value: str) -> float:
     return sum(one != other for one, other in itertools.pairwise(kinds)) / max(len(kinds) - 1, 1)
 
 
-def _is_mixed(value: str) -> bool:
-    return any(map(str.isdigit, value)) and any(map(str.isalpha, value))
-
-
 def _is_snake(value: str) -> bool:
     """Whether a value is a name of several words, as code has them."""
     return value.isidentifier() and "_" in value.strip("_") and not _generated(value)
 
 
 def _is_code(value: str) -> bool:
-    return bool(_RE["code"].match(value)) and not _generated(value)
+    return bool(RE["code"].match(value)) and not _generated(value)
 
 
 def _is_weak_secret(value: str) -> bool:
     """Whether a value is a secret under a name like `key` or `session`, which many others have too."""
-    long = len(value) >= _LEAST_WEAK and _is_mixed(value) and not _is_snake(value)
-    return long and not _RE["hex_or_id"].match(value) and _changes(value) >= _SHUFFLED_WEAK
+    long = len(value) >= _LEAST_WEAK and is_mixed(value) and not _is_snake(value)
+    return long and not RE["hex_or_id"].match(value) and _changes(value) >= _SHUFFLED_WEAK
 
 
 def _is_strange(value: str) -> bool:
     """Whether letters, digits and symbols are mixed within a value as in no name, version or measure."""
     core = value.strip("\"'`*.,;:!?)")
-    if not _is_mixed(core):
+    if not is_mixed(core):
         cases = any(map(str.isupper, core[1:])) and any(map(str.islower, core))
         return cases and len(core) >= _LEAST_TOKEN and bool(_SYMBOLS.intersection(core[1:-1]))
     kinds = "".join("a" if char.isalpha() else "0" if char.isdigit() else "-" for char in core)
     runs = re.sub(r"(.)\1+", r"\1", kinds)
     often = len(runs) >= _CHANGED_OFTEN or runs == "a0" or any(map(runs.__contains__, ("a0-", "0a0", "a0a")))
-    return often and len(core) >= _LEAST_STRANGE and not _RE["measure"].match(core)
+    return often and len(core) >= _LEAST_STRANGE and not RE["measure"].match(core)
 
 
 def _is_chosen(value: str) -> bool:
     """Whether a value is what people choose behind the word password: letters with digits, no standard."""
     core = value.strip("\"'`*_.,;:?)")
-    if len(core) < _LEAST_STRANGE or not _is_mixed(core):
+    if len(core) < _LEAST_STRANGE or not is_mixed(core):
         return False
-    return not (_RE["term"].match(core) or _stands_in(core) or _RE["expression"].search(core))
+    return not (RE["term"].match(core) or _stands_in(core) or RE["expression"].search(core))
 
 
 def _is_phrase(value: str) -> bool:
@@ -384,211 +359,5 @@ def _is_phrase(value: str) -> bool:
     words = value.lower().replace("-", " ").split()
     phrase = " ".join(words)
     return (
-        len(words) >= _LEAST_WORDS
-        and bool(_RE["passphrase"].match(phrase))
-        and not _RE["prose"].search(phrase)
+        len(words) >= _LEAST_WORDS and bool(RE["passphrase"].match(phrase)) and not RE["prose"].search(phrase)
     )
-
-
-# Tables, manifests, cookies, phrases and codes
-
-_CELL_EDGE: Final = " \t*`\"'_"
-_LEAST_CELL: Final = 4
-_MOST_ROWS: Final = 500
-_LONGEST_ROW: Final = 2000
-_PHRASE_NAMES: Final = ("seed", "mnemonic", "phrase", "bip39", "bip-39", "wallet", "words")
-_PHRASE_WORDS: Final[tuple[int, ...]] = (12, 15, 18, 21, 24)
-
-
-def blocks(lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
-    """Yield the secrets that take more than a word and its name; `lines` of the text may name them."""
-    for start, end in lines:
-        at = start
-        while at < end:
-            stop = _line_end(lower, at)
-            line = lower[at:stop] if stop - at <= _LONGEST_ROW else ""
-            if any(mark in line for mark in "|,;\t") and _RE["head_cell"].search(lower, at, stop):
-                yield from _table(lower, at, stop)
-            at = stop + 1
-        for header in _RE["cookies"].finditer(lower, start, end):
-            for crumb in _RE["cookie"].finditer(lower, *header.span("all")):
-                if _is_mixed(crumb[1]):
-                    yield SecretMatch(*crumb.span(1), "cookie")
-        for head in _RE["codes"].finditer(lower, start, end):
-            at = head.end()
-            while code := _RE["code_line"].match(lower, at):
-                if any(map(str.isdigit, code[1])):
-                    yield SecretMatch(*code.span(1), "recovery code")
-                at = code.end()
-    if "kind" in lower and "secret" in lower:
-        yield from _manifests(lower)
-    yield from _phrases(lower)
-
-
-def _manifests(lower: str) -> Iterator[SecretMatch]:
-    """Yield the values of the data of a Kubernetes secret, in YAML and in JSON."""
-    start = 0
-    for part in re.split(r"(?m:^)---", lower):
-        for data in _RE["data"].finditer(part) if _RE["manifest"].search(part) else ():
-            at = data.end()
-            while (entry := _RE["entry"].match(part, at)) and len(entry[1]) > len(data[1]):
-                yield SecretMatch(start + entry.start(2), start + entry.end(2), "password")
-                at = entry.end()
-        start += len(part) + 3
-    for data in _RE["json_data"].finditer(lower) if _RE["manifest_json"].search(lower) else ():
-        for entry in _RE["json_entry"].finditer(lower, *data.span(1)):
-            yield SecretMatch(*entry.span(1), "password")
-
-
-def _phrases(lower: str) -> Iterator[SecretMatch]:
-    """Yield the words that a wallet's key is made from: under their name, or as many alone on a line."""
-    ways = [("lone_phrase", _PHRASE_WORDS, 1 / 6)]  # how many words, and the share of them with an ending
-    if any(map(lower.__contains__, _PHRASE_NAMES)):
-        ways.append(("named_phrase", (*_PHRASE_WORDS, 11, 13, 25), 1))
-    for name, counts, most in ways:
-        for match in _RE[name].finditer(lower):
-            words = re.findall(r"[a-z]{3,8}", match["value"])
-            inflected = sum(map(bool, map(_RE["inflected"].search, words)))
-            usual = len(words) in counts and inflected <= most * len(words)
-            if usual and not _RE["prose"].search(" ".join(words)):
-                yield SecretMatch(*match.span("value"), _PHRASE)
-
-
-def _table(lower: str, start: int, stop: int) -> Iterator[SecretMatch]:
-    """Yield the secrets of the table whose first row, or of the row of two cells, that stands there."""
-    line, following = lower[start:stop], lower[stop + 1 : _line_end(lower, stop + 1)][:_LONGEST_ROW]
-    mark = next(mark for mark in "|,;\t" if mark in line)
-    cells = line.split(mark)
-    columns = [column for column, cell in enumerate(cells) if _RE["head_cell"].fullmatch(cell[:60])]
-    inner = [column for column, cell in enumerate(cells) if cell.strip()]
-    if not columns or len(inner) < 2:  # noqa: PLR2004 - a column beside it
-        return
-    rule = _RE["rule"].fullmatch(following) or _RE["frame"].fullmatch(following)
-    pair = len(inner) == 2 and columns == inner[:1]  # noqa: PLR2004 - a name and a value
-    if rule and pair and _RE["value_cell"].fullmatch(cells[inner[1]]):
-        yield from _cells(line, start, "|", [inner[1]])
-    if mark == "|" and not rule:
-        if line.lstrip()[:1] == "|" and columns[0] in inner[:-1]:
-            yield from _cells(line, start, "|", [inner[inner.index(columns[0]) + 1]])
-        return
-    if mark != "|" and not (
-        line[:1].strip()
-        and following[:1].strip()
-        and all(_RE["name_cell"].fullmatch(cell) for cell in cells)
-        and following.count(mark) == len(cells) - 1
-    ):
-        return
-    for _ in range(_MOST_ROWS):
-        start, stop = stop + 1, _line_end(lower, stop + 1)
-        row = lower[start : min(stop, start + _LONGEST_ROW)]
-        framed = _RE["frame"].fullmatch(row)
-        if start >= len(lower) or not (mark in row or framed):
-            return
-        if not framed and (mark != "|" or not _RE["rule"].fullmatch(row)):
-            yield from _cells(row, start, mark, columns)
-
-
-def _cells(line: str, start: int, mark: str, columns: list[int]) -> Iterator[SecretMatch]:
-    for column, cell in enumerate(line.split(mark)):
-        value = cell.strip(_CELL_EDGE)
-        long = column in columns and len(value) >= _LEAST_CELL
-        if long and " " not in value and any(map(str.isalnum, value)):
-            first = start + cell.index(value)
-            yield SecretMatch(first, first + len(value), "password")
-        start += len(cell) + len(mark)
-
-
-# Private keys
-
-_LEAST_OF_KEY: Final = 16
-_LEAST_IN_FIELD: Final = 40
-_MOST_LINES: Final = 600
-_MOST_OTHERS: Final = 12
-
-
-def _private_keys(text: str, lower: str) -> Iterator[Span]:
-    """Yield from where to where private keys stand; of one with prose within it, what is before and after."""
-    at, stop = 0, -1
-    known = "begin" in lower or "private-lines" in lower
-    while known and (header := _RE["header"].search(lower, at)):
-        if header.end() > stop:
-            stop = _line_break(text, header.end())[0]
-        dashes = _RE["dashes"].search(text, max(0, header.start() - 24), header.start())
-        pieces, at = _material(text, header.end(), stop)
-        if any(last - first >= _LEAST_OF_KEY and _is_mixed(text[first:last]) for first, last in pieces):
-            start, end = (dashes or header).start(), header.end()
-            for first, last in pieces:  # as one what is parted by no more than what lines begin with
-                between = text[end:first]
-                if first > end and not (
-                    _RE["between"].fullmatch(between) or _RE["short_fields"].fullmatch(between)
-                ):
-                    yield start, end
-                    start, end = first, last
-                end = max(last, end)
-            yield start, end
-    since = 0
-    for tail in _RE["tail"].finditer(lower) if "private" in lower else ():  # the header may be missing
-        start = text.rfind("\n", since, tail.start()) + 1 or tail.start()
-        for _ in range(_MOST_LINES):
-            line = text.rfind("\n", since, max(start - 1, since)) + 1 or since
-            if line == start or not _RE["line"].fullmatch(text, line, start):
-                break
-            start = line
-        if tail.start() - start >= _LEAST_OF_KEY and _is_mixed(text[start : tail.start()]):
-            yield start, tail.end()
-        since = tail.end()
-
-
-def _line_break(text: str, start: int) -> Span:
-    """Return where a line ends, and where the next one begins; the break may be escaped."""
-    found = _RE["break"].search(text, start)
-    return found.span() if found else (len(text), len(text))
-
-
-def _material(text: str, start: int, stop: int) -> tuple[list[Span], int]:
-    """Return where the parts of a key stand behind its header, and from where to look for the next.
-
-    `stop` is where the header's line ends.
-    """
-    pieces: list[Span] = []
-    others, at, next_line = 0, start, _line_break(text, stop)[1]
-    for _ in range(_MOST_LINES):
-        if at >= len(text) or others > _MOST_OTHERS:
-            break
-        header = _RE["header"].search(text, at, stop)
-        end = _RE["end"].search(text, at, header.start() if header else stop)
-        last = end.start() if end else header.start() if header else stop
-        line = text[at:last]  # what stands before it may be the letter of an escaped line break
-        spans = [match.span() for match in _RE["material"].finditer(line)]
-        field = _RE["field"].match(line)
-        if field and all(stop - start < _LEAST_IN_FIELD for start, stop in spans):
-            spans = []
-        elif not spans:
-            for match in _RE["spaced"].finditer(line):
-                letters = match[0].replace(" ", "")
-                small = sum(map(str.islower, letters))
-                # Great and small letters and digits change as in key material and in no sentence.
-                if (
-                    small
-                    and any(map(str.isdigit, letters))
-                    and (len(letters) - small) * 10 >= 4 * len(letters)
-                ):
-                    spans.append(match.span())
-        pieces += [(at + start, at + stop) for start, stop in spans]
-        if end:
-            tail = _last(text, pieces[-1][1] if pieces else start, end.start())
-            return [*pieces, *tail, end.span()] if pieces else [], end.end()
-        if header:
-            return pieces, header.start()
-        others += not (spans or field or not line.strip(" \t>#*|/\\+-\"';:.,0123456789"))
-        at = next_line
-        stop, next_line = _line_break(text, at)
-    if pieces:
-        pieces += _last(text, pieces[-1][1], min(at, pieces[-1][1] + 80))
-    return pieces, max(at, start)
-
-
-def _last(text: str, start: int, end: int) -> list[Span]:
-    """Return where the last, short line of a key stands, before its end."""
-    found = _RE["last"].search(text, max(start, end - 60), end)
-    return [found.span()] if found and _RE["between"].fullmatch(text, start, found.start()) else []

@@ -13,13 +13,14 @@ from scripted import scores
 from judgekit.errors import InputError
 from judgekit.evaluation import cases as labelled
 from judgekit.evaluation import charts as drawing
-from judgekit.evaluation import stats
+from judgekit.evaluation import report as judged
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from judgekit.evaluation.stats import BootstrapInterval, JudgeReport, JudgingReport
+    from judgekit.evaluation.report import JudgeReport, JudgingReport
+    from judgekit.evaluation.stats import BootstrapInterval
 
 GOOD, BAD = scores(5, 5, 5), scores(1, 1, 1)
 
@@ -40,7 +41,7 @@ def measured(
     path = folder / "cases.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     loaded = loader.find_rubric(rubric) if rubric else None
-    return stats.report(labelled.read(path), path.name, loaded, "strict", **options)
+    return judged.report(labelled.read(path), path.name, loaded, "strict", **options)
 
 
 def only(folder: Path, *lines: dict[str, Any], rubric: str | None = "kls") -> JudgeReport:

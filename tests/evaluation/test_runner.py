@@ -18,7 +18,7 @@ from making import call_usage, finality_rules, judge_options, reply
 from scripted import PROFILE, ScriptedGateway, scores, scripted_endpoint
 
 from judgekit.config.settings import user_file
-from judgekit.evaluation import runner, samples, stats
+from judgekit.evaluation import report, runner, samples
 from judgekit.evaluation.cases import Case
 from judgekit.evaluation.runner import again, opinions, shown_ids
 from judgekit.judging import fence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from judgekit.config import TierName
     from judgekit.evaluation.cases import Recorded
-    from judgekit.evaluation.stats import Flips, JudgeReport
+    from judgekit.evaluation.report import Flips, JudgeReport
     from judgekit.judging.jury import JuryRule, PairWord
     from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
     from judgekit.rubric.schema import Case as RubricCase
@@ -87,7 +87,7 @@ def measured(ask: Ask) -> Measured:
         answer: Callable[[Asked], Answer], cases: list[Case], rubric: str, models: str = "small"
     ) -> dict[str, JudgeReport]:
         answered = ask(answer, cases, rubric, models).cases
-        found = stats.report(answered, "cases.jsonl", loader.find_rubric(rubric), "strict")
+        found = report.report(answered, "cases.jsonl", loader.find_rubric(rubric), "strict")
         return {judge.judge: judge for judge in found.judges}
 
     return run
