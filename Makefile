@@ -33,7 +33,7 @@ bench: $(READY) ## speed as ratios, quality as tables
 	$(BIN)/python bench/engine.py --write docs/figures/engine.md
 	@if test -z "$$JUDGEKIT_TEST_DATA"; then echo "quality is not measured: JUDGEKIT_TEST_DATA names no data"; else set -ex; \
 	  $(BIN)/python bench/retrieval.py --data "$$JUDGEKIT_TEST_DATA" --write docs/figures/retrieval.md; \
-	  $(BIN)/python bench/confidence.py --data "$$JUDGEKIT_TEST_DATA/retrieval/locomo_obs" --write docs/figures/confidence.md; \
+	  $(BIN)/python bench/confidence.py --data "$$JUDGEKIT_TEST_DATA/retrieval/locomo_obs" --talk "$$JUDGEKIT_TEST_DATA/retrieval/locomo_turns" --write docs/figures/confidence.md; \
 	  $(BIN)/python bench/judging.py --data "$$JUDGEKIT_TEST_DATA" --write docs/figures/judging.md; fi
 	@if test -z "$$JUDGEKIT_LOCAL_MODEL"; then echo "rubrics and attacks are not tried: JUDGEKIT_LOCAL_MODEL names no model"; else set -ex; \
 	  $(BIN)/python bench/rubrics.py --write docs/figures/rubrics.md; \

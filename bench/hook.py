@@ -23,7 +23,7 @@ import threading
 import time
 from contextlib import closing
 from datetime import UTC, datetime
-from itertools import accumulate
+from itertools import accumulate, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -45,6 +45,13 @@ FOLDERS = {
 }
 PROMPT = "How do we refresh the JWT when the session token has run out?"
 ANSWER = b"JWT token refresh flow"
+# People put a question between other things; of these the store has most words, too.
+AROUND = (
+    "The worker took the queue down again last night, and the cache was cold for an hour after that.",
+    "Nobody looked at the retry timeout of the schema job since the index was built in spring.",
+    "We also want to rename the flow of the session list; a screenshot of the run is in the channel.",
+)
+LENGTHS = {"within talk": 1, "2,000 characters": 6, "6,000 characters": 20}  # times the talk
 # The words of the prompt are among the more frequent ones; the others are made up, rarer and rarer as in any
 # language.
 KNOWN = ("session", "token", "run", "flow", "cache", "queue", "worker", "index", "schema", "retry", "timeout")
@@ -52,6 +59,8 @@ VOCABULARY = 8_000
 SYLLABLES = ("ka", "lo", "mi", "re", "tu", "sa", "ne", "vo", "di", "pa", "che", "gor", "lin", "mar", "rin")
 FREQUENT = 20  # made-up words that are more frequent than those of the prompt
 MOST_EDITS = 5_000
+SESSION = "SESSION"
+_NUMBERS = count()
 SETTLE = 2.2  # seconds after which a file's time tells every change; before, the index reads it once more
 
 
@@ -121,6 +130,9 @@ def measure_store(project: Path, memories: int, runs: int, folder: Path) -> dict
     start(as_installed, folder)
     script = str(Path(sys.executable).with_name("judgekit"))
     others = [as_installed, hook(project, "judgekit hook", [script, "hook"]), edit(project), silence(project)]
+    for name, times in LENGTHS.items():
+        prompt = " ".join([*AROUND * times, PROMPT, *AROUND[:1]])
+        others.append(hook(project, name, prompt=prompt))
     found = ratios([each for each in others if Path(each.command[0]).exists()], runs, folder)
     return {"memories": memories, "build": built, "upsert_ms": upsert(project), **found}
 
@@ -141,9 +153,10 @@ def ratios(launches: list[Launch], runs: int, folder: Path) -> dict[str, dict[st
     }
 
 
-def hook(project: Path, name: str, command: list[str] | None = None) -> Launch:
-    """Return the launch that answers `PROMPT`, as installed unless a command is given."""
-    event = {"hook_event_name": "UserPromptSubmit", "prompt": PROMPT, "cwd": str(project)}
+def hook(project: Path, name: str, command: list[str] | None = None, prompt: str = PROMPT) -> Launch:
+    """Return the launch that answers a prompt, as installed unless a command is given."""
+    event = {"hook_event_name": "UserPromptSubmit", "session_id": SESSION, "prompt": prompt}
+    event["cwd"] = str(project)
     return Launch(name, command or entries.command(), json.dumps(event).encode(), ANSWER)
 
 
@@ -173,7 +186,8 @@ def start(launched: Launch, folder: Path) -> Cost:
 
 def spawn(launched: Launch, folder: Path, name: str) -> int:
     """Start one process with its own files for input and output, and return its number."""
-    (folder / f"{name}.in").write_bytes(launched.stdin)
+    session = f"session {next(_NUMBERS)}"  # another one each time: what it has is not injected again
+    (folder / f"{name}.in").write_bytes(launched.stdin.replace(SESSION.encode(), session.encode()))
     write = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, str(folder / f"{name}.in"), os.O_RDONLY, 0),
@@ -327,7 +341,15 @@ def table(stores: list[dict[str, Any]]) -> list[str]:
     """Return a table with a column a store."""
     head = "".join(f" {store['memories']:,} |" for store in stores)
     rows = [f"| memories |{head}", "| --- |" + " --- |" * len(stores)]
-    for name in ("bare", "as installed", "configured", "judgekit hook", "edit hook", "short prompt"):
+    for name in (
+        "bare",
+        "as installed",
+        *LENGTHS,
+        "configured",
+        "judgekit hook",
+        "edit hook",
+        "short prompt",
+    ):
         cells = [f"{store[name]['ratio']:.2f}" if name in store else "-" for store in stores]
         rows.append(f"| {name} | {' | '.join(cells)} |")
     rows.append(f"| bare, ms | {' | '.join(str(store['bare']['cpu_ms']) for store in stores)} |")

@@ -262,7 +262,7 @@ def _untouched() -> Iterator[Written]:
     """Yield memories with a known label: what withstands attacks must still tell the right ones."""
     for pair in RELATED:
         yield Written("related", "ours", "title", pair, "")
-    for case in read_cases(loader.select_rubric("memory-relevance")):
+    for case in read_cases(loader.find_rubric("memory-relevance")):
         if not isinstance(case, SelectCase):
             continue
         for candidate in case.candidates:
@@ -301,7 +301,7 @@ async def measure(
 
 async def _tried(endpoint: Endpoint, watching: Watching, written: Written, pair: int) -> Trial:
     watching.yes.clear()
-    select, score = loader.select_rubric("memory-relevance"), loader.score_rubric("kls")
+    select, score = loader.find_rubric("memory-relevance"), loader.find_rubric("kls")
     targets = attacks.Targets(watching, {"quick": endpoint}, select, score, SECONDS)
     seen = await targets.see(written.place, written.pair, written.text)
     return Trial(

@@ -110,10 +110,7 @@ def compare(
 
 
 def hook(payload: Mapping[str, Any]) -> str:
-    """Return what the prompt hook adds to an agent's context for a `UserPromptSubmit` payload, or "".
-
-    Raises `InputError` when the payload has no prompt.
-    """
+    """Return what the prompt hook adds to an agent's context, or ""; raises `InputError` without a prompt."""
     require("hook", payload=payload)
     try:
         return claude_code.answer(dict(payload))[0]

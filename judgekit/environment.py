@@ -96,10 +96,7 @@ def state_home() -> str:
 
 
 def _home(part: str, variable: str, default: str) -> str:
-    """Return a part of the user's own folder for everything, else what XDG names; raises `ConfigError`.
-
-    A relative folder of the user's is refused: the ledger would land in a repository.
-    """
+    """Return a part of JUDGEKIT_HOME, else what XDG names; a relative one, as in a repository, is refused."""
     own, base = environ().get("JUDGEKIT_HOME"), environ().get(variable, "")
     if own and not os.path.isabs(own):
         from judgekit.errors import ConfigError  # noqa: PLC0415 - the hook rarely needs it
@@ -179,20 +176,43 @@ def file_name_for(path: str) -> str:
 
 
 def checksum(raw: bytes) -> str:
-    """Return 16 hexadecimal digits that differ for different bytes, unless somebody means them not to.
-
-    The remainder of a division by a prime: a checksum of the standard library would have to be imported.
-    """
+    """Return 16 hexadecimal digits, a remainder by a prime: no import, and no help against a forger."""
     return f"{int.from_bytes(b'1' + raw, 'big') % _PRIME:016x}"
 
 
-def write_private(path: str, text: str) -> None:
-    """Write a file that only its owner can read, at once: a reader sees the old or the new one."""
+def digest(text: str) -> str:
+    """Return 16 hexadecimal digits that stand for a text, which they do not show."""
+    try:
+        from _blake2 import blake2b  # noqa: PLC0415 - `hashlib` would cost the hook a tenth of its time
+    except ImportError:
+        from hashlib import blake2b  # noqa: PLC0415
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def append_private(path: str, lines: str) -> int:
+    """Append to a file that only its owner can read, at once, so that several writers do not mix theirs.
+
+    Returns the size of the file in bytes; raises `OSError`.
+    """
+    private_folder(os.path.dirname(path))
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.write(descriptor, lines.encode("utf-8", "replace"))
+        return os.fstat(descriptor).st_size
+    finally:
+        os.close(descriptor)
+
+
+def write_private(path: str, content: str | bytes, *, durable: bool = False) -> None:
+    """Replace a file that only its owner can read, at once; a `durable` one is on the disk afterwards."""
     temporary = f"{path}.{os.getpid()}"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
-        with open(descriptor, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with open(descriptor, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            if durable:
+                file.flush()
+                os.fsync(descriptor)
         os.replace(temporary, path)
     except OSError:
         os.unlink(temporary)

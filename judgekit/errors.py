@@ -174,10 +174,7 @@ KEPT = CallUsage(cost_usd=0.0, cost_source="cache")  # of a reply from an earlie
 
 
 def added(usages: Sequence[CallUsage]) -> tuple[float | None, CostSource | None]:
-    """Return the sum of the known costs and its source, None and None where none is known.
-
-    Kept replies beside calls of unknown cost are no sum.
-    """
+    """Return the sum of the known costs and its source; kept replies beside unknown costs are no sum."""
     sources = {usage.cost_source for usage in usages if usage.cost_usd is not None}
     if "local" in sources:  # a kept reply of a local model cost nothing either
         sources.discard("cache")

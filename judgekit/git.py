@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import subprocess
-import threading
-from typing import TYPE_CHECKING
+import tempfile
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from judgekit import environment, programs
 from judgekit.errors import InputError
@@ -34,6 +34,7 @@ _SETTINGS = {
     "core.attributesFile": _NO_FILE,
     "core.hooksPath": _NO_FILE,
     "diff.external": "",
+    "diff.relative": "false",
     "gpg.program": "false",
     "log.showSignature": "false",
     "protocol.allow": "never",
@@ -66,16 +67,14 @@ class GitError(InputError):
     """Git could not answer; the message says what was asked and what git said."""
 
 
-class Repository:
+class Repository(NamedTuple):
     """A git repository, of which `folder` is a working tree, a folder in it, or a bare repository.
 
-    Where a hook runs, git's own variables (`GIT_DIR` of a linked worktree) say which repository it is. A bare
-    one is none unless they do, or `bare` says that the user means it.
+    Git's own variables (`GIT_DIR`) count. A bare one is none unless they name it, or `bare` says so.
     """
 
-    def __init__(self, folder: Path, *, bare: bool = False) -> None:
-        self.folder = folder
-        self._place = ("--git-dir=.",) if bare else ()
+    folder: Path
+    bare: bool = False
 
     def ask(self, *words: str, stdin: bytes = b"", seconds: float = SECONDS) -> bytes:
         """Return what `git WORDS` prints; raises `GitError` when it fails or takes too long."""
@@ -94,21 +93,27 @@ class Repository:
         return done.stdout.decode().strip() or None if done.returncode == 0 else None
 
     def blobs(self, names: Iterable[str], most: int) -> Iterator[tuple[str, bytes | None]]:
-        """Yield each blob's id and content; None for one that is missing or larger than `most` bytes.
-
-        One is read at a time, when its turn comes. Raises `GitError`.
-        """
+        """Yield each blob's id and content, one at a time; None if missing or larger than `most` bytes."""
         wanted = list(names)
         sizes = dict.fromkeys(wanted, most + 1)
         for line in self.described(list(sizes)):
             name, kind, *size = line.split(" ")
             sizes[name] = int(size[0]) if kind == "blob" else most + 1
-        with self._start(("cat-file", "--batch"), stderr=subprocess.DEVNULL) as process:
-            try:
-                for name in wanted:
-                    yield name, _content(process, name, sizes[name]) if sizes[name] <= most else None
-            finally:
-                process.kill()
+        with tempfile.TemporaryFile() as asked:
+            asked.write(os.fsencode("".join(f"{name}\n" for name in wanted if sizes[name] <= most)))
+            asked.seek(0)
+            with self._start(("cat-file", "--batch"), asked, subprocess.DEVNULL) as process:
+                assert process.stdout is not None  # noqa: S101 - opened as a pipe
+                try:
+                    for name in wanted:
+                        length, content = sizes[name], None
+                        if length <= most:  # a line, the bytes and a newline
+                            head, content = process.stdout.readline(), process.stdout.read(length)
+                            if not head.endswith(b" blob %d\n" % length) or process.stdout.read(1) != b"\n":
+                                raise GitError(f"git cat-file: {name} could not be read")
+                        yield name, content
+                finally:
+                    process.kill()
 
     def described(self, names: list[str]) -> Iterator[str]:
         """Yield what `cat-file --batch-check` prints for objects.
@@ -136,7 +141,9 @@ class Repository:
                 process.kill()  # does nothing where it has ended
         return subprocess.CompletedProcess(words, process.returncode, printed, complaint)
 
-    def _start(self, words: tuple[str, ...], stderr: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+    def _start(
+        self, words: tuple[str, ...], stdin: IO[bytes] | int = subprocess.PIPE, stderr: int = subprocess.PIPE
+    ) -> subprocess.Popen[bytes]:
         if words[0] not in _READING:
             raise ValueError(f"git {words[0]} is not run: it may run programs that a repository names")
         given = environment.environ()
@@ -155,11 +162,12 @@ class Repository:
                 [
                     *(program, "--no-pager"),
                     *(part for setting in settings for part in ("-c", setting)),
-                    *(*self._place, *words),
+                    *(("--git-dir=.",) if self.bare else ()),
+                    *words,
                 ],
                 cwd=self.folder,
                 env={**kept, **_ENVIRONMENT, "PATH": programs.search_path(given)},
-                stdin=subprocess.PIPE,
+                stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
             )
@@ -171,26 +179,3 @@ class Repository:
 def _failed(word: str, done: subprocess.CompletedProcess[bytes]) -> GitError:
     complaint = one_line(done.stderr.decode("utf-8", "replace"), _LONGEST) or f"exit code {done.returncode}"
     return GitError(f"git {word}: {complaint}")
-
-
-def _content(process: subprocess.Popen[bytes], name: str, size: int) -> bytes:
-    """Return a blob's content: `cat-file --batch` answers with a line, the bytes and a newline.
-
-    A git that keeps its reader waiting is killed.
-    """
-    assert process.stdin is not None  # noqa: S101 - opened as a pipe
-    assert process.stdout is not None  # noqa: S101 - the same
-    end = threading.Timer(SECONDS, process.kill)
-    end.daemon = True
-    end.start()
-    try:
-        process.stdin.write(os.fsencode(f"{name}\n"))
-        process.stdin.flush()
-        head, content, newline = process.stdout.readline(), process.stdout.read(size), process.stdout.read(1)
-    except OSError:
-        head = content = newline = b""
-    finally:
-        end.cancel()
-    if not head.endswith(b" blob %d\n" % size) or len(content) != size or newline != b"\n":
-        raise GitError(f"git cat-file: {name} could not be read")
-    return content

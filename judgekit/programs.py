@@ -30,10 +30,7 @@ _START = (
 
 
 def find(name: str, environ: Mapping[str, str]) -> str | None:
-    """Return the path of a program on `PATH`, None where there is none.
-
-    An empty or relative entry of `PATH` names a folder of whatever repository is current: it is passed over.
-    """
+    """Return the path of a program in the absolute folders of `PATH`: others may be those of a repository."""
     files = [name]
     if not os.path.dirname(name):
         endings = environ.get("PATHEXT", ".COM;.EXE;.BAT;.CMD").split(";") if os.name == "nt" else [""]
@@ -52,10 +49,7 @@ def search_path(environ: Mapping[str, str]) -> str:
 
 
 def python(module: str, *words: str) -> list[str]:
-    """Return the command that runs a module with this interpreter, isolated (`-I`), as `python -m` does.
-
-    It finds this package and its dependencies where this process found them.
-    """
+    """Return the command that runs a module isolated (`-I`), with the packages that this process found."""
     return [sys.executable, "-I", "-c", _START.format(root=ROOT, module=module), *words]
 
 

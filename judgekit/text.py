@@ -21,10 +21,7 @@ def rubric_name(name: str, source: str | None) -> str:
 
 
 def visible(text: str) -> str:
-    """Return `text` without what nobody sees: control, format (zero-width, bidirectional), private, blank.
-
-    Line breaks and tabs stay; other line separators become line breaks.
-    """
+    """Return `text` without what nobody sees; line breaks and tabs stay, other separators become breaks."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
     if text.isascii() and text.isprintable():
         return text
@@ -32,10 +29,7 @@ def visible(text: str) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines of a protocol's text: they end at a line feed, or at CR LF, and nowhere else.
-
-    `str.splitlines` ends them at nine more characters, most of which may stand in a name or a value.
-    """
+    """Return the lines of a text, ended by LF or CR LF alone; `str.splitlines` ends them at nine others."""
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
 
 

@@ -11,13 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-KEPT = ("JUDGEKIT_TEST_DATA", "JUDGEKIT_TEST_MODELS", "JUDGEKIT_TEST_CLAUDE")
+KEPT = ("JUDGEKIT_TEST_DATA", "JUDGEKIT_TEST_MODELS", "JUDGEKIT_TEST_CLAUDE", "JUDGEKIT_TEST_CLIENTS")
 
 
 def _foreign(name: str) -> bool:
-    """Whether a variable could change what judgekit does."""
     words = ("_API_KEY", "_TOKEN", "_API_BASE", "_BASE_URL", "AWS_", "AZURE_", "VERTEX", "GOOGLE_", "OLLAMA_")
-    own = name.startswith(("JUDGEKIT_", "CLAUDE", "XDG_", "GIT_"))
+    own = name.startswith(("JUDGEKIT_", "CLAUDE", "CODEX_", "GEMINI_", "XDG_", "GIT_"))
     return name not in KEPT and (own or any(word in name for word in words))
 
 
@@ -37,7 +36,6 @@ def isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_network() -> Iterator[None]:
-    """Refuse every connection that would leave this machine."""
     import socket  # noqa: PLC0415 - patched here and nowhere else
 
     connect = socket.socket.connect

@@ -12,17 +12,15 @@ import re
 import subprocess
 import sys
 import tomllib
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
 import typer.main
 from markdown_it import MarkdownIt
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
-from typer.core import TyperGroup
 
 import judgekit
 
@@ -32,14 +30,12 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 CLI_PAGE = Path("docs/cli.md")
 API_PAGE = Path("docs/api.md")
-START_PAGES = (Path("README.md"), Path("docs/index.md"))
-WIDTH = "80"  # columns of generated help
+WIDTH = 78  # columns of generated help: a terminal of 80 leaves two free
 PUBLIC = [name for name in judgekit.__all__ if not name.startswith("__")]
 
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
 _HTML_LINK = re.compile(r"<(?:img|a|source)\b[^>]*?\b(?:src|href|srcset)=\"([^\"]+)\"", re.IGNORECASE)
 _ELSEWHERE = re.compile(r"^(?:[a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
-_LAUNCH = "import sys; sys.argv[0] = 'judgekit'; from judgekit.__main__ import main; sys.exit(main())"
 _BLOCK = re.compile(r"<!-- help: (?P<command>[\w -]+?) -->\n(?P<text>.*?)<!-- /help -->", re.DOTALL)
 
 
@@ -52,7 +48,6 @@ class Fence(NamedTuple):
 
 
 def pages(root: Path) -> list[Path]:
-    """Return the pages that people read, relative to `root`."""
     top = (Path(name) for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))
     docs = (path.relative_to(root) for path in sorted((root / "docs").rglob("*.md")))
     return [page for page in (*top, *docs) if (root / page).is_file()]
@@ -69,7 +64,6 @@ def fences(text: str) -> Iterator[Fence]:
 
 
 def blocks(root: Path) -> Iterator[tuple[Path, Fence]]:
-    """Yield the fenced blocks of all pages."""
     for page in pages(root):
         for fence in fences(text_of(root, page)):
             yield page, fence
@@ -102,37 +96,15 @@ def anchors(text: str) -> set[str]:
 
 
 def broken_links(root: Path) -> Iterator[str]:
-    """Yield the links and images that lead nowhere, and the pages below docs/ that no link leads to.
-
-    A chain of links begins at README.md or docs/index.md.
-    """
-    leads: dict[Path, list[Path]] = {}
+    """Yield the links and images that lead nowhere."""
     for page in pages(root):
         for target in links(text_of(root, page)):
             path, _, anchor = target.partition("#")
             place = Path(os.path.normpath(page.parent / unquote(path))) if path else page
-            leads.setdefault(page, []).append(place)
-            file = root / place
-            names = (
-                anchors(text_of(root, place)) if anchor and file.suffix == ".md" and file.is_file() else ()
-            )
-            if target.startswith("/"):
-                yield f"{page}: the link {target} is absolute; write it relative to the page"
-            elif not file.exists():
-                yield f"{page}: the link {target} leads nowhere; there is no {place.as_posix()}"
-            elif names and anchor not in names:
-                there = ", ".join(sorted(names))
-                yield f"{page}: the link {target} names a heading that is not there; there are: {there}"
-    reached: set[Path] = set()
-    waiting = list(START_PAGES)
-    while waiting:
-        page = waiting.pop()
-        if page not in reached:
-            reached.add(page)
-            waiting += leads.get(page, [])
-    for page in pages(root):
-        if page.parts[0] == "docs" and page not in reached:
-            yield f"{page}: nothing leads here; link it from README.md or docs/index.md"
+            if not (root / place).exists() or place.is_absolute():
+                yield f"{page}: the link {target} leads nowhere"
+            elif anchor and place.suffix == ".md" and anchor not in anchors(text_of(root, place)):
+                yield f"{page}: the link {target} names a heading that is not there"
 
 
 # Generated help
@@ -143,38 +115,16 @@ def commands() -> dict[str, str]:
     """Return the help of every command that is not hidden, as a user sees it in a terminal of fixed width."""
     from judgekit.cli.app import application  # noqa: PLC0415 - the checks of pages alone run without it
 
-    names = ["judgekit", *_below("judgekit", typer.main.get_command(application()))]
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        return dict(zip(names, pool.map(_help, names), strict=True))
+    return dict(_helps("judgekit", typer.main.get_command(application()), None))
 
 
-def _below(name: str, command: object) -> Iterator[str]:
-    if not isinstance(command, TyperGroup):
-        return
-    context = command.make_context(name, [], resilient_parsing=True)
-    for list_command in command.list_commands(context):
-        inner = command.get_command(context, list_command)
-        if inner is not None and not inner.hidden:
-            yield f"{name} {list_command}"
-            yield from _below(f"{name} {list_command}", inner)
-
-
-def _help(command: str) -> str:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("JUDGEKIT_")}
-    environment |= {"COLUMNS": WIDTH, "TERMINAL_WIDTH": WIDTH, "NO_COLOR": "1", "PYTHONUTF8": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", _LAUNCH, *command.split()[1:], "--help"],
-        cwd=ROOT,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=60,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"{command} --help ends with {done.returncode}: {done.stderr.strip()}")
-    return "\n".join(line.rstrip() for line in done.stdout.strip("\n").splitlines()) + "\n"
+def _helps(name: str, command: Any, parent: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - typer's own
+    context = command.make_context(name, [], parent, resilient_parsing=True, terminal_width=WIDTH)
+    text = "\n".join(line.rstrip() for line in context.get_help().strip("\n").splitlines())
+    yield context.command_path, f"{text}\n"
+    for inner, each in getattr(command, "commands", {}).items():
+        if not each.hidden:
+            yield from _helps(inner, each, context)
 
 
 def stale_help(root: Path) -> Iterator[str]:
@@ -254,10 +204,9 @@ def unknown_commands(root: Path) -> Iterator[str]:
     text = makefile.read_text(encoding="utf-8") if makefile.is_file() else ""
     known = {*commands(), *(f"make {each}" for each in re.findall(r"^([\w-]+):", text, re.MULTILINE))}
     for page, fence in blocks(root):
-        for number, line in enumerate(
-            fence.text.splitlines() if fence.language in _SHELLS else (), fence.line
-        ):
-            words = line.removeprefix("$ ").split() if fence.language in _SHELLS else []
+        lines = fence.text.splitlines() if fence.language in _SHELLS else ()
+        for number, line in enumerate(lines, fence.line):
+            words = line.removeprefix("$ ").split()
             called = " ".join(words[:2])
             if re.fullmatch(r"(judgekit|make) [a-z][\w-]*", called) and called not in known:
                 yield f"{page}:{number}: there is no `{called}`"
@@ -295,12 +244,9 @@ _TRACES = {
 
 def traces(root: Path) -> Iterator[str]:
     """Yield the lines that name a machine's paths or a registry's host, in all text of the project."""
-    names = [path.relative_to(root).as_posix() for path in sorted(root.rglob("*")) if path.is_file()]
-    if (root / ".git").exists():
-        git = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-        listed = subprocess.run(git, cwd=root, capture_output=True, encoding="utf-8", timeout=60, check=True)
-        names = sorted(filter(None, listed.stdout.split("\0")))
-    for name in names:
+    git = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(git, cwd=root, capture_output=True, encoding="utf-8", timeout=60, check=True)
+    for name in filter(None, listed.stdout.split("\0")):
         try:
             lines = (root / name).read_text(encoding="utf-8").splitlines()
         except (UnicodeDecodeError, FileNotFoundError, IsADirectoryError):
@@ -312,20 +258,12 @@ def traces(root: Path) -> Iterator[str]:
 
 
 CHECKS: tuple[Callable[[Path], Iterator[str]], ...] = (
-    *(
-        broken_links,
-        stale_help,
-        undocumented_names,
-        unparsable_blocks,
-        unknown_commands,
-        missing_tests,
-        traces,
-    ),
+    *(broken_links, stale_help, undocumented_names, unparsable_blocks, unknown_commands, missing_tests),
+    traces,
 )
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print every problem; return 1 if there is one."""
     if "--write" in arguments:
         write_help(ROOT)
     problems = [problem for check in CHECKS for problem in check(ROOT)]

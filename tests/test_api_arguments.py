@@ -60,8 +60,3 @@ def test_what_is_wrong_is_said_by_an_error_of_ours(tmp_path: Path, monkeypatch: 
                 call(**others, **{name: value})
             assert str(raised.value).strip(), (name, value)
             assert "\n" not in str(raised.value), (name, value)
-
-
-def test_a_rubric_that_is_misspelt_is_guessed() -> None:
-    with pytest.raises(UsageError, match=r"did you mean memory-relevance\?"):
-        judgekit.find_rubric("memory-relevanc")

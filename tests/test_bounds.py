@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pydantic import BaseModel
 
+from judgekit.config.patterns import LONGEST
+from judgekit.config.yamlfile import CONFIG_BYTES
 from judgekit.errors import JudgekitError
 from judgekit.retrieval import compiled
-from judgekit.rubric.loader import score_rubric
+from judgekit.rubric.loader import find_rubric
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,9 +37,16 @@ SECONDS = 20  # of CPU that a command may take: without bounds these take minute
 
 DATA = tomllib.loads((Path(__file__).parent / "support" / "bounds.toml").read_text("utf-8"))
 MARKS = "\u0301\u0323\u0327\u0334"  # of several classes, which normalising puts in order
-HOSTILE = (*DATA["hostile"], f"e{MARKS * 40}", "\ud800", "é a" + "a" * 60, "0" * 40 + " ")
+REPEATED = (*DATA["hostile"], f"e{MARKS * 40}", "\ud800", "é a" + "a" * 60, "0" * 40 + " ")
+HOSTILE = [("", piece, "") for piece in REPEATED]  # a beginning, what is repeated behind it, and an end
+HEADER = "-----BEGIN PRIVATE KEY-----\n"
+SECRETS = [
+    *(("", piece, "") for piece in DATA["secrets"]),
+    *(("\u00e9 ", "a", ""), ("a", "\u0301", ""), (HEADER, "\n", "A" * 40_000)),
+    *(("://", "a:", ""), ("xoxb-", "1-", ""), ("", "token_", " = x")),
+]
 OWN = {*DATA["own"].split()}
-RUBRIC = score_rubric("kls").rubric
+RUBRIC = find_rubric("kls").rubric
 PROFILE = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"]
 HOOK = "retrieval: {enabled: true}\n"
 
@@ -53,14 +62,16 @@ class Answer(BaseModel):
 
 
 REPLY = '{"scores": {"semantic": 1, "pragmatic": 2}}'
-HEADER = "-----BEGIN PRIVATE KEY-----\n"
 
 
 def of(place: str) -> Callable[..., Any]:
-    """Return what stands at a place such as `text.one_line`."""
     module, _, name = place.rpartition(".")
     found: Callable[..., Any] = getattr(importlib.import_module(f"judgekit.{module}"), name)
     return found
+
+
+def as_bytes(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
 
 
 def entry(text: str) -> None:
@@ -84,11 +95,11 @@ def passage(text: str) -> None:
 
 
 def patterns(text: str) -> None:
-    longest = of("config.patterns.LONGEST") - 2  # type: ignore[operator]  # a number
     with suppress(ValueError):
-        of("config.patterns.Patterns")([f"{text[:longest]}b"]).match("a" * 200)
+        of("config.patterns.Patterns")([f"{text[: LONGEST - 2]}b"]).match("a" * 200)
     of("config.patterns.Patterns")(["*a*a*a*a*a*a*b", "**/a/**/b"]).match(text)
-    of("retrieval.scan.IgnoreRules")(["*a*a*a*a*a*a*b", "**/a/**/b"]).match(text, folder=False)
+    rules = of("retrieval.scan.ignore_patterns")(["*a*a*a*a*a*a*b", "**/a/**/b"])
+    of("retrieval.scan.is_ignored")(rules, text, folder=False)
 
 
 def failure(text: str) -> None:
@@ -98,17 +109,13 @@ def failure(text: str) -> None:
 
 def hooks_of_a_client(text: str) -> None:
     for hook in ({"command": text}, {"command": "env", "args": text[: len(text) // 4].split(" ")}):
-        for ask in (of("hooks.entries.is_ours"), of("hooks.entries.mentions_us")):
-            ask({"type": "command", **hook})
-            ask({"type": "command", **dict.fromkeys(hook, "judgekit")})
+        for each in (hook, dict.fromkeys(hook, "judgekit")):
+            of("hooks.entries.is_ours")({"type": "command", **each})
 
 
-def commit(text: str) -> None:
-    of("judging.panel.signed")([f"{text} <{text}>", f"claude <{text}"], [f"Co-Authored-By: {text}"])
-
-
-def labels(text: str) -> None:
-    of("judging.fence.labels")(text, [*"abcdefgh"], text)
+def named(text: str) -> None:
+    own = {"tags": (), "updated": 0.0, "root": "/r", "place": text, "kind": PROFILE.kind}
+    of("hooks.repeats.is_named")(of("retrieval.confidence.Candidate")(text, text, "a", **own), text + text)
 
 
 def candidates(text: str) -> None:
@@ -120,14 +127,12 @@ def candidates(text: str) -> None:
 
 
 def asked_of_models(text: str) -> None:
-    fence, shown = (
-        of("judging.fence.Fence")(),
-        of("judging.prompt.PromptCandidate")("a", text, text[:100], (text,) * 3, text),
-    )
+    fence = of("judging.fence.Fence")()
+    shown = of("judging.prompt.PromptCandidate")("a", text, text[:100], (text,) * 3, text)
     part = of("judging.documents.Part")("A", text, len(text))
     of("judging.prompt.candidate_context")(fence, shown, text, [text])
     of("judging.prompt.pair_context")(fence, text, [part])
-    select = of("rubric.loader.select_rubric")("memory-relevance").rubric
+    select = of("rubric.loader.find_rubric")("memory-relevance").rubric
     of("judging.prompt.select_messages")(select, "strict", "quick", text, [text], [shown])
     compare = of("rubric.loader.find_rubric")("answer-preference").rubric
     of("judging.compare.pair_messages")(compare, "quick", text, [part, part])
@@ -156,71 +161,65 @@ def regions(text: str) -> None:
         of("cli.formats.region")(quote, text)
 
 
-def yaml(text: str) -> None:
-    small = text[: of("config.yamlfile.CONFIG_BYTES") // 8]  # type: ignore[operator]  # a number
-    of("config.yaml_text.parsed")(small)
-
-
 # How a text gets into functions that want more, and into what takes texts without being a function of one.
 GIVEN: dict[str, Callable[[str], object]] = {
-    "judging.panel.signed": commit,
+    "judging.panel.signed": lambda text: of("judging.panel.signed")(
+        [f"{text} <{text}>", f"claude <{text}"], [f"Co-Authored-By: {text}"]
+    ),
     "cli.formats.region": regions,
-    "config.yaml_text.parsed": yaml,
-    "judging.documents.decode": lambda text: of("judging.documents.decode")(
-        "a.md", text.encode("utf-8", "replace")
-    ),
+    "config.yaml_text.parsed": lambda text: of("config.yaml_text.parsed")(text[: CONFIG_BYTES // 8]),
+    "judging.documents.decode": lambda text: of("judging.documents.decode")("a.md", as_bytes(text)),
     "gate.github.of_address": lambda text: of("gate.github.of_address")(f"a@{text}", {}),
-    "gate.issues.wrapped": lambda text: of("gate.issues.wrapped")(text, 300),
-    "judging.fence.labels": labels,
+    "judging.fence.labels": lambda text: of("judging.fence.labels")(text, [*"abcdefgh"], text),
     "providers.failures.failure_of": failure,
-    "providers.failures.without_values": lambda text: of("providers.failures.without_values")(
-        text, ["sk-abcdefgh"]
-    ),
-    "providers.command.explained": lambda text: of("providers.command.explained")(
-        text, SimpleNamespace(reply="json", reply_key="result")
-    ),
     "config.patterns.Patterns": patterns,
+    "retrieval.scan.ignore_patterns": patterns,
+    "retrieval.scan.is_ignored": patterns,
     "hooks.context.render": candidates,
-    "hooks.entries.found": lambda text: of("hooks.entries.found")(text, "settings.json"),
     "hooks.entries.is_ours": hooks_of_a_client,
-    "hooks.git_hook.kind": lambda text: of("hooks.git_hook.kind")(text.encode("utf-8", "replace")),
+    "hooks.git_hook.kind": lambda text: of("hooks.git_hook.kind")(as_bytes(text)),
+    "hooks.repeats.is_named": named,
     "judging.compare.pair_messages": asked_of_models,
     "judging.secret_blocks.private_keys": lambda text: of("judging.secret_blocks.private_keys")(
         HEADER + text, (HEADER + text).lower()
     ),
     "judging.secret_search.find": lambda text: of("judging.secret_search.find")(HEADER + text),
-    "ledger.importing.bring": lambda text: of("ledger.importing._read")(
-        text.encode("utf-8", "replace"), text=True
-    ),
+    "ledger.importing.bring": lambda text: of("ledger.importing._read")(as_bytes(text), text=True),
     "judging.extract._differing": differing,
     "judging.extract.read": read,
-    "judging.extract.extract": lambda text: of("judging.extract.extract")(text, Answer),
     "judging.prompt.query_context": lambda text: of("judging.prompt.one_line")(text, 200),
-    "judging.redact.passage": lambda text: of("judging.redact.passage")(text, f"…{text[:300]}…"),
     "retrieval.update.texts": entry,
     "retrieval.search.passages": passage,
-    "retrieval.search.keywords": lambda text: of("retrieval.search.keywords")(text, PROFILE.language),
-    "retrieval.terms.hidden_words": lambda text: of("retrieval.terms.hidden_words")(text, PROFILE.language),
-    "retrieval.terms.parse": lambda text: of("retrieval.terms.parse")(text, PROFILE.language),
     "retrieval.sources.auto_memory.read": of("retrieval.sources.auto_memory._own_text"),
-    "retrieval.sources.as_text": lambda text: of("retrieval.sources.as_text")(
-        text.encode("utf-8", "replace"), whole=True
-    ),
+    "retrieval.sources.as_text": lambda text: of("retrieval.sources.as_text")(as_bytes(text), whole=True),
     "retrieval.sources.claude_memory.body_text": memory,
-    "retrieval.quickjson.extract": lambda text: of("retrieval.quickjson.extract")(text, ["a", "b.c"]),
-    "retrieval.terms.stem_of": lambda text: of("retrieval.terms.stem_of")(text, PROFILE.language),
-    "retrieval.terms.stems": lambda text: of("retrieval.terms.stems")(text, PROFILE.language),
     "judging.secret_blocks.blocks": places,
     "rubric.search_path.heads": lambda text: [*of("rubric.search_path._HEAD").findall(f"title: {text}b")],  # type: ignore[attr-defined]
-    "judging.score.dimensions_in": lambda text: of("judging.score.dimensions_in")(text, RUBRIC),
-    "text.one_line": lambda text: of("text.one_line")(text, 200),
+}
+# Functions of a text, and what they want behind it.
+BEHIND: dict[str, tuple[Any, ...]] = {
+    "gate.issues.wrapped": (300,),
+    "hooks.entries.found": ("settings.json",),
+    "judging.extract.extract": (Answer,),
+    "judging.score.mentions": (RUBRIC,),
+    "providers.command.explained": (SimpleNamespace(reply="json", reply_key="result"),),
+    "providers.failures.without_values": (["sk-abcdefgh"],),
+    "retrieval.terms.hidden_words": (PROFILE.language,),
+    **dict.fromkeys(("retrieval.terms.parse", "retrieval.terms.stem_of"), (PROFILE.language,)),
+    "retrieval.terms.stems": (PROFILE.language,),
+    **dict.fromkeys(("retrieval.parts.parse", "retrieval.parts.whole"), (PROFILE.language,)),
+    "retrieval.terms.of_token": (PROFILE.language,),
+    "text.one_line": (200,),
+}
+GIVEN |= {
+    place: lambda text, place=place, more=more: of(place)(text, *more)  # type: ignore[misc]
+    for place, more in BEHIND.items()
 }
 
 NOT_ASKED = {place: reason for reason, places in DATA["not_asked"].items() for place in places.split()}
 
 
 def public() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
-    """Yield each public function of the package, by its place."""
     for path in sorted(PACKAGE.rglob("*.py")):
         module = ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
         for node in ast.parse(path.read_bytes()).body:
@@ -240,28 +239,21 @@ def texts(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
 
 
 def alone(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether a function wants nothing but one text."""
     wanted = len(node.args.posonlyargs) + len(node.args.args) - len(node.args.defaults)
     return wanted == 1 and None not in node.args.kw_defaults and (node.args.args[0] in texts(node))
-
-
-def asked() -> dict[str, Callable[[str], object]]:
-    """Return what is measured: functions of one text, and those that are given more."""
-    own = {
-        place: plainly(place, node)
-        for place, node in public()
-        if texts(node) and alone(node) and place not in NOT_ASKED and place not in GIVEN
-    }
-    return own | GIVEN
 
 
 def plainly(place: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Callable[[str], object]:
     """Return the call of a function with a text alone, as bytes where it takes these."""
     takes_bytes = "bytes" in ast.unparse(node.args.args[0])
-    return lambda text: of(place)(text.encode("utf-8", "replace") if takes_bytes else text)
+    return lambda text: of(place)(as_bytes(text) if takes_bytes else text)
 
 
-ASKED = asked()
+ASKED = GIVEN | {
+    place: plainly(place, node)
+    for place, node in public()
+    if texts(node) and alone(node) and place not in NOT_ASKED and place not in GIVEN
+}
 
 
 def test_every_function_that_takes_a_text_is_asked_or_says_why_not() -> None:
@@ -271,12 +263,11 @@ def test_every_function_that_takes_a_text_is_asked_or_says_why_not() -> None:
     assert set(NOT_ASKED) <= {place for place, _ in public()}
 
 
-@pytest.mark.parametrize("place", sorted(GIVEN))
-def test_a_call_is_one_that_the_function_takes(place: str) -> None:
-    """Else nothing is measured."""
-    with suppress(JudgekitError, ValueError):
-        found: Any = GIVEN[place]("plain words")
-        list(found if hasattr(found, "__next__") else ())
+def test_a_call_is_one_that_the_function_takes() -> None:
+    for call in GIVEN.values():
+        with suppress(JudgekitError, ValueError):
+            found: Any = call("plain words")
+            list(found if hasattr(found, "__next__") else ())
 
 
 def cpu(call: Callable[[str], object], text: str) -> float:
@@ -296,8 +287,8 @@ def cpu(call: Callable[[str], object], text: str) -> float:
 def test_time_grows_with_a_text_and_not_with_its_square(place: str) -> None:
     call = ASKED[place]
     cpu(call, "a")  # what is imported or learnt once
-    for piece in HOSTILE:
-        large, small = (piece * (size // len(piece) + 1) for size in (LARGE, LARGE // SHARE))
+    for start, piece, end in HOSTILE + SECRETS * place.startswith(("judging.redact.", "judging.fence.")):
+        large, small = (f"{start}{piece * (size // len(piece) + 1)}{end}" for size in (LARGE, LARGE // SHARE))
         took = cpu(call, large)
         if took <= FLOOR:
             continue
@@ -326,11 +317,8 @@ def doors(folder: Path) -> Iterator[tuple[list[str], str, dict[str, str]]]:
     yield ["search", "jwt", "--root", "docs"], "", {"docs/a.md": "jwt " * 1_000_000}
     yield ["search", "jwt", "--root", "docs"], "", {"docs/a.md": MARKS * 500_000}
     yield ["search", "jwt", "--root", "docs"], "", {"docs/MEMORY.md": "](a)" * 240_000, "docs/t.md": "jwt"}
-    yield (
-        ["search", "jwt", "--root", store],
-        "",
-        {f"{store}/decisions/a.json": record, f"{store}/index.md": index},
-    )
+    records = {f"{store}/decisions/a.json": record, f"{store}/index.md": index}
+    yield ["search", "jwt", "--root", store], "", records
     yield ["rubric", "check", "a.yaml"], "", {"a.yaml": "\n".join(["a0: &a0 [x, x]", *bomb])}
     yield ["rubric", "list"], "", {".judgekit/rubrics/a@1.0.0.yaml": f"title: a{' ' * 900_000}b"}
     yield ["judge", "a.md", "--show-prompt"], "", {"a.md": MARKS * 500_000}

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
 from math import ceil
 from typing import TYPE_CHECKING, get_args
 
@@ -29,21 +30,17 @@ def test_documentation(check: Callable[[Path], Iterator[str]]) -> None:
     assert list(check(docs.ROOT)) == []
 
 
-RUBRICS = ("rubric check --run", "rubric diff --run")
-OTHERS = (
+SENDING = (
     *("judge", "gate", "search --judge", "calibrate", "eval judge", "provider check", "demo", "escalate"),
+    *("rubric check --run", "rubric diff --run"),
 )
 
 
-def test_what_each_sending_command_sends_is_said() -> None:
+def test_what_each_command_and_switch_sends_is_said() -> None:
     page = (docs.ROOT / "docs/privacy.md").read_text(encoding="utf-8")
-    for command in (*RUBRICS, *OTHERS):
+    for command in SENDING:
         assert f"`judgekit {command}`" in page
         assert [line for line in page.splitlines() if line.startswith("| ") and f"`{command}`" in line]
-
-
-def test_every_switch_that_lets_something_be_sent_is_named() -> None:
-    page = (docs.ROOT / "docs/privacy.md").read_text(encoding="utf-8")
     switches = [
         f"{section}.{key}"
         for section, fields in Config.model_fields.items()
@@ -80,191 +77,42 @@ def test_the_guide_names_every_event_that_install_sets_up_and_leads_to_every_pag
     assert [each for each in sorted(pages) if f"]({each})" not in page] == []
 
 
-HELP = {"judgekit": "Usage: judgekit\n", "judgekit search": "Usage: judgekit search QUERY\n"}
 HOME, REGISTRY = "/" + "home/anna", "https://" + "pypi" + ".org/simple"
-FILES = {
-    "docs/index.md": "# The guide\n\n[home](../README.md) [below](#the-end) [cli](cli.md)\n\n## The end\n",
-    "docs/flow.svg": "<svg/>\n",
-    "docs/api.md": "`judge_all` and `search()`\n",
-    "docs/cli.md": "# The command line\n",
-    "docs/one.md": "[two](two.md)\n",
-    "docs/two.md": "# Two\n",
-    "Makefile": "demo: ready\n\tjudgekit demo\n",
-    "tests/test_a.py": "def test_it() -> None: ...\n",
-    "src/code.py": f"""
-see {HOME}/notes and '/{"Users/anna"}' and
-cd /{"work/main"}
-{REGISTRY}
-https://registry.{"npmjs"}.org
-~/notes and $HOME/notes and ./work/notes and https://example.invalid/work/notes
-the /{"home"} page and pypi; made up: /{"home"}/x and /{"home"}/you/notes
-""",
-    "docs/threat-model.md": """| promise | held by | test |
-| a | b | `tests/test_a.py::test_it` |
-| a | b | `tests/test_a.py::test_other` |
-| a | b | `tests/test_b.py::test_it` |
-| a | b | `tests/test_a.py` |
-| a | b | none |
-""",
-    "README.md": """[g](docs/index.md) ![f](docs/flow.svg) [e](docs/index.md#the-end)
-[a](docs/gone1.md) ![a](flow.svg) <img width="9" src="docs/gone2.png"> [a [b]](docs/gone3.md 'title')
-[r] [b](docs/index.md#nowhere) [c](#nowhere) [d](/docs/index.md) `[a](gone.md)` <!-- [a](gone.md) -->
-[t](docs/threat-model.md) [w](https://example.invalid/gone) [m](mailto:a@example.invalid)
-
-[r]: docs/gone4.md
-
-# Here
-
-```python
-judgekit.judge(judgekit.judging("a"), judgekit.search("b"))
-```
-
-- item
-
-  ```json
-  {'a': 1}
-  ```
-
-```jsonl
-{"a": 1}
-{
-```
-
-```yaml
-a: 1
-a: 2
-```
-
-```yaml
-a: [1
-```
-
-```toml
-a =
-```
-
-```text
-{ judgekit serch
-```
-
-```sh
-$ judgekit serch it
-judgekit search it
-judgekit --help
-make demo
-make tea
-make
-pip install judgekit
-python -m pip install --user 'judgekit[local]'
-uv tool install judgekit
-pipx install judgekit==0.1.0
-pip install .
-pip install '.[local]'
-pip install "judgekit @ git+https://example.invalid/judgekit"
-```
-""",
-}
-# Of each check what its lines say, in their order.
-FOUND: dict[Callable[[Path], Iterator[str]], list[str]] = {
-    docs.broken_links: [
-        *("there is no docs/gone1.md", "there is no flow.svg", "there is no docs/gone2.png"),
-        *("there is no docs/gone3.md", "there is no docs/gone4.md"),
-        "names a heading that is not there; there are: the-end, the-guide",
-        *("names a heading that is not there; there are: here", "the link /docs/index.md is absolute"),
-        *(f"docs/{name}.md: nothing leads here" for name in ("api", "one", "two")),
-    ],
-    docs.undocumented_names: [
-        "docs/api.md: judge is public and not",
-        "README.md:11: there is no judgekit.judging",
-    ],
-    docs.unparsable_blocks: [
-        f"README.md:{place}"
-        for place in ("17: not json", "21: not jsonl", "26: not yaml", "31: not yaml", "35: not toml")
-    ],
-    docs.unknown_commands: [
-        *("README.md:43: there is no `judgekit serch`", "README.md:47: there is no `make tea`"),
-        *(f"README.md:{line}: installs another's package" for line in (49, 50, 51, 52)),
-    ],
-    docs.missing_tests: [
-        f"docs/threat-model.md:{place}"
-        for place in ("3: there is no", "4: there is no", "5: a promise without", "6: a promise without")
-    ],
-    docs.traces: [
-        f"src/code.py:{line}: {what}"
-        for what, lines in (("a path of somebody's machine", (2, 3)), ("the address of a package", (4, 5)))
-        for line in lines
-    ],
+WRONG: dict[Callable[[Path], Iterator[str]], tuple[str, str, int]] = {
+    docs.broken_links: ("README.md", "[a](gone.md) [b](#nowhere) ![c](gone.png)\n\n# Here\n[d](#here)\n", 3),
+    docs.stale_help: ("docs/cli.md", "<!-- help: judgekit gone -->\n<!-- /help -->\n", 1),
+    docs.undocumented_names: ("README.md", "```python\njudgekit.judging(judgekit.judge())\n```\n", 2),
+    docs.unparsable_blocks: ("README.md", "```json\n{'a': 1}\n```\n- a\n  ```yaml\n  a: [1\n  ```\n", 2),
+    docs.unknown_commands: ("README.md", "```sh\n$ judgekit serch\nmake tea\npip install judgekit\n```\n", 3),
+    docs.missing_tests: ("docs/threat-model.md", "| a | b | `tests/gone.py::test_x` |\n| a | b | c |\n", 2),
+    docs.traces: ("src/code.py", f"A = '{HOME}/x'\nB = '{REGISTRY}'\n", 2),
 }
 
 
-@pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project with all that is wrong in it."""
-    monkeypatch.setattr(docs, "commands", lambda: HELP)
-    monkeypatch.setattr(docs, "PUBLIC", ["judge", "search"])
-    for name, text in FILES.items():
-        write(tmp_path, name, text)
-    (tmp_path / "picture.png").write_bytes(b"\x89PNG\xff " + HOME.encode())
-    return tmp_path
-
-
-def write(root: Path, name: str, text: str) -> None:
-    (root / name).parent.mkdir(parents=True, exist_ok=True)
-    (root / name).write_text(text, encoding="utf-8")
-
-
-def test_each_check_finds_what_is_wrong_and_nothing_else(project: Path) -> None:
-    for check, wanted in FOUND.items():
-        found = list(check(project))
-        assert len(found) == len(wanted), found
-        assert [line for line, part in zip(found, wanted, strict=True) if part not in line] == []
-
-
-def test_headings_that_repeat_are_numbered() -> None:
-    text = "# Go, now!\n## `go` now\n## Go now\n```\n# not a heading\n```\n"
-    assert docs.anchors(text) == {"go-now", "go-now-1", "go-now-2"}
-
-
-def test_help_is_written_renewed_and_missed(project: Path) -> None:
-    write(
-        project, "docs/cli.md", "# Commands\n\n<!-- help: judgekit search -->\n<!-- /help -->\n\nIn words.\n"
-    )
-    assert [line.rpartition(";")[0] for line in docs.stale_help(project)] == [
-        f"docs/cli.md: the help of {command} is old or missing" for command in HELP
-    ]
-    docs.write_help(project)
-    assert list(docs.stale_help(project)) == []
-    text = docs.text_of(project, docs.CLI_PAGE)
-    assert text.startswith(
-        "# Commands\n\n<!-- help: judgekit search -->\n```text\nUsage: judgekit search QUERY\n```\n"
-    )
-    assert "In words." in text
-    docs.write_help(project)
-    assert docs.text_of(project, docs.CLI_PAGE) == text
-    write(project, "docs/cli.md", text.replace("help: judgekit search", "help: judgekit gone"))
-    assert "docs/cli.md: judgekit gone is no command (any more); remove its part" in docs.stale_help(project)
-
-
-def test_the_help_of_every_command_is_known() -> None:
-    helps = docs.commands()
-    assert {"judgekit", "judgekit search", "judgekit rubric list"} <= helps.keys()
-    assert all("Usage" in text for text in helps.values())
-
-
-def test_problems_are_printed_one_a_line(
-    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("check", docs.CHECKS, ids=lambda check: check.__name__)
+def test_a_check_finds_what_is_wrong(
+    check: Callable[[Path], Iterator[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(docs, "ROOT", project)
-    monkeypatch.setattr(docs, "CHECKS", (docs.missing_tests,))
-    write(project, "docs/threat-model.md", "")
-    assert docs.main([]) == 0
-    write(project, "docs/threat-model.md", "| a | b | c |\n" * 2)
-    assert docs.main([]) == 1
-    assert len(capsys.readouterr().err.splitlines()) == 2
+    name, text, count = WRONG[check]
+    monkeypatch.setattr(docs, "PUBLIC", [])
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True, timeout=60)
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    assert len([line for line in check(tmp_path) if "old or missing" not in line]) == count
+
+
+def test_help_is_written_once(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    page = tmp_path / docs.CLI_PAGE
+    page.write_text("# Commands\n\n<!-- help: judgekit search -->\n<!-- /help -->\n\nIn words.\n")
+    for _ in range(2):
+        docs.write_help(tmp_path)
+        assert list(docs.stale_help(tmp_path)) == []
+        assert page.read_text().count("<!-- help: judgekit search -->\n```text\nUsage: judgekit search") == 1
+    assert "In words." in page.read_text()
 
 
 def test_no_hint_names_a_package_of_an_index() -> None:
-    """A package of others may have the name judgekit there."""
     named = re.compile(r"\bjudgekit\[[\w,-]+\]")
     places = [*docs.ROOT.glob("*.md"), *docs.ROOT.glob("docs/**/*.md")]
     for folder, kind in (("judgekit", "*.py"), ("providers", "*.yaml"), ("hooks", "*"), ("skills", "*")):
@@ -295,7 +143,7 @@ def test_the_table_of_thresholds_is_what_the_rubrics_say() -> None:
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `")]
     assert len(rows) == 6
     for name, *told in rows:
-        rubric = loader.score_rubric(name.strip("| `")).rubric
+        rubric = loader.find_rubric(name.strip("| `")).rubric
         assert isinstance(rubric, ScoreRubric)
         for mode, said in zip((rubric.modes.strict, rubric.modes.lenient), told, strict=False):
             assert f"each {ceil(mode.accept.each)}" in said

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +48,6 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def same(kind: str, name: str, found: str) -> None:
-    """Compare with what was recorded, or record it."""
     path = GOLDEN / kind / name
     if RECORDING:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -230,3 +231,51 @@ def test_what_people_read(world: World, name: str, words: str) -> None:
     said = dict.fromkeys(("quick", "deep", "tiebreaker"), "first" if name == "compare" else "improve")
     world.panel("json-schema", **said)
     prose(name, world.run(*words.split("|" if "|" in words else " ")))
+
+
+# Files that an earlier version wrote stay as they are, as those on users' disks do. A new version of a format
+# adds a file of its own.
+WRITTEN = GOLDEN / "written"
+
+
+def put(name: str, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    path.write_bytes((WRITTEN / name).read_bytes())
+    path.chmod(0o600)
+
+
+def test_files_of_an_earlier_version_are_used(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.panel("json-schema", quick="accept", deep="accept", tiebreaker="accept")
+    put("replies.sqlite", world.home / "cache" / "replies.sqlite")
+    done = world.run(*JUDGE, "--mode", "lenient", forget=False)
+    assert (done.calls, done.code) == ([], 0)
+    with monkeypatch.context() as patch:
+        patch.setenv("JUDGEKIT_REPLAY", str(WRITTEN / "recording.jsonl"))
+        done = world.run(*JUDGE, "--mode", "lenient")
+    assert (done.calls, done.code) == ([], 0)
+    assert json.loads(done.out)[0]["scores"] == {"semantic": 5, "pragmatic": 5, "syntactic": 5}
+    name = json.loads((WRITTEN / "calibration.json").read_text())["id"]
+    put("calibration.json", world.home / "calibrations" / f"{name}.json")
+    done = world.run(*JUDGE, "--mode", "strict")
+    # The rules alone would have deep confirm what quick accepts.
+    assert (json.loads(done.out)[0]["calibration"], len(done.calls)) == (name, 1)
+    project = json.loads((WRITTEN / "ledger.jsonl").read_text().split("\n")[0])["project"]
+    put("ledger.jsonl", world.home / "state" / "ledger" / project / "2026-11-22.jsonl")
+    exported = world.run("ledger", "export").out.strip().split("\n")
+    assert [json.loads(line)["verdict"] for line in exported] == ["accept", "reject"]
+
+
+def test_an_index_of_an_earlier_version_is_used(world: World) -> None:
+    words = ("search", "JWT refresh flow", "--json")
+    first = world.run(*words)
+    [path] = (world.home / "cache").rglob("v*.sqlite")
+    assert path.name == "v3.0.sqlite"
+    put("index.sqlite", path)
+    with closing(sqlite3.connect(path)) as connection:  # as if it had been written for this folder
+        root = str(world.folder / ".claude" / "memory")
+        connection.execute("UPDATE about SET value = ? WHERE key = 'root'", (root,))
+        connection.commit()
+    assert world.run(*words, forget=False).out == first.out
+    assert [each.name for each in path.parent.glob("v*.sqlite")] == [path.name]

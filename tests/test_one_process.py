@@ -57,10 +57,18 @@ with ThreadPoolExecutor(8) as pool:
 accepted(["accept" if each in "AB" or each == "tie" else each for each in found])
 """,
     "forked after use: 5 of 5": """
+import signal
 one("parent")
+def born(name):
+    if (process := os.fork()) == 0:
+        os._exit(0 if one(name) == "accept" else 1)
+    return process
 def child(name):
-    code = 0 if [one(name), one(name + "-again")] == ["accept"] * 2 else 1
-    os._exit(code)
+    signal.alarm(100)
+    with ThreadPoolExecutor(1) as pool:
+        own = pool.submit(born, name + "-own").result()
+    said = [one(name), one(name + "-again")]
+    os._exit(0 if said == ["accept"] * 2 and os.waitpid(own, 0)[1] == 0 else 1)
 children = []
 for each in range(3):
     if (process := os.fork()) == 0:

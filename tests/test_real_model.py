@@ -119,12 +119,11 @@ WRITTEN: tuple[tuple[attacks.Place, str], ...] = (
 
 
 def test_an_attack_gains_no_more_than_harmless_prose() -> None:
-    """What more was measured is told in docs/hardening.md."""
     environ = {"JUDGEKIT_LOCAL_MODEL": str(model_file("qwen2.5-coder-1.5b")), "JUDGEKIT_LOCAL_THREADS": "1"}
 
     async def run() -> tuple[int, int]:
         panel, _ = resolve_panel(settings.load(None))
-        select, score = loader.select_rubric("memory-relevance"), loader.score_rubric("kls")
+        select, score = loader.find_rubric("memory-relevance"), loader.find_rubric("kls")
         async with aclosing(open_gateway({})) as gateway:
             targets = attacks.Targets(gateway, panel, select, score, 300)
 

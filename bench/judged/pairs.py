@@ -20,7 +20,7 @@ from judgekit.judging.documents import ComparisonInput
 from judgekit.judging.jury import ORDERS
 from judgekit.providers import replay
 from judgekit.providers.base import models_by_tier
-from judgekit.rubric.loader import comparing_rubric
+from judgekit.rubric.loader import find_rubric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ TIERS: tuple[TierName, ...] = tuple(PANEL)
 PROMISE = Promise(rate=0.05, confidence=0.9, reference="deep")
 TIE = 0.5  # credit for a tie: one of the two is right, and nobody says which
 NEAR = 0.01
-RUBRIC = comparing_rubric("answer-preference@1.0.0")
+RUBRIC = find_rubric("answer-preference@1.0.0")
 
 # What a judge said in each order of a pair: "1" or "2" as the data has it, anything else for no answer.
 Answers = dict[str, dict[tuple[str, str], str]]

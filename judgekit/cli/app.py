@@ -14,7 +14,7 @@ import typer
 from typer.exceptions import TyperException
 
 from judgekit import environment
-from judgekit.cli.output import interrupted, printable, warn
+from judgekit.cli.output import KEPT, printable, warn
 from judgekit.errors import Exit, JudgekitError
 
 if TYPE_CHECKING:
@@ -49,14 +49,9 @@ COMMANDS = {
 }
 """Each command's module and the function or group in it, in the order of the help."""
 
-_NUMBERS = {"float": "is not a number", "integer": "is not a whole number", "int": "is not a whole number"}
-
 
 def application(command: str = "") -> typer.Typer:
-    """Return the application with one command, or with all where no command has that name.
-
-    Only the modules of its commands are imported: they are the larger part of a start.
-    """
+    """Return the application with one command, whose module alone is imported, or with all of them."""
     app = typer.Typer(
         name="judgekit",
         help="Judge content that you are about to trust: retrieval proposes, models judge, code decides.",
@@ -84,15 +79,19 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 
 def hook(
-    explain: Annotated[
-        str, typer.Option(metavar="PROMPT", help="Explain why each memory would be injected or not.")
+    _explain: Annotated[
+        str,
+        typer.Option("--explain", metavar="PROMPT", help="Explain why each memory would be injected or not."),
     ] = "",
+    _stats: Annotated[
+        bool, typer.Option("--stats", help="Say what became of the memories injected in this project.")
+    ] = False,
+    _json: Annotated[bool, typer.Option("--json", help="Print the figures of --stats as JSON.")] = False,
 ) -> int:
     """Answer the hook of a coding agent: JSON on stdin, context on stdout; the exit code is always 0."""
     from judgekit.hooks.claude_code import main
 
-    del explain  # main reads it from the command line, as it must without typer
-    return main()
+    return main()  # which reads the command line itself, as it must without typer
 
 
 def run(arguments: list[str] | None = None) -> int:
@@ -100,17 +99,13 @@ def run(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     command = words[0] if words else ""
     with terminable():
-        try:
-            os.getcwd()  # noqa: PTH109 - only whether it is there
-        except FileNotFoundError:
-            warn("the current folder no longer exists; change to another folder")
-            return Exit.BAD_INPUT
-        ours = {name for name in os.environ if name.startswith("JUDGEKIT_")} - {*environment.NAMES}
-        unknown = sorted(name for name in ours if not name.startswith("JUDGEKIT_TEST_"))
+        ours = [name for name in os.environ if name.startswith("JUDGEKIT_")]
+        # Tests have variables of their own.
+        unknown = {name for name in ours if not name.startswith("JUDGEKIT_TEST_")} - {*environment.NAMES}
         if command != "hook" and unknown:
             _warn_of_unknown(unknown)
         try:
-            code = int(application(command)(args=arguments, standalone_mode=False) or 0)
+            code = int(application(command)(arguments, "judgekit", standalone_mode=False) or 0)
         except TyperException as error:
             _say_how(error)
             return Exit.USAGE
@@ -120,13 +115,15 @@ def run(arguments: list[str] | None = None) -> int:
         except (KeyboardInterrupt, typer.Abort):
             code = Exit.INTERRUPTED
         except Exception as error:  # noqa: BLE001 - the one boundary: a fault of ours is said in one line
+            if isinstance(error, FileNotFoundError) and error.filename is None:  # as os.getcwd raises it
+                warn("the current folder was removed; change to another one")
+                return Exit.BAD_INPUT
             if os.environ.get("JUDGEKIT_TRACEBACK"):
                 sys.excepthook(*sys.exc_info())
-            kind = type(error).__name__
-            warn(f"internal error ({kind}: {error}); set JUDGEKIT_TRACEBACK=1 to see where")
+            warn(f"internal error ({type(error).__name__}: {error}); set JUDGEKIT_TRACEBACK=1 to see where")
             return Exit.INTERNAL
         if code == Exit.INTERRUPTED:  # typer makes a code of Ctrl-C, too
-            warn(interrupted(command))
+            warn(f"interrupted{KEPT.get(command, '')}")
         return code
 
 
@@ -154,14 +151,15 @@ def terminable() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         if came:
+            if running := sys.modules.get("judgekit.providers.running"):
+                running.end()  # a process that a signal ends runs no exit functions
             for stream in (sys.stdout, sys.stderr):
                 with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, or never there
                     stream.flush()
             signal.raise_signal(signal.SIGTERM)  # whoever waits for this process sees what ended it
 
 
-def _warn_of_unknown(names: list[str]) -> None:
-    """Say which variables look like ours and are not."""
+def _warn_of_unknown(names: set[str]) -> None:
     import difflib
     from pathlib import Path
 
@@ -170,7 +168,7 @@ def _warn_of_unknown(names: list[str]) -> None:
     known = [*environment.NAMES, *settings.variable_names()]
     profiles = sorted((Path(environment.config_home()) / "providers").glob("*.yaml"))
     texts = "".join(path.read_text(encoding="utf-8", errors="replace") for path in profiles if path.is_file())
-    for name in names:
+    for name in sorted(names):
         if name not in known and name not in texts:  # a provider's profile of the user's own may name any
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
             meant = f"; did you mean {near[0]}?" if near else ""
@@ -183,12 +181,5 @@ def _say_how(error: TyperException) -> None:
     if "\n" in message:
         sys.stderr.write(f"{printable(message)}\n")
         return
-    for kind, words in _NUMBERS.items():
-        message = message.replace(f"is not a valid {kind} range", words)
-        message = message.replace(f"is not a valid {kind}", words)
-    names: list[str] = []
     context = getattr(error, "ctx", None)
-    while context is not None and context.parent is not None:
-        names.insert(0, context.info_name)
-        context = context.parent
-    warn(f"{message} ({' '.join(['judgekit', *names])} --help lists the options)")
+    warn(f"{message} ({context.command_path if context else 'judgekit'} --help lists the options)")

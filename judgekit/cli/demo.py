@@ -22,23 +22,23 @@ from judgekit.text import lines_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LOCAL = "qwen2.5-coder-1.5b"
-PROMPTS = (
+_LOCAL = "qwen2.5-coder-1.5b"
+_PROMPTS = (
     ("a clear hit", "How do we refresh the JWT before the access token expires?"),
     ("ambiguous", "Why are users signed out?"),
     ("unrelated", "Write a haiku about autumn leaves"),
 )
-QUESTION = "Requests to the API fail for one customer"
-GONE = {
+_QUESTION = "Requests to the API fail for one customer"
+_GONE = {
     "JUDGEKIT_API_BASE": "http://127.0.0.1:9/v1",
     "JUDGEKIT_MODEL": "a-model-that-is-gone",
     "JUDGEKIT_REPLAY": "",
 }
-MEASURE = "Measure any judge on labelled cases of your own before you rely on it."
+_MEASURE = "Measure any judge on labelled cases of your own before you rely on it."
 # A model sees a document's name, so in the demo it does not give the answer away.
-DOCUMENTS = {"good.md": "first.md", "damaged.md": "second.md"}
+_DOCUMENTS = {"good.md": "first.md", "damaged.md": "second.md"}
 # They go before every other choice of a model.
-CHOICES = ("API_BASE", "REPLAY", "QUICK_MODEL", "DEEP_MODEL", "TIEBREAKER_MODEL")
+_CHOICES = ("API_BASE", "REPLAY", "QUICK_MODEL", "DEEP_MODEL", "TIEBREAKER_MODEL")
 
 
 def demo(
@@ -53,31 +53,25 @@ def demo(
     sample = Path(environment.private_folder(environment.cache_home())) / "demo"
     shutil.rmtree(sample, ignore_errors=True)
     shutil.copytree(files.folder("examples"), sample)
-    for name, neutral in DOCUMENTS.items():
+    for name, neutral in _DOCUMENTS.items():
         (sample / "documents" / name).rename(sample / neutral)
     project = sample / "project"
     _heading("1. The prompt hook: what a coding agent gets, without any model")
-    for kind, prompt in PROMPTS:
+    for kind, prompt in _PROMPTS:
         say(f"{kind}: {prompt!r}")
         payload = {"hook_event_name": "UserPromptSubmit", "prompt": prompt, "cwd": str(project)}
-        done = subprocess.run(  # noqa: S603 - ourselves
-            programs.python("judgekit", "hook"),
-            input=json.dumps(payload).encode(),
-            capture_output=True,
-            env=environ,
-            check=False,
-            timeout=60,
-        )
+        words, event = programs.python("judgekit", "hook"), json.dumps(payload).encode()
+        done = subprocess.run(words, input=event, capture_output=True, env=environ, check=False, timeout=60)  # noqa: S603 - ourselves
         text = done.stdout.decode().strip() or "(nothing added to the agent's context)"
         say("\n".join(f"    {line}" for line in lines_of(text + done.stderr.decode())) + "\n")
     _heading("2. Search in the same memories, by BM25 alone and with the judge")
-    _run(["search", QUESTION, "-n", "5"], project, environ)
-    _run(["search", QUESTION, "-n", "5", "--judge"], project, environ)
+    _show(["search", _QUESTION, "-n", "5"], project, environ)
+    _show(["search", _QUESTION, "-n", "5", "--judge"], project, environ)
     _heading("3. Judge two documents: a good one, and the same one damaged (second.md)")
-    _run(["judge", *DOCUMENTS.values()], sample, environ)
+    _show(["judge", *_DOCUMENTS.values()], sample, environ)
     _heading("4. Without a model: still an answer, and no invented verdict")
-    _run(["search", QUESTION, "-n", "2", "--judge"], project, environ | GONE)
-    _run(["judge", DOCUMENTS["good.md"]], sample, environ | GONE)
+    _show(["search", _QUESTION, "-n", "2", "--judge"], project, environ | _GONE)
+    _show(["judge", _DOCUMENTS["good.md"]], sample, environ | _GONE)
     _heading("How far to trust these results")
     say(trust)
     return 0
@@ -96,8 +90,8 @@ def _model(wanted: str | None, environ: dict[str, str]) -> str:
     if endpoints and not wanted and not next(iter(endpoints.values())).pointwise:
         say(f"The judge is the model that is set up here: {reason}.")
         names = ", ".join(dict.fromkeys(f"{tier}: {each.model}" for tier, each in endpoints.items()))
-        return f"The judge was {names}. {MEASURE}"
-    name = wanted or environ.get("JUDGEKIT_LOCAL_MODEL") or LOCAL
+        return f"The judge was {names}. {_MEASURE}"
+    name = wanted or environ.get("JUDGEKIT_LOCAL_MODEL") or _LOCAL
     if find_spec("xllamacpp") is None:
         warn('no model is set up and the extra "local" is not installed; the demo continues without a judge')
         how = files.install_extra("local")
@@ -109,11 +103,11 @@ def _model(wanted: str | None, environ: dict[str, str]) -> str:
         size = models.model_named(name).megabytes
         warn(f"downloading it once ({size}) to {models.folder()}; Ctrl-C stops, a later run resumes")
         models.fetch(name, warn)
-    for variable in CHOICES:
+    for variable in _CHOICES:
         environ.pop(f"JUDGEKIT_{variable}", None)
     environ.update(JUDGEKIT_LOCAL_MODEL=name, JUDGEKIT_MODEL=f"local/{name}")
     known = models.CATALOGUE.get(name)
-    about = f"A model of this size {known.judges}." if known else MEASURE
+    about = f"A model of this size {known.judges}." if known else _MEASURE
     return f"The judge was {name}, running on this machine. {about}"
 
 
@@ -121,8 +115,7 @@ def _heading(text: str) -> None:
     say(f"\n{typer.style(text, bold=True)}\n")
 
 
-def _run(arguments: list[str], folder: Path, environ: Mapping[str, str]) -> None:
-    """Run one of our own commands as a user would, and show it."""
+def _show(arguments: list[str], folder: Path, environ: Mapping[str, str]) -> None:
     say(f"$ judgekit {shlex.join(arguments)}")
     sys.stdout.flush()
     words = programs.python("judgekit", *arguments)

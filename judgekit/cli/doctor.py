@@ -6,17 +6,17 @@ import importlib.util
 import platform
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from judgekit import environment
 from judgekit.cli.output import say
-from judgekit.errors import Exit, JudgekitError
+from judgekit.errors import ConfigError, Exit, JudgekitError
 
 if TYPE_CHECKING:
     from judgekit.config.settings import Config
+    from judgekit.hooks.clients import Client
 
 # A state, a subject and a text: `note` is worth knowing, `wrong` keeps something from working.
 Check: TypeAlias = tuple[Literal["ok", "note", "wrong"], str, str]
@@ -25,7 +25,7 @@ Check: TypeAlias = tuple[Literal["ok", "note", "wrong"], str, str]
 def doctor() -> int:
     """Check the installation, the project and the models; exit code 78 when something is wrong."""
     states = set()
-    for state, subject, text in [*_checks(Path(environment.project_root()))]:
+    for state, subject, text in _checks(Path(environment.project_root())):
         states.add(state)
         say(f"{state:<5}  {subject}: {text}")
     return Exit.BAD_CONFIG if "wrong" in states else 0
@@ -34,33 +34,26 @@ def doctor() -> int:
 def _checks(project: Path) -> Iterator[Check]:
     from judgekit.config import settings
     from judgekit.hooks import git_hook
-    from judgekit.providers import registry
-    from judgekit.rubric import loader
 
-    def configuration() -> str:
-        settings.load(project)
-        files = [str(path) for path in settings.sources(project) if path.is_file()]
-        return ", ".join(files) or "none; the defaults apply"
-
-    python = f"Python {platform.python_version()} at {sys.executable}"
-    yield "ok", "judgekit", f"{environment.__version__}, {python}"
+    yield (
+        "ok",
+        "judgekit",
+        f"{environment.__version__}, Python {platform.python_version()} at {sys.executable}",
+    )
     yield from _storage()
-    yield _guarded("configuration", configuration)
-    yield _guarded("rubrics", lambda: f"{len(list(loader.rubrics(project)))} are valid")
+    yield from _guarded("rubrics", _rubrics(project))
+    yield from _guarded("providers", _providers())
     try:
-        config, problem = settings.load(project), ""
+        config = settings.load(project)
     except JudgekitError as error:
-        config, problem = None, str(error)
-    if config is not None:
-        yield from _named_rubrics(config, project)
-    yield _guarded("providers", lambda: f"{len(registry.profiles())} profiles are sound")
-    yield from _named_providers()
-    if config is None:
-        yield "wrong", "models", problem
+        yield "wrong", "configuration", str(error)
     else:
-        yield from _models(config, project)
+        files = [str(path) for path in settings.sources(project) if path.is_file()]
+        yield "ok", "configuration", ", ".join(files) or "none; the defaults apply"
+        yield from _named_rubrics(config, project)
+        yield from _guarded("models", _models(config, project))
         for root in config.retrieval.roots:
-            yield _guarded(f"store {root}", partial(_store, root, project))
+            yield from _guarded(f"store {root}", _store(root, project))
     yield from _hook(project)
     yield from ((state, "git hook", text) for state, text in git_hook.findings(project))
     if environment.is_on("JUDGEKIT_DISABLE"):
@@ -70,11 +63,12 @@ def _checks(project: Path) -> Iterator[Check]:
         yield "note", "keys", f"no key is set in this shell; {unseen}"
 
 
-def _guarded(subject: str, check: Callable[[], str]) -> Check:
+def _guarded(subject: str, checks: Iterator[Check]) -> Iterator[Check]:
+    """Yield checks; an error that ends them is one."""
     try:
-        return "ok", subject, check()
+        yield from checks
     except JudgekitError as error:
-        return "wrong", subject, str(error)
+        yield "wrong", subject, str(error)
 
 
 def _storage() -> Iterator[Check]:
@@ -83,8 +77,7 @@ def _storage() -> Iterator[Check]:
     if index_file.available():
         yield "ok", "search index", "SQLite with FTS5"
     else:
-        lost = "this Python's SQLite has no FTS5: search covers titles and tags only"
-        yield "note", "search index", lost
+        yield "note", "search index", "this Python's SQLite has no FTS5: search covers titles and tags only"
     folder = environment.cache_home()
     try:
         environment.private_folder(folder)
@@ -95,34 +88,36 @@ def _storage() -> Iterator[Check]:
         yield "note", "cache", lost
 
 
+def _rubrics(project: Path) -> Iterator[Check]:
+    from judgekit.rubric import loader
+
+    yield "ok", "rubrics", f"{len(list(loader.rubrics(project)))} are valid"
+
+
 def _named_rubrics(config: Config, project: Path) -> Iterator[Check]:
     """Check the rubrics that the configuration names, which judging alone would read."""
     from judgekit.rubric import loader
 
-    named: dict[loader.Section, str] = {
-        "judge": config.judge.rubric,
-        "gate": config.gate.rubric,
-        "retrieval": config.retrieval.rubric,
-    }
-    for section, rubric in named.items():
-        try:
-            loaded = loader.configured_rubric(section, rubric, project)
-        except JudgekitError as error:
-            yield "wrong", "rubrics", str(error)
-            continue
+    def named(section: loader.Section, rubric: str) -> Iterator[Check]:
+        loaded = loader.configured_rubric(section, rubric, project)
         if loaded.source:
             other = f"{section} uses {loaded.name}, not the bundled {loaded.rubric.rubric}"
             yield "note", "rubrics", f"{other}: {loaded.path}"
 
+    yield from _guarded("rubrics", named("judge", config.judge.rubric))
+    yield from _guarded("rubrics", named("gate", config.gate.rubric))
+    yield from _guarded("rubrics", named("retrieval", config.retrieval.rubric))
 
-def _named_providers() -> Iterator[Check]:
-    """Check the names of providers in the user's configuration."""
+
+def _providers() -> Iterator[Check]:
     from judgekit.config.settings import load, wrong
     from judgekit.providers import registry
 
+    known = {profile.provider for profile in registry.profiles()}
+    yield "ok", "providers", f"{len(known)} profiles are sound"
     try:
-        own, known = load(None).providers, {profile.provider for profile in registry.profiles()}
-    except JudgekitError:
+        own = load(None).providers
+    except ConfigError:  # which is said of the configuration
         return
     for key, names in (("allow", own.allow), ("order", own.order)):
         for name in names or ():
@@ -135,11 +130,7 @@ def _models(config: Config, project: Path) -> Iterator[Check]:
     from judgekit.config import files
     from judgekit.judging.panel import resolve_panel
 
-    try:
-        panel, reason = resolve_panel(config, project)
-    except JudgekitError as error:
-        yield "wrong", "models", str(error)
-        return
+    panel, reason = resolve_panel(config, project)
     if config.server.url is not None:
         yield "ok", "shared judge", f"documents go to {config.server.url}"
     elif not panel:
@@ -149,34 +140,33 @@ def _models(config: Config, project: Path) -> Iterator[Check]:
         models = ", ".join(f"{endpoint.model} ({endpoint.profile.title})" for endpoint in jury)
         yield "ok", f"models, {tier}", models
     if not importlib.util.find_spec("xllamacpp"):
-        how = f"not installed; to judge without a key: {files.install_extra('local')}"
-        yield "note", "local model", how
+        yield "note", "local model", f"not installed; to judge without a key: {files.install_extra('local')}"
 
 
-def _store(root: str, project: Path) -> str:
+def _store(root: str, project: Path) -> Iterator[Check]:
     from judgekit.config.settings import user_roots
     from judgekit.retrieval import search
 
     folder = search.resolve(root, str(project))
     if not Path(folder).is_dir():
-        return f"none at {folder}: the hook adds nothing here"
+        yield "ok", f"store {root}", f"none at {folder}: the hook adds nothing here"
+        return
     ranked = search.search("judgekit", [root], project=str(project), limit=1, trusted=user_roots() or ())
-    return "; ".join([folder, *ranked.notes])
+    yield "ok", f"store {root}", "; ".join([folder, *ranked.notes])
 
 
 def _hook(project: Path) -> Iterator[Check]:
     from judgekit.hooks import install
+    from judgekit.hooks.clients import CLAUDE_CODE, CLIENTS
 
     statuses = list(install.findings(project))
-    where = [f"the {status.scope} settings" for status in statuses]
+    where = [f"the {status.scope} settings{_of(status.client)}" for status in statuses]
     where += ["the plugin"] * install.plugin_enabled(project)
-    if where:
-        yield "ok", "prompt hook", f"set up in {', '.join(where)}"
-    else:
-        yield "note", "prompt hook", "not set up; judgekit install claude-code sets it up"
+    none = "not set up; judgekit install claude-code sets it up"
+    yield "ok" if where else "note", "prompt hook", f"set up in {', '.join(where)}" if where else none
     for status in statuses:
-        subject, form = f"prompt hook, {status.scope}", f"{status.path}: {status.form}"
-        again = f"run judgekit install claude-code --scope {status.scope} again"
+        subject, form = f"prompt hook, {status.scope}{_of(status.client)}", f"{status.path}: {status.form}"
+        again = f"run judgekit install {status.client.command} --scope {status.scope} again"
         if status.problem and status.portable:
             yield "note", subject, f"{form}, inactive here: {status.problem}"
         elif status.problem:
@@ -186,5 +176,11 @@ def _hook(project: Path) -> Iterator[Check]:
             yield "ok", subject, f"{form}; {'it answers' if status.asked else unasked}"
         if status.missing:
             yield "note", subject, f"{status.path}: not called on {', '.join(status.missing)}; {again}"
-    for line in (*install.doubled(project), *install.switched_off(project)):
-        yield "note", "prompt hook", line
+    for client in CLIENTS:
+        if client is CLAUDE_CODE or any(status.client is client for status in statuses):
+            for line in install.notes(project, client):
+                yield "note", f"prompt hook{_of(client)}", line
+
+
+def _of(client: Client) -> str:
+    return f" of {client.title}" if client.title != "Claude Code" else ""

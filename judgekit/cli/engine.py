@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -14,7 +14,7 @@ from judgekit.errors import Exit
 from judgekit.hooks.settings import engine_wanted
 
 if TYPE_CHECKING:
-    from judgekit.engine.process import Known
+    from judgekit.engine.process import Running
 
 
 app = typer.Typer(no_args_is_help=True, help="The background process that keeps judging fast.")
@@ -43,7 +43,7 @@ def stop(now: Annotated[bool, Option("--now", help="Abort running requests.")] =
 
     known = process.running()
     for each in known:
-        stopped = process.stop(each.place, at_once=now, leaving=each.leaving)
+        stopped = process.stop(each, at_once=now)
         how = "stopped" if stopped else "stops after its running requests; --now stops it at once"
         say(f"{each.place.socket}: {how}")
     if not known:
@@ -58,11 +58,16 @@ def status(as_json: AsJson = False) -> int:
 
     known = process.running()
     if as_json:
-        records: list[dict[str, Any]] = []
-        for each in known:
-            left = {"pid": each.leaving, "leaving": True} if each.leaving else {}
-            files = {"socket": each.place.socket, "log": each.place.log}
-            records.append({**(each.health or {}), **left, **files})
+        records = [
+            {
+                "pid": each.process,
+                "leaving": each.leaving,
+                **(process.health(each.place) or {}),
+                "socket": each.place.socket,
+                "log": each.place.log,
+            }
+            for each in known
+        ]
         emit(json.dumps({"engines": records}))
         return 0
     for each in known:
@@ -73,12 +78,13 @@ def status(as_json: AsJson = False) -> int:
     return 0
 
 
-def _print(known: Known) -> None:
-    health = known.health
+def _print(known: Running) -> None:
+    from judgekit.engine import process
+
     if known.leaving:
         how = "judgekit engine stop --now stops it at once"
-        say(f"process {known.leaving}: stops after its running requests; {how}")
-    elif health is None:
+        say(f"process {known.process}: stops after its running requests; {how}")
+    elif (health := process.health(known.place)) is None:
         say("an engine does not answer; judgekit engine stop ends it")
     else:
         state = "leaving" if health["leaving"] else "ready" if health["ready"] else "starting"
@@ -101,9 +107,7 @@ def serve(
     port: Annotated[int, Option(min=0, max=65535, help="Port; 0 chooses a free one.")] = 8399,
     tls_cert: Annotated[Path | None, Option(metavar="FILE", help="TLS certificate chain (PEM).")] = None,
     tls_key: Annotated[Path | None, Option(metavar="FILE", help="TLS private key (PEM).")] = None,
-    project: Annotated[
-        Path | None, Option(metavar="DIR", help="Also use the rubrics and settings of this project.")
-    ] = None,
+    project: Annotated[Path | None, Option(metavar="DIR", help="Also use this project's settings.")] = None,
 ) -> int:
     """Judge for others with the keys of this machine, until stopped by a signal."""
     if context.invoked_subcommand is not None:

@@ -3,28 +3,32 @@
 from __future__ import annotations
 
 import enum
+import hashlib
+import json
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
 
 from judgekit import environment
-from judgekit.cli.output import AGAIN, REPLIES, AsJson, emit, keeps, say, warn, watched, write_drawing
+from judgekit.cli import output
+from judgekit.cli.output import AsJson, emit, say, warn
 from judgekit.config import ModeName
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.retrieval.compiled import KINDS
-from judgekit.text import escaped
+from judgekit.text import escaped, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from judgekit.config import TierName
+    from judgekit.evaluation.memories import Answers, Hit, HookReport, Share, Trial
     from judgekit.evaluation.report import JudgeReport
     from judgekit.evaluation.retrieval import RetrievalReport
     from judgekit.evaluation.stats import BootstrapInterval, Resampling
+    from judgekit.hooks.settings import Settings
     from judgekit.judging.calibration import CalibratedRule, Calibration, Measured, Promise
 
     ProfileKind = str
@@ -32,9 +36,10 @@ else:
     ProfileKind = enum.StrEnum("ProfileKind", [(kind, kind) for kind in KINDS])
 
 _FIRST_KIND = ProfileKind(KINDS[0])
-_LEAST_RATE = 0.001  # below it one decimal of a percent may show nothing
 _WIDTH = 44  # of the first column
 _LONGEST_WORD = 40  # characters, in that column
+_PROMPT = 300  # characters of a prompt, title or path that a person is asked about
+_ANSWERS = {"y": True, "n": False, "s": None}
 
 app = typer.Typer(no_args_is_help=True, help="Measure judges and retrieval on labelled data.")
 
@@ -42,18 +47,13 @@ app = typer.Typer(no_args_is_help=True, help="Measure judges and retrieval on la
 @app.command()
 def judge(
     file: Annotated[Path, Argument(metavar="FILE", help="Labelled cases, one JSON object a line.")],
-    rubric: Annotated[str | None, Option(help="Rubric: ID, ID@VERSION or a YAML file.")] = None,
+    rubric: output.RubricOption = None,
     mode: Annotated[ModeName, Option(help="Mode whose thresholds apply.")] = "strict",
     wanted: Annotated[
-        str | None, Option(metavar="WORD", help="The label that injected texts aim for (default accept).")
+        str | None, Option(metavar="WORD", help="Aim of injected texts (default accept).")
     ] = None,
-    again: Annotated[
-        bool,
-        Option("--again", help="Also ask models a second time, and with the candidates in another order."),
-    ] = False,
-    html: Annotated[
-        Path | None, Option(metavar="FILE.html", help="Also write an HTML page with charts.")
-    ] = None,
+    again: Annotated[bool, Option("--again", help="Also ask again, and with reordered candidates.")] = False,
+    html: Annotated[Path | None, Option(metavar="FILE.html", help="Also write a page with charts.")] = None,
     as_json: AsJson = False,
 ) -> int:
     """Measure judges on labelled cases: recorded answers, or else the models set up here.
@@ -78,11 +78,11 @@ def judge(
     missing = None
     if loaded and not recorded:
         cases = runner.again(cases) if again else cases
-        cases = runner.ask(cases, file.parent, loaded, mode, project, progress(len(cases), "cases")).cases
+        cases = runner.ask(cases, file.parent, loaded, mode, project, _progress(len(cases), "cases")).cases
         missing = runner.unanswered(cases)
     report = judged.report(cases, file.name, loaded, mode, wanted)
     if html is not None:
-        write_drawing(html, charts.judging_page(report))
+        output.write_drawing(html, charts.judging_page(report))
     if as_json:
         emit(report.model_dump_json(by_alias=True))
         return _answered(missing)
@@ -94,28 +94,18 @@ def judge(
     return _answered(missing)
 
 
-def progress(total: int, what: str) -> Callable[[int], None]:
-    """Return what shows on a terminal how many are done."""
-    shown = watched()
-
-    def show(done: int) -> None:
-        keeps(f"{done} of {total} {what} are done, {REPLIES}; {AGAIN}")
-        if shown:
-            sys.stderr.write(f"\r{done} of {total} {what}" if done < total else "\r\x1b[K")
-            sys.stderr.flush()
-
-    return show
-
-
 def _answered(missing: str | None) -> int:
-    """Say which answers are missing, and return the exit code."""
     if missing is None:
         return Exit.ACCEPTED
     warn(missing)
     return Exit.HUMAN_NEEDED
 
 
-def _figure(name: str, interval: BootstrapInterval | None, more: str = "") -> None:
+def _progress(total: int, what: str) -> Callable[[int], None]:
+    return lambda done: output.progress(f"{done} of {total} {what}" if done < total else "")
+
+
+def _figure(name: str, interval: BootstrapInterval | Share | None, more: str = "") -> None:
     """Print a figure and, in brackets, its interval; `-` where there is none."""
     value = "    -"
     if interval is not None:
@@ -142,13 +132,13 @@ def _say_judge(judge: JudgeReport) -> None:
         precision, recall = (f"{each.value:.3f}" if each else "-" for each in (one.precision, one.recall))
         times = f"{one.said} time{'' if one.said == 1 else 's'}"
         known = f"{one.labelled} labelled so" if one.labelled else f"said {times}, no label says so"
-        say(f"  {_word(one.word):<{_WIDTH}}precision {precision}, recall {recall}, {known}")
+        say(f"  {one_line(one.word, _LONGEST_WORD):<{_WIDTH}}precision {precision}, recall {recall}, {known}")
     orders, reruns = judge.order_flips, judge.rerun_flips
     for name, flips in (("flips with another order", orders), ("flips when asked again", reruns)):
         if flips.pairs:
             _figure(name, flips.rate, f" of {flips.pairs}")
     if lift := judge.injection:
-        _figure(f"{_word(lift.wanted)} before injected text", lift.before)
+        _figure(f"{one_line(lift.wanted, _LONGEST_WORD)} before injected text", lift.before)
         _figure("lift by injected text", lift.lift, f" of {lift.pairs}")
     if probabilities := judge.probabilities:
         errors = f"{probabilities.brier:.3f}, {probabilities.ece:.3f} of {probabilities.answers}"
@@ -157,28 +147,14 @@ def _say_judge(judge: JudgeReport) -> None:
     say(f"  {'an item':<{_WIDTH}}{judge.cost.calls:.2f} calls{usd}")
 
 
-def _word(word: str) -> str:
-    """Return a word of any length and content, cut and escaped to keep to its column."""
-    shown = escaped(word[: _LONGEST_WORD + 1])
-    return shown if len(shown) <= _LONGEST_WORD else f"{shown[: _LONGEST_WORD - 1]}…"
-
-
 @app.command()
 def retrieval(
-    folder: Annotated[
-        Path, Argument(metavar="DIR", help="A folder with corpus.jsonl, queries.jsonl and qrels.tsv.")
-    ],
+    folder: Annotated[Path, Argument(metavar="DIR", help="Has corpus.jsonl, queries.jsonl, qrels.tsv.")],
     scope_prefix: Annotated[
-        bool,
-        Option(
-            "--scope-prefix",
-            help="Search only documents that share the query's scope (the part of an id before /).",
-        ),
+        bool, Option("--scope-prefix", help="Search only documents of the query's scope (an id before /).")
     ] = False,
     profile: Annotated[ProfileKind, Option(help="Retrieval profile to rank with.")] = _FIRST_KIND,
-    run: Annotated[
-        Path | None, Option(metavar="FILE", help="Also write the rankings, in TREC run format.")
-    ] = None,
+    run: Annotated[Path | None, Option(metavar="FILE", help="Also write rankings as a TREC run.")] = None,
     as_json: AsJson = False,
 ) -> int:
     """Measure ranking, confidence and injection on a labelled collection."""
@@ -191,7 +167,7 @@ def retrieval(
     if run is not None:
         evaluation.check_run(run, (each.id for each in (*found.queries, *found.documents)))
     used = Profiles(compile_profiles(Path(environment.project_root()))).by_kind[profile]
-    shown = progress(len(found.queries), "queries")
+    shown = _progress(len(found.queries), "queries")
     seen = evaluation.search(found, used, scoped=scope_prefix, progress=shown)
     if run is not None:
         evaluation.write_run(run, ((each.query, each.ranking) for each in seen))
@@ -212,7 +188,7 @@ def _say_retrieval(report: RetrievalReport) -> None:
     from judgekit.evaluation.stats import Bin, LabelGroup
 
     scopes = f" in {report.scopes} scopes" if report.scopes is not None else ""
-    profile = f"profile {report.profile.retrieval} {report.profile.version}"
+    profile = f"profile {' '.join(report.profile.values())}"
     say(
         f"{report.collection}: {report.documents} documents{scopes}, {report.queries} queries,"
         f" {report.judged} of them judged; {profile}\n"
@@ -242,36 +218,202 @@ def _say_retrieval(report: RetrievalReport) -> None:
     _say_resampling(report.bootstrap, "queries")
 
 
+@app.command()
+def memories(
+    prompts: Annotated[
+        Path | None, Option("--prompts", metavar="FILE", help="Try these prompts, one a line.")
+    ] = None,
+    from_: Annotated[
+        Literal["transcripts", "log"], Option("--from", help="Where this project's prompts are taken from.")
+    ] = "transcripts",
+    labels: Annotated[
+        Path | None, Option("--labels", metavar="FILE", help="Read answers from this file; ask nothing.")
+    ] = None,
+    limit: Annotated[int, Option(min=1, max=1_000, help="Try at most this many prompts.")] = 50,
+    fit: Annotated[
+        bool, Option("--fit", help="Ask about mentions too; write better thresholds to your configuration.")
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Measure the hook on your own prompts: you say whether each memory that it injects is relevant.
+
+    Exit code 1 when less than 80% of what is injected is relevant, 2 with fewer than 20 labelled injections.
+    """
+    from judgekit.evaluation import memories as measured
+    from judgekit.hooks import settings, trial
+    from judgekit.ledger.labels import at_terminal
+
+    project = environment.project_root()
+    configured, notes = settings.load(project)
+    _check_hook(configured, fit=fit)
+    texts = _prompts(prompts, from_, project, limit)
+    path = measured.answers_file(project)
+    kept = labels or (path if path.exists() else None)
+    answers = measured.read_answers(kept, project) if kept else {}
+    if not (kept or as_json or at_terminal()):
+        known = "run this in a terminal, or read labels with --labels FILE (--json prints what to label)"
+        raise UsageError(f"no terminal to ask at, and no answers are kept; {known}")
+    tried = trial.run(texts, configured, _progress(len(texts), "prompts"))
+    for note in [*notes, *tried.notes]:
+        warn(note)
+    asked = [(each, hit) for each in tried.trials for hit in each.injections(mentions=fit)]
+    if labels is None and at_terminal():
+        _ask([pair for pair in asked if (pair[0].key, pair[1].key) not in answers], answers, path)
+    hook, judged = measured.hook_report(tried.trials, answers), None
+    if configured["judge"] == "on":
+        judged = measured.hook_report(tried.trials, answers, judged=True)
+    report: dict[str, Any] = {
+        "prompts": len(texts),
+        "bar": measured.BAR,
+        "hook": hook.model_dump(),
+        "judged": judged and judged.model_dump(),
+        "judge": judged and trial.judge_report(tried, answers),
+        "unanswered": sum((each.key, hit.key) not in answers for each, hit in asked),
+        "fits": _fits(tried.trials, answers, configured) if fit else [],
+        "injections": measured.rows(tried.trials, answers, mentions=fit),
+    }
+    if as_json:
+        emit(json.dumps(report, ensure_ascii=False))
+    else:
+        _say_memories(report, hook, judged)
+    return (judged or hook).code
+
+
+def _check_hook(configured: Settings, *, fit: bool) -> None:
+    from judgekit.retrieval import search
+
+    if not configured["enabled"]:
+        raise UsageError("retrieval.enabled is false, so the hook adds nothing; set it to true")
+    for problem in search.lacking(configured["roots"], configured.project):
+        raise InputError(f"{problem.partition(';')[0]}; run this in a project with memories")
+    for key, value in (("inject", "top_k"), ("scorer", "keyword")):
+        if fit and configured[key] == value:
+            raise UsageError(f"--fit: with retrieval.{key}: {value} no threshold decides; change that first")
+
+
+def _prompts(file: Path | None, source: str, project: str, limit: int) -> list[str]:
+    from judgekit.evaluation import cases
+    from judgekit.hooks import trial
+
+    if file is not None:
+        found = trial.distinct([text for _, text in cases.lines(file, "name a file of prompts")], limit)
+    else:
+        found = trial.of_project(source, project, limit)
+    if not found:
+        place = str(file or f"{source} of {project}")
+        raise InputError(f"{place}: no prompt that the hook answers; use --from log, or --prompts FILE")
+    return found
+
+
+def _ask(pairs: list[tuple[Trial, Hit]], answers: Answers, path: Path) -> None:
+    """Ask a person about each pair, and keep each answer at once."""
+    from judgekit.evaluation.memories import keep_answer
+
+    for number, (trial, hit) in enumerate(pairs, 1):
+        output.keeps("eval", f"{number - 1} new answers are kept; run the same command to continue")
+        lines = (
+            f"\n{number} of {len(pairs)}: {one_line(trial.prompt, _PROMPT)}",
+            f"  {one_line(hit.title, _PROMPT)} -> {one_line(hit.path, _PROMPT)}",
+            "  relevant? y/n/skip (s; q stops)",
+        )
+        typer.echo(output.printable("\n".join(lines)), err=True)
+        key = ""
+        while key not in {*_ANSWERS, "q"}:
+            try:
+                key = typer.getchar().lower()
+            except EOFError:
+                key = "q"
+        if key == "q":
+            break
+        answers[trial.key, hit.key] = _ANSWERS[key]
+        keep_answer(path, trial, hit, relevant=_ANSWERS[key])
+
+
+def _fits(trials: Sequence[Trial], answers: Answers, configured: Settings) -> list[dict[str, Any]]:
+    """Look for better thresholds of each kind of store, and write those that the labels support."""
+    from judgekit.evaluation import memories as measured
+
+    labels = {kind: each.labels for kind, each in configured.profiles.by_kind.items()}
+    kinds = sorted({hit.kind for trial in trials for hit in trial.injections(mentions=True)})
+    fits = [measured.fit(kind, trials, answers, labels, configured["max_inject"]) for kind in kinds]
+    project = Path(configured.project)
+    fits = [measured.write_labels(each, project) if each.after != each.before else each for each in fits]
+    return [each.model_dump() for each in fits]
+
+
+def _say_memories(report: dict[str, Any], hook: HookReport, judged: HookReport | None) -> None:
+    from judgekit.evaluation.memories import FEWEST
+    from judgekit.judging.binomial import needed
+
+    say(f"{report['prompts']} prompts; bar: {report['bar']:.0%} of what is injected is relevant")
+    for name, each in (("Without a judge", hook), ("With the judge", judged)):
+        if each is not None:
+            say(f"\n{name}: {each.injected} injections, {each.mentioned} mentions to {each.nudged} prompts")
+            of = f" of {each.precision.of}" if each.precision else ""
+            _figure("relevant, share of what is injected", each.precision, of)
+            _figure("something relevant, share of prompts", each.coverage, f" of {report['prompts']}")
+    if judge := report["judge"]:
+        for name in ("dropped", "added"):
+            count, relevant, irrelevant = judge[name].values()
+            say(
+                f"  {f'{name} by the judge':<{_WIDTH}}{count}: {relevant} relevant, {irrelevant} not relevant"
+            )
+        say(f"  {'prompts that models judged':<{_WIDTH}}{judge['prompts']}{output.cost_text(judge)}")
+        if judge["unjudged"]:
+            warn(f"models did not decide all about {judge['unjudged']} prompts: {judge['reason']}")
+    say("\nIn brackets exact 95% intervals (Clopper and Pearson)")
+    if report["unanswered"]:
+        warn(f"{report['unanswered']} pairs have no answer yet; run this in a terminal to answer them")
+    found = (judged or hook).precision
+    if found is None or found.of < FEWEST:
+        say(f"Too few labels: {FEWEST - (found.of if found else 0)} more are needed")
+    elif found.value < report["bar"]:
+        say(f"The precision, {found.value:.3f}, is below the bar; --fit looks for better thresholds")
+    elif found.low < report["bar"]:
+        total = needed(round(1 - report["bar"], 9), 0.025, 1 - found.value)
+        more = f"about {total - found.of} more labels like these would" if total else "more labels may"
+        say(f"The precision, {found.value:.3f}, reaches the bar, its interval does not; {more} settle it")
+    else:
+        say(f"The precision, {found.value:.3f}, and its interval are above the bar")
+    for fit in report["fits"]:
+        _say_fit(fit)
+
+
+def _say_fit(fit: dict[str, Any]) -> None:
+    before, after = (
+        ", ".join(f"{name} {value:g}" for name, value in fit[each].items()) for each in ("before", "after")
+    )
+    say(f"\nThresholds of {fit['kind']}: {before}")
+    if precision := fit["precision"]:
+        bounds = f"[{precision['low']:.3f}, {precision['high']:.3f}] of {precision['of']}"
+        say(f"  best: precision {precision['value']:.3f} {bounds}, coverage {fit['coverage']['value']:.3f}")
+    if fit["refused"]:
+        more = f"; about {fit['more']} more labels would do" if fit["more"] else ""
+        say(f"  not changed: {fit['refused']}{more}")
+    elif not fit["written"]:
+        say("  not changed: no other threshold does better")
+    else:
+        say(f"  changed to: {after}; this holds in all your projects")
+        for name, path in zip(("written", "the old one"), fit["written"], strict=False):
+            say(f"  {name}: {path}")
+
+
 def calibrate(
     files: Annotated[
         list[Path],
-        Argument(
-            metavar="LABELS.jsonl|accept FILE",
-            help="A file of labelled cases (JSON Lines); or `accept` and a calibration of the project.",
-        ),
+        Argument(metavar="LABELS.jsonl|accept FILE", help="Labelled cases; or `accept` and a calibration."),
     ],
-    rubric: Annotated[
-        str | None, Option(help="Rubric: ID, ID@VERSION or a YAML file (needed to learn).")
-    ] = None,
-    mode: Annotated[
-        ModeName | None,
-        Option(help="strict avoids wrong acceptance, lenient wrong rejection (needed to learn)."),
-    ] = None,
-    error: Annotated[
-        float | None, Option(metavar="RATE", help="Promise an error rate of at most this (default 0.05).")
-    ] = None,
+    rubric: output.RubricOption = None,
+    mode: output.ModeOption = None,
+    error: Annotated[float | None, Option(metavar="RATE", help="Promise this error rate (or 0.05).")] = None,
     excess: Annotated[
-        float | None,
-        Option(metavar="RATE", help="Promise at most this much more error than the deep tier alone makes."),
+        float | None, Option(metavar="RATE", help="Promise at most this much more error than deep alone.")
     ] = None,
     confidence: Annotated[float, Option(help="Confidence of the promise, between 0 and 1.")] = 0.95,
-    out: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Write the calibration to this file, not to your own folder."),
-    ] = None,
-    as_json: Annotated[bool, Option("--json", help="Print the calibration as JSON.")] = False,
+    out: Annotated[Path | None, Option(metavar="FILE", help="Write to this file, not your folder.")] = None,
+    as_json: AsJson = False,
 ) -> int:
-    """Learn which opinions of which tier may be final at a promised error rate.
+    """Learn which opinions of which tier may be final at a promised error rate; needs --rubric and --mode.
 
     `calibrate accept FILE` shows what a project's calibration allows, and accepts it for you.
     Exit code 2 when a model did not answer.
@@ -291,19 +433,12 @@ def calibrate(
             raise UsageError(f"{name}: expected a number between 0 and 1, got {value:g}")
     from judgekit.judging.calibration import Promise
 
-    reference: TierName | None = None if excess is None else "deep"
-    promise = Promise(rate=rate, confidence=confidence, reference=reference)
+    promise = Promise(rate=rate, confidence=confidence, reference=None if excess is None else "deep")
     return _learn(files[0], rubric, mode, promise, out, as_json=as_json)
 
 
 def _learn(
-    labels: Path,
-    rubric: str,
-    mode: ModeName,
-    promise: Promise,
-    out: Path | None,
-    *,
-    as_json: bool,
+    labels: Path, rubric: str, mode: ModeName, promise: Promise, out: Path | None, *, as_json: bool
 ) -> int:
     from judgekit.evaluation import cases, runner, samples
     from judgekit.evaluation.calibrate import learn
@@ -317,7 +452,7 @@ def _learn(
     if any(case.judges for case in given):
         opinions = runner.Opinions(given, samples.models(given), {})
     else:
-        opinions = runner.ask(given, labels.parent, loaded, mode, project, progress(len(given), "cases"))
+        opinions = runner.ask(given, labels.parent, loaded, mode, project, _progress(len(given), "cases"))
         missing = runner.unanswered(opinions.cases)
     known = learn(
         opinions.cases,
@@ -326,7 +461,7 @@ def _learn(
         mode,
         promise,
         made=datetime.now(UTC),
-        labels_sha256=cases.sha256(labels),
+        labels_sha256=hashlib.sha256(labels.read_bytes()).hexdigest(),
         asking=opinions.asking,
     )
     if as_json:
@@ -376,10 +511,13 @@ def _say_calibration(known: Calibration) -> None:
     if known.not_promised:
         say("Cannot be promised")
     for refused in known.not_promised:
-        why = f"too few labels; about {refused.more} more are needed"
-        if refused.more is None:
-            why = "too many errors; more labels would not help"
-        say(f"{_rule_line(refused, known)}; {why}")
+        few = refused.more is not None
+        why = (
+            f"few labels; about {refused.more} more are needed"
+            if few
+            else "many errors; more labels would not help"
+        )
+        say(f"{_rule_line(refused, known)}; too {why}")
     for tier, count in known.read_otherwise.items():
         how = " and ".join(sorted(WORDS[each] for each in set(known.read[tier].values())))
         say(f"Left out: {count} of {tier}; its scores were {how} in other cases, but not in these")
@@ -411,7 +549,5 @@ def _rule_line(rule: CalibratedRule, known: Calibration) -> str:
         margin = f", margin {rule.least_margin:g} or more" if rule.least_margin else ""
         what = f"{rule.tier} {rule.outcome}{after}{margin}"
     gains = f" and {rule.gains} gained" if rule.gains else ""
-    # A bound that is not zero never reads as zero.
-    one_decimal = rule.bound >= _LEAST_RATE or not rule.bound
-    bound = f"{rule.bound:.1%}" if one_decimal else f"{100 * rule.bound:.2g}%"
-    return f"  {what:<{_WIDTH}} {rule.errors} wrong{gains} of {rule.labels}, at most {bound}"
+    bound = max(rule.bound, 0.001) if rule.bound > 0 else rule.bound  # never "at most 0.0%"
+    return f"  {what:<{_WIDTH}} {rule.errors} wrong{gains} of {rule.labels}, at most {bound:.1%}"

@@ -20,13 +20,7 @@ _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 # The region of what is said of a whole file: GitHub's code scanning shows nothing without one.
 _FIRST_LINE = {"startLine": 1}
 _MOST_BYTES = 64_000_000
-_LEVELS = {
-    "accept": "note",
-    "improve": "warning",
-    "reject": "error",
-    "escalate": "warning",
-    "undetermined": "warning",
-}
+_LEVELS = {"accept": "note", "reject": "error"}  # all else is a warning
 
 
 def render(name: str, verdicts: Sequence[Mapping[str, Any]]) -> str:
@@ -36,7 +30,7 @@ def render(name: str, verdicts: Sequence[Mapping[str, Any]]) -> str:
     if name == "json":
         return json.dumps(list(verdicts), indent=2, ensure_ascii=False)
     clean = without_secrets(list(verdicts))  # reports are made to be handed on
-    return sarif(clean) if name == "sarif" else junit(clean)
+    return sarif(clean) if name == "sarif" else _junit(clean)
 
 
 def sarif(verdicts: Sequence[Mapping[str, Any]]) -> str:
@@ -54,14 +48,9 @@ def sarif(verdicts: Sequence[Mapping[str, Any]]) -> str:
             found.append((message, next(((path, at) for path, at in places if at is not None), first)))
         for message, (path, place) in found:
             location = {"artifactLocation": {"uri": quote(path)}, "region": place}
-            results.append(
-                {
-                    "ruleId": _rule(verdict),
-                    "level": _LEVELS[verdict["verdict"]],
-                    "message": {"text": message},
-                    "locations": [{"physicalLocation": location}],
-                }
-            )
+            result = {"ruleId": _rule(verdict), "level": _LEVELS.get(verdict["verdict"], "warning")}
+            more = {"message": {"text": message}, "locations": [{"physicalLocation": location}]}
+            results.append({**result, **more})
     rules = [{"id": name} for name in sorted({_rule(verdict) for verdict in verdicts})]
     driver = {"name": "judgekit", "version": __version__, "rules": rules}
     run = {"tool": {"driver": driver}, "results": results, "columnKind": "unicodeCodePoints"}
@@ -69,28 +58,20 @@ def sarif(verdicts: Sequence[Mapping[str, Any]]) -> str:
     return json.dumps(log, indent=2, ensure_ascii=False)
 
 
-def junit(verdicts: Sequence[Mapping[str, Any]]) -> str:
+def _junit(verdicts: Sequence[Mapping[str, Any]]) -> str:
     """Return JUnit XML: accepted passes, rejected and improve fail, the rest counts as skipped."""
     from xml.etree import ElementTree as ET
 
     suite = ET.Element("testsuite", name="judgekit", tests=str(len(verdicts)))
-    failed = skipped = 0
     for verdict in verdicts:
-        case = ET.SubElement(
-            suite,
-            "testcase",
-            name=_xml(verdict["task_id"]),
-            classname=_rule(verdict),
-            time=f"{verdict['duration_ms'] / 1000:.3f}",
-        )
+        case = ET.SubElement(suite, "testcase", name=_xml(verdict["task_id"]), classname=_rule(verdict))
+        case.set("time", f"{verdict['duration_ms'] / 1000:.3f}")
         if verdict["verdict"] in ("reject", "improve"):
-            failed += 1
             ET.SubElement(case, "failure", message=verdict["verdict"]).text = _xml(_summary(verdict))
         elif verdict["verdict"] != "accept":
-            skipped += 1
             ET.SubElement(case, "skipped", message=_xml(f"{verdict['verdict']}: {_summary(verdict)}"))
-    suite.set("failures", str(failed))
-    suite.set("skipped", str(skipped))
+    suite.set("failures", str(len(suite.findall("*/failure"))))
+    suite.set("skipped", str(len(suite.findall("*/skipped"))))
     return ET.tostring(suite, encoding="unicode", xml_declaration=True)
 
 
@@ -99,10 +80,7 @@ def _rule(verdict: Mapping[str, Any]) -> str:
 
 
 def region(passage: str, text: str) -> dict[str, int] | None:
-    """Return where a quote stands in a text, else in one with other white space; None where it does not.
-
-    Lines and columns count from 1, in characters, and the end column is the one behind the quote.
-    """
+    """Return where a quote stands in a text: lines and columns from 1, the end behind it; None if nowhere."""
     if not (words := passage.split()):
         return None
     start, end = (place := text.find(passage)), place + len(passage)

@@ -12,7 +12,7 @@ from typer import Option
 from judgekit.cli import output
 from judgekit.cli.output import FormatOption, NoEngine, warn, watched
 from judgekit.errors import Exit, UsageError
-from judgekit.gate import STOPS, UNKNOWN
+from judgekit.gate import STOPS, UNKNOWN, Run
 from judgekit.text import escaped
 
 if TYPE_CHECKING:
@@ -25,19 +25,17 @@ _KIND = {"GO": "accept", "NO-GO": "reject", "UNDETERMINED": "undetermined"}
 def gate(
     base: Annotated[str | None, Option(metavar="REF", help="Judge the files changed since REF.")] = None,
     pre_push: Annotated[
-        tuple[str, str] | None,
-        Option(metavar="REMOTE URL", help="Judge the push that git describes on stdin."),
+        tuple[str, str] | None, Option(metavar="REMOTE URL", help="Judge the push that git puts on stdin.")
     ] = None,
     advise: Annotated[bool, Option("--advise", help="Always exit with 0.")] = False,
     block: Annotated[bool, Option("--block", help="Exit with 1 on a NO-GO.")] = False,
     format_: FormatOption = "table",
-    blocked_code: Annotated[
-        int, Option(min=1, max=125, help="Exit code of a blocking NO-GO, in place of 1.")
-    ] = 1,
+    blocked_code: Annotated[int, Option(min=1, max=125, help="Exit code of a blocking NO-GO.")] = 1,
     no_engine: NoEngine = False,
 ) -> int:
     """Judge changed files before a push. Exit code: 0, or 1 when a blocking gate stops the push."""
     from judgekit.hooks import pre_push as hook
+    from judgekit.hooks import watchdog
 
     if bool(base) == (pre_push is not None):
         raise UsageError("give --base REF, or --pre-push REMOTE URL as git's hook does")
@@ -46,7 +44,9 @@ def gate(
     mode: GateMode | None = "advisory" if advise else "blocking" if block else None
 
     def on_start(begin: Begin) -> None:
-        hook.begun(begin, blocked_code)
+        # Should the run not end in time, the exit code is that of a block where nothing may pass unjudged.
+        note = blocked_code if begin["holds"] else Exit.ACCEPTED
+        watchdog.extend(begin["budget"] + hook.GRACE, note=note)
         if watched():
             warn(f"judging {begin['count']} changed file{'s' if begin['count'] != 1 else ''}")
 
@@ -54,8 +54,8 @@ def gate(
         if watched():
             warn(f"{row['word'].lower():12}  {escaped(row['path'])}")
 
-    wanted = hook.GateOptions(mode, on_row, on_start, warn, engine=not no_engine)
-    report = hook.check(wanted, *(pre_push or ()), base=base or None)
+    run = Run(mode, on_row, on_start)
+    report = hook.check(run, *(pre_push or ()), base=base or None, use_engine=not no_engine, warn=warn)
     if report is None:
         return Exit.ACCEPTED
     if base and not report.escalate:  # nothing was judged, which has been said
@@ -84,7 +84,6 @@ def _open_issues(report: Report, address: str) -> None:
 
 
 def _print(report: Report, form: output.Format) -> None:
-    """Print a row for each file, then what a NO-GO means here and how to go on."""
     if form == "table":
         for row in report.rows:
             verdict, word = row["verdict"], row["word"]
@@ -108,7 +107,10 @@ def _print(report: Report, form: output.Format) -> None:
     for note in report.notes:
         warn(note)
     output.tell_sent(name for row in report.rows for name in row["verdict"].get("substitutes", ()))
-    words = [row["word"] for row in report.stopping]
+    stopping = [
+        row for row in report.rows if row["word"] == STOPS or (report.holds and row["word"] == UNKNOWN)
+    ]
+    words = [row["word"] for row in stopping]
     if not report.blocked:
         if STOPS in words:
             warn(f"advisory: {words.count(STOPS)} NO-GO; the push continues")
@@ -116,10 +118,10 @@ def _print(report: Report, form: output.Format) -> None:
     words += [UNKNOWN] * len(report.unjudged) if report.holds else []  # what could not be judged at all
     counted = [f"{words.count(word)} {word}" for word in (STOPS, UNKNOWN) if word in words]
     warn(f"blocked: {', '.join(counted)}. Fix the findings above, commit, and push again;")
-    if any(row["lost"] for row in report.stopping):
+    if any(row["lost"] for row in stopping):
         warn("or skip the gate once: JUDGEKIT_SKIP=1 git push (overrides need a ledger)")
         return
-    for verdict in (row["verdict"] for row in report.stopping):
+    for verdict in (row["verdict"] for row in stopping):
         if all(subject["sha256"] for subject in verdict["subjects"]):
             task = verdict["task_id"]
             plain = escaped(task) == task and not task.startswith("-")

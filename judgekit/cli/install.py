@@ -12,23 +12,19 @@ from typer import Option
 
 from judgekit import environment
 from judgekit.cli.output import say, warn
+from judgekit.hooks.clients import CLAUDE_CODE, CODEX, GEMINI, Client
 from judgekit.hooks.entries import Scope
 
 if TYPE_CHECKING:
     from judgekit.hooks.files import FileChange
 
 _ClientScope = Annotated[
-    Scope,
-    Option(
-        help=(
-            "Which settings file: user (all your projects), project (shared), or local (yours, this project)."
-        )
-    ),
+    Scope, Option(help="Settings of: user (all projects), project (shared), local (yours, this project).")
 ]
-_GitScope = Annotated[
-    Scope,
-    Option(help="local: this repository; user: the hooks folder shared by all your repositories."),
+_SharedScope = Annotated[
+    Literal["user", "project"], Option(help="Settings of: user (all projects) or project (shared).")
 ]
+_GitScope = Annotated[Scope, Option(help="local: this repository; user: the hooks folder of all yours.")]
 _Print = Annotated[bool, Option("--print", help="Print the result; change nothing.")]
 
 installing = typer.Typer(no_args_is_help=True, help="Install judgekit in other programs.")
@@ -38,19 +34,20 @@ uninstalling = typer.Typer(no_args_is_help=True, help="Remove judgekit from othe
 @installing.command("git")
 def install_git(scope: _GitScope = "local", print_: _Print = False) -> int:
     """Install the gate as git's pre-push hook in this repository."""
-    from judgekit.hooks import git_hook
+    from judgekit.hooks import files, git_hook
 
     place = git_hook.of_scope(scope, Path.cwd())
     change = git_hook.planned_change(place, installs=True)
-    then = ": git runs the gate before a push"
-    if not _installed(change, then, print_=print_, program=True):
-        return 0
+    if print_:
+        return _show(change)
+    files.install(change, program=True)
+    say(f"{_wrote(change)}: git runs the gate before a push")
     kept = change.path.with_name(git_hook.KEPT)
     if kept.exists():
         runs = os.access(kept, os.X_OK)
         what = "runs first" if runs else "does not run, as before: it is not executable"
         say(f"the earlier hook {what}: {kept}")
-    say(f"mode: {_mode()}; undo: judgekit uninstall git{' --scope user' if scope == 'user' else ''}")
+    say(f"undo: judgekit uninstall git{' --scope user' if scope == 'user' else ''}")
     for note in git_hook.notes(place):
         warn(note)
     return 0
@@ -69,11 +66,13 @@ def uninstall_git(scope: _GitScope = "local", print_: _Print = False) -> int:
 @installing.command("pre-commit")
 def install_pre_commit(print_: _Print = False) -> int:
     """Add the gate to this project's .pre-commit-config.yaml."""
-    from judgekit.hooks import pre_commit
+    from judgekit.hooks import files, pre_commit
 
     change = pre_commit.planned_change(_project(), installs=True)
-    if _installed(change, print_=print_):
-        say("run once in each clone: pre-commit install --hook-type pre-push")
+    if print_:
+        return _show(change)
+    files.install(change)
+    say(f"{_wrote(change)}\nrun once in each clone: pre-commit install --hook-type pre-push")
     return 0
 
 
@@ -90,34 +89,63 @@ def uninstall_pre_commit(print_: _Print = False) -> int:
 @installing.command("claude-code")
 def install_claude_code(scope: _ClientScope = "user", print_: _Print = False) -> int:
     """Install the prompt hook in Claude Code."""
-    from judgekit.hooks import install
-
-    project = _project()
-    change = install.planned_change(scope, project, installs=True)
-    _say_project(scope, project)
-    reach = {
-        "user": "in all your projects",
-        "project": f"of everyone in {project} with judgekit installed",
-        "local": f"of yours in {project}",
-    }[scope]
-    then = f": Claude Code runs judgekit on every prompt {reach}"
-    if not _installed(change, then, print_=print_):
-        return 0
-    say(_stores(project))
-    say(f'try: judgekit hook --explain "…"; undo: judgekit uninstall claude-code --scope {scope}')
-    for note in install.notes(scope, project):
-        warn(note)
-    return 0
+    return _install(CLAUDE_CODE, scope, print_=print_)
 
 
 @uninstalling.command("claude-code")
 def uninstall_claude_code(scope: _ClientScope = "user", print_: _Print = False) -> int:
     """Remove the prompt hook from Claude Code's settings; everything else stays."""
-    from judgekit.hooks import install
+    return _uninstall(CLAUDE_CODE, scope, print_=print_)
+
+
+@installing.command("codex")
+def install_codex(scope: _SharedScope = "user", print_: _Print = False) -> int:
+    """Install the prompt hook in Codex."""
+    return _install(CODEX, scope, print_=print_)
+
+
+@uninstalling.command("codex")
+def uninstall_codex(scope: _SharedScope = "user", print_: _Print = False) -> int:
+    """Remove the prompt hook from Codex's hooks; everything else stays."""
+    return _uninstall(CODEX, scope, print_=print_)
+
+
+@installing.command("gemini")
+def install_gemini(scope: _SharedScope = "user", print_: _Print = False) -> int:
+    """Install the prompt hook in Gemini CLI."""
+    return _install(GEMINI, scope, print_=print_)
+
+
+@uninstalling.command("gemini")
+def uninstall_gemini(scope: _SharedScope = "user", print_: _Print = False) -> int:
+    """Remove the prompt hook from Gemini CLI's settings; everything else stays."""
+    return _uninstall(GEMINI, scope, print_=print_)
+
+
+def _install(client: Client, scope: Scope, *, print_: bool) -> int:
+    from judgekit.hooks import files, install
 
     project = _project()
-    change = install.planned_change(scope, project, installs=False)
-    _say_project(scope, project)
+    change = install.planned_change(scope, project, installs=True, client=client)
+    if print_:
+        return _show(change)
+    files.install(change)
+    reach = {"user": "in all your projects", "local": f"of yours in {project}"}
+    of_all = f"of everyone in {project} with judgekit installed"
+    say(f"{_wrote(change)}: {client.title} runs judgekit on every prompt {reach.get(scope, of_all)}")
+    notes = list(install.notes(project, client))
+    if client.trust and not any(client.trust in note for note in notes):
+        say(client.trust)
+    say(f'try: judgekit hook --explain "…"; undo: judgekit uninstall {client.command} --scope {scope}')
+    for note in notes:
+        warn(note)
+    return 0
+
+
+def _uninstall(client: Client, scope: Scope, *, print_: bool) -> int:
+    from judgekit.hooks import install
+
+    change = install.planned_change(scope, _project(), installs=False, client=client)
     removed = f"removed the hook from {change.path}"
     if change.after is None:
         removed = f"removed {change.path}, which held nothing else"
@@ -128,15 +156,8 @@ def _project() -> Path:
     return Path(environment.project_root())
 
 
-def _installed(change: FileChange, then: str = "", *, print_: bool, program: bool = False) -> bool:
-    """Make a change and say so; return False where it is printed only."""
-    from judgekit.hooks import files
-
-    if print_:
-        return _show(change)
-    files.install(change, program=program)
-    say(f"{'wrote' if change.changes else 'nothing to change in'} {change.path}{then}")
-    return True
+def _wrote(change: FileChange) -> str:
+    return f"{'wrote' if change.changes else 'nothing to change in'} {change.path}"
 
 
 def _uninstalled(change: FileChange, removed: str, what: str, *, print_: bool) -> int:
@@ -149,7 +170,7 @@ def _uninstalled(change: FileChange, removed: str, what: str, *, print_: bool) -
     return 0
 
 
-def _show(change: FileChange) -> Literal[False]:
+def _show(change: FileChange) -> int:
     """Print the file as it would be, and on stderr what would be done."""
     if change.changes:
         warn(f"would {'remove' if change.after is None else 'write'} {change.path}")
@@ -159,42 +180,4 @@ def _show(change: FileChange) -> Literal[False]:
         sys.stdout.flush()
         sys.stdout.buffer.write(change.after)
         sys.stdout.flush()
-    return False
-
-
-def _mode() -> str:
-    from judgekit.config import settings
-    from judgekit.errors import JudgekitError
-    from judgekit.gate import policy
-    from judgekit.git import Repository
-
-    repository = Repository(Path.cwd())
-    try:
-        # The rules of the remote hold, not those of the working tree.
-        commit = next(iter(policy.commits_of(repository, (), "origin")), None)
-        with policy.rules(repository, commit) as folder:
-            gate = settings.load(folder if commit else _project()).gate
-    except JudgekitError as error:
-        return f"unknown, {error}"
-    return f"{gate.mode}, for {', '.join(gate.paths)}{' (the rules on origin)' if commit else ''}"
-
-
-def _say_project(scope: Scope, project: Path) -> None:
-    """Say which folder is taken as the project where nothing marks one."""
-    if scope != "user" and not any((project / mark).exists() for mark in (".git", ".judgekit", ".claude")):
-        warn(f"no project here (no .git, .judgekit or .claude/memory above): taking {project} as one")
-
-
-def _stores(project: Path) -> str:
-    from judgekit.config import settings
-    from judgekit.errors import JudgekitError
-    from judgekit.retrieval import search
-
-    try:
-        roots = [Path(search.resolve(root, str(project))) for root in settings.load(project).retrieval.roots]
-    except JudgekitError as error:
-        return f"memories: unknown, {error}"
-    if stores := [str(root) for root in roots if root.is_dir()]:
-        return f"memories: {', '.join(stores)}"
-    wanted = ", ".join(map(str, roots))
-    return f"memories: none in this project yet, so the hook adds nothing (it looks in {wanted})"
+    return 0

@@ -12,17 +12,7 @@ from typer import Argument, Option
 
 from judgekit import environment
 from judgekit.cli import output
-from judgekit.cli.output import (
-    FormatOption,
-    ModeOption,
-    NoCache,
-    NoEngine,
-    RubricOption,
-    ShowPrompt,
-    finite,
-    say,
-    warn,
-)
+from judgekit.cli.output import say, warn
 from judgekit.engine import client
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.hooks.settings import engine_wanted
@@ -37,78 +27,54 @@ if TYPE_CHECKING:
     Record: TypeAlias = Mapping[str, Any]
     OnVerdict: TypeAlias = Callable[[Record], None]
 
-_SUMMED = ("verdict", "degraded", "task_id", "substitutes", "redacted")  # of a verdict: told at the end
-_NAMED = 3  # files, where reasons differ
-CostOfDocument: TypeAlias = Annotated[
-    float | None,
-    Option(
-        min=0,
-        callback=finite,
-        metavar="USD",
-        help="Stop calling models for a document after spending this much (USD).",
-    ),
-]
-
 
 def judge(
     files: Annotated[list[str], Argument(metavar="PATH...", help="Files, folders, or - for stdin.")],
-    rubric: RubricOption = None,
-    mode: ModeOption = None,
-    task_id: Annotated[
-        str | None, Option(help="Judge all paths together as one document with this name.")
-    ] = None,
+    rubric: output.RubricOption = None,
+    mode: output.ModeOption = None,
+    task_id: Annotated[str | None, Option(help="Judge all paths as one document of this name.")] = None,
     description: Annotated[str, Option(help="Purpose of the content, shown to the models.")] = "",
     acceptance: Annotated[str, Option(help="Acceptance criteria, shown to the models.")] = "",
-    format_: FormatOption = "table",
-    jobs: Annotated[
-        int, Option("-j", min=1, max=256, help="Number of documents to judge at the same time.")
-    ] = 8,
-    deadline: Annotated[
-        float | None,
-        Option(min=0.1, max=3600, callback=finite, help="Time limit for each document, in seconds."),
-    ] = None,
-    no_cache: NoCache = False,
-    no_engine: NoEngine = False,
-    max_cost: CostOfDocument = None,
+    format_: output.FormatOption = "table",
+    jobs: Annotated[int, Option("-j", min=1, max=256, help="Documents to judge at the same time.")] = 8,
+    deadline: output.Deadline = None,
+    no_cache: output.NoCache = False,
+    no_engine: output.NoEngine = False,
+    max_cost: output.MaxCost = None,
     author_family: Annotated[
         str | None, Option(metavar="FAMILY", help="Model family that wrote the text, such as anthropic.")
     ] = None,
-    show_prompt: ShowPrompt = False,
+    show_prompt: output.ShowPrompt = False,
 ) -> int:
     """Judge documents under a rubric. Exit code: 0 accepted, 1 rejected, 2 a human is needed."""
     from judgekit.judging import documents
 
     output.check_filled(*output.FAMILY, author_family)
     output.check_filled("--task-id", "a name for all paths together", task_id)
-    request: dict[str, Any] = {"rubric": rubric, "mode": mode, "cache": not no_cache}
-    request |= {"deadline": deadline, "max_cost_usd": max_cost}
+    wish: dict[str, Any] = {"rubric": rubric, "mode": mode, "deadline": deadline, "cache": not no_cache}
+    wish["max_cost_usd"] = max_cost
     task = documents.Task(encodable(description), encodable(acceptance))
     unreadable: list[InputError] = []
     contents = _files(files, unreadable)
-    if task_id is None:
-        subjects = (documents.document([file], task=task, family=author_family) for file in contents)
-    else:
+    subjects = (documents.document([file], task=task, family=author_family) for file in contents)
+    if task_id is not None:
         parts = list(contents)
         if unreadable:
             raise InputError(f"task {task_id}: not judged, because a part of it cannot be read")
         subjects = (documents.document(each, task_id, task, author_family) for each in [parts])
-    printer = _Printer(format_, cached=not no_cache)
+    words: set[str] = set()
     if show_prompt:
         from judgekit.judging.service import JudgeRequest, prompts
 
         for document in list(subjects):
-            shown = prompts(document, Path(environment.project_root()), JudgeRequest(**request))
+            shown = prompts(document, Path(environment.project_root()), JudgeRequest(**wish))
             output.say_prompts(document.task_id, shown)
     else:
-        use = not no_engine and engine_wanted()
-        if task_id is None:
-            _judge_documents(subjects, request, printer.add, jobs, use_engine=use)
-        else:
-            _judge_task(next(subjects), request, printer.add, use_engine=use)
-        printer.end()
+        use_engine = not no_engine and engine_wanted()
+        words = _judge(subjects, wish, format_, jobs, as_task=task_id is not None, use_engine=use_engine)
     unread = unreadable[-1].exit_code if unreadable else Exit.ACCEPTED
-    undecided = Exit.HUMAN_NEEDED if printer.words - {"accept"} else Exit.ACCEPTED
-    return Exit.REJECTED if "reject" in printer.words else unread or undecided
+    undecided = Exit.HUMAN_NEEDED if words - {"accept"} else Exit.ACCEPTED
+    return Exit.REJECTED if "reject" in words else unread or undecided
 
 
 def _files(paths: Sequence[str], unreadable: list[InputError]) -> Iterator[File]:
@@ -123,42 +89,67 @@ def _files(paths: Sequence[str], unreadable: list[InputError]) -> Iterator[File]
             unreadable.append(error)
             continue
         if len(file.text) < file.total:
-            warn(
-                f"{file.path}: models see only {len(file.text):,} of {file.total:,} characters, so it "
-                "can be rejected but not accepted; judge it in parts"
-            )
+            seen = f"models see only {len(file.text):,} of {file.total:,} characters"
+            warn(f"{file.path}: {seen}, so it can be rejected but not accepted; judge it in parts")
         yield file
 
 
-def _judge_documents(
+def _judge(
     documents: Iterable[Document],
-    request: Record,
-    on_verdict: OnVerdict,
-    at_once: int,
+    wish: Record,
+    form: output.Format,
+    jobs: int,
     *,
+    as_task: bool,
     use_engine: bool,
-) -> None:
-    """Judge documents as they come; `on_verdict` gets the record of each verdict, in their order.
+) -> set[str]:
+    """Judge documents as they come, print each verdict, and return the words of all."""
+    verdicts: list[Record] = []
+    project = environment.project_root()
 
-    Raises `ConfigError` or `UsageError`; a model that fails is in the verdict.
-    """
+    def on_verdict(verdict: Record) -> None:
+        verdicts.append(verdict)
+        if form == "table":  # why nothing was determined is said once, at the end
+            say(output.verdict_text(verdict, degraded=verdict["verdict"] != "undetermined"))
+        elif form == "jsonl":
+            output.emit(json.dumps(verdict, ensure_ascii=False, separators=(",", ":")))
+        else:
+            output.progress(f"{len(verdicts)} judged")
+
+    def body(document: Document) -> bytes:
+        return json.dumps({**client.carried(project), "wish": wish, "document": document.body()}).encode()
 
     def locally(rest: Iterable[Document], on_verdict: OnVerdict) -> None:
-        from judgekit.judging.service import JudgeRequest, judge_each
+        from judgekit.judging.service import JudgeRequest, judge_documents
 
-        project = Path(environment.project_root())
-        wanted = JudgeRequest(**request)
-        judge_each(rest, lambda verdict: on_verdict(verdict.record()), project, wanted, at_once=at_once)
+        wanted = JudgeRequest(**wish)
+        judge_documents(rest, Path(project), wanted, lambda verdict: on_verdict(verdict.record()), jobs)
 
-    if not use_engine:
+    if as_task:
+        (task,) = documents
+        _judge_task(task, wish, lambda: body(task), on_verdict, use_engine=use_engine)
+    elif use_engine:
+        from judgekit.engine import answers
+
+        answers.many("judge", documents, body, locally, on_verdict, at_once=jobs, warn=warn)
+    else:
         locally(documents, on_verdict)
-        return
-    from judgekit.engine import answers
+    if form not in ("table", "jsonl"):
+        from judgekit.cli import formats
 
-    answers.many("judge", documents, _body(request), locally, on_verdict, at_once=at_once, warn=warn)
+        output.progress("")
+        output.emit(formats.render(form, verdicts))
+    undetermined = [verdict for verdict in verdicts if verdict["verdict"] == "undetermined"]
+    for reason in sorted({verdict["degraded"] for verdict in undetermined} - {None}):
+        warn(f"undetermined: {reason}")
+    substitutes = (name for verdict in verdicts for name in verdict.get("substitutes") or ())
+    output.tell_sent(substitutes, sum(verdict.get("redacted") or 0 for verdict in verdicts))
+    return {verdict["verdict"] for verdict in verdicts}
 
 
-def _judge_task(document: Document, request: Record, on_verdict: OnVerdict, *, use_engine: bool) -> None:
+def _judge_task(
+    document: Document, wish: Record, body: Callable[[], bytes], on_verdict: OnVerdict, *, use_engine: bool
+) -> None:
     """Judge a task, note it in the ledger, hand on its record, and print notes for a person."""
 
     def read(response: client.Response) -> tuple[Record, list[str]]:
@@ -167,100 +158,34 @@ def _judge_task(document: Document, request: Record, on_verdict: OnVerdict, *, u
         reply = answers.value(response)
         return reply["verdict"], reply["notes"]
 
-    def locally(reason: client.NoEngine) -> tuple[Record, list[str]]:
+    def locally(_: client.NoEngine) -> tuple[Record, list[str]]:
         from judgekit.gate import github, tasks
         from judgekit.judging.service import JudgeRequest
 
-        reason.tell(warn)
         project = Path(environment.project_root())
-        verdict, notes = tasks.judge(document, project, JudgeRequest(**request))
+        verdict, notes = tasks.judge(document, project, JudgeRequest(**wish))
         return verdict.record(), [*notes, *github.by_itself([verdict], project)]
 
-    record, notes = client.call("task", lambda: _body(request)(document), read, locally, use=use_engine)
+    record, notes = client.call("task", body, read, locally, use=use_engine, warn=warn)
     on_verdict(record)
     for note in notes:
         warn(note)
 
 
-def _body(request: Record) -> Callable[[Document], bytes]:
-    """Return what writes the request for a document; what all have in common is written once."""
-    same = json.dumps({**client.carried(environment.project_root()), "wish": request})[:-1]
-    return lambda document: f'{same}, "document": {json.dumps(document.body())}}}'.encode()
-
-
-class _Printer:
-    """Prints verdicts in a format: as they come where it has no beginning and end, else all at the end."""
-
-    def __init__(self, form: output.Format, *, cached: bool) -> None:
-        self.words: set[str] = set()
-        self._format = form
-        self._replies = output.REPLIES if cached else "no reply was kept (--no-cache)"
-        self._verdicts: list[Record] = []
-        self._at_once = form in ("table", "jsonl")
-        # Where verdicts are printed on the same terminal they are progress enough.
-        shown = self._at_once and sys.stdout is not None and sys.stdout.isatty()
-        self._progress = output.watched() and not shown
-
-    def add(self, verdict: Record) -> None:
-        self.words.add(verdict["verdict"])
-        self._verdicts.append({key: verdict.get(key) for key in _SUMMED} if self._at_once else verdict)
-        if self._format == "table":  # why nothing was determined is said once, at the end
-            say(output.verdict_text(verdict, degraded=verdict["verdict"] != "undetermined"))
-        elif self._format == "jsonl":
-            output.emit(json.dumps(verdict, ensure_ascii=False, separators=(",", ":")))
-        count = len(self._verdicts)
-        done = "1 verdict is" if count == 1 else f"{count} verdicts are"
-        output.keeps(f"{done} complete, {self._replies}; {output.AGAIN}")
-        if self._progress:
-            sys.stderr.write(f"\r{count} judged")
-            sys.stderr.flush()
-
-    def end(self) -> None:
-        """Print what remains; say once why verdicts are undetermined, and how many secrets were left out."""
-        if self._progress and self._verdicts:
-            sys.stderr.write("\n")
-        if not self._at_once:
-            from judgekit.cli import formats
-
-            output.emit(formats.render(self._format, self._verdicts))
-        reasons: dict[str, list[str]] = {}
-        for verdict in self._verdicts:
-            if verdict["verdict"] == "undetermined" and verdict["degraded"]:
-                name = verdict["task_id"].rpartition("@")[0] or verdict["task_id"]
-                reasons.setdefault(verdict["degraded"], []).append(name)
-        for reason, names in sorted(reasons.items()):
-            which = f" ({escaped(', '.join(names[:_NAMED]))}{', …' if names[_NAMED:] else ''})"
-            warn(f"undetermined: {reason}{which if len(reasons) > 1 else ''}")
-        substitutes = (name for verdict in self._verdicts for name in verdict.get("substitutes") or ())
-        output.tell_sent(substitutes, sum(verdict.get("redacted") or 0 for verdict in self._verdicts))
-
-
 def compare(
     files: Annotated[list[str], Argument(metavar="A B...", help="Files, or - for stdin.")],
     prompt: Annotated[str, Option(help="The prompt that the texts answer.")],
-    rubric: RubricOption = None,
-    mode: ModeOption = None,
-    format_: Annotated[
-        Literal["table", "json", "jsonl"], Option("--format", help="Output format.")
-    ] = "table",
-    deadline: Annotated[
-        float | None, Option(min=0.1, max=3600, callback=finite, help="Time limit in seconds.")
-    ] = None,
-    no_cache: NoCache = False,
+    rubric: output.RubricOption = None,
+    mode: output.ModeOption = None,
+    format_: Annotated[Literal["table", "json", "jsonl"], Option("--format", help="Format.")] = "table",
+    deadline: output.Deadline = None,
+    no_cache: output.NoCache = False,
     author_family: Annotated[
         list[str] | None,
-        Option(
-            metavar="FAMILY",
-            help="Model family that wrote the texts; give one for all, or one for each in order.",
-        ),
+        Option(metavar="FAMILY", help="Model family that wrote the texts; one for all, or one for each."),
     ] = None,
-    max_cost: Annotated[
-        float | None,
-        Option(
-            min=0, callback=finite, metavar="USD", help="Stop calling models after spending this much (USD)."
-        ),
-    ] = None,
-    show_prompt: ShowPrompt = False,
+    max_cost: output.MaxCost = None,
+    show_prompt: output.ShowPrompt = False,
 ) -> int:
     """Decide which text is better. Exit code: 0 a winner or a tie, 2 a human is needed."""
     from judgekit.judging import documents, service

@@ -26,12 +26,8 @@ if TYPE_CHECKING:
 
 _WORDS: dict[str, LabelWord] = {"g": "go", "n": "no-go", "u": "unsure"}
 # A file may also use the words of a judge, as the gate reads them.
-_IN_FILES: dict[str, LabelWord] = {
-    **{word: word for word in _WORDS.values()},
-    "accept": "go",
-    "improve": "no-go",
-    "reject": "no-go",
-}
+_OF_JUDGES: dict[str, LabelWord] = {"accept": "go", "improve": "no-go", "reject": "no-go"}
+_IN_FILES = _OF_JUDGES | {word: word for word in _WORDS.values()}
 _KEYS = "g go, n no-go, u unsure, s skip, b back (undo), a all of the text, q quit"
 _SHOWN = 100  # characters of a line that cannot be used
 _LINES = 40  # of each file, until `a` is pressed
@@ -43,11 +39,7 @@ def label(
     limit: Annotated[int, Option("-n", min=1, help="Label at most this many.")] = 1_000_000,
     from_: Annotated[
         str | None,
-        Option(
-            "--from",
-            metavar="FILE",
-            help="Read labels from a file: lines `id,accept|improve|reject|unsure`; - for stdin.",
-        ),
+        Option("--from", metavar="FILE", help="Read lines `id,accept|improve|reject|unsure`; or -."),
     ] = None,
 ) -> int:
     """Label verdicts as right or wrong, so that the gate's errors can be counted.
@@ -78,7 +70,7 @@ def _go_through(ledger: Ledger, waiting: Sequence[VerdictLine], who: str, *, bli
     labelled: set[int] = set()  # by position
     position = 0
     while position < len(waiting):
-        keeps(f"{len(labelled)} labels are saved; judgekit label continues there", ";")
+        keeps("label", f"{len(labelled)} labels are saved; judgekit label continues there")
         verdict = waiting[position]
         commit = f", commit {verdict.commit[:12]}" if verdict.commit else ""
         count = f"{position + 1} of {len(waiting)}"
@@ -143,20 +135,20 @@ def _from_file(ledger: Ledger, name: str, who: str) -> int:
             row = [line]
         if not row or (number == 1 and row[:2] == ["id", "label"]):
             continue
-        given, *rest = (one_line(cell, _SHOWN) for cell in row)
+        given, said = one_line(row[0], _SHOWN), one_line("".join(row[1:2]), _SHOWN)
         matching = [each for each in ids if each.startswith(row[0])]
         exact = [each for each in matching if each == row[0]] or matching
-        word = _IN_FILES.get(row[1]) if rest else None
-        if rest and word and len(exact) == 1:
-            labels.append(Label(of=exact[0], label=word, who=row[2] if row[2:] and row[2] else who))
-            continue
-        wrong += 1
-        problem = f"label must be accept, improve or reject; got {rest[0] or 'nothing' if rest else ''}"
-        if not rest:
+        if not row[1:]:
             problem = f"expected ID,LABEL, got {given!r}"
         elif len(exact) != 1:
             found = f"{len(exact)} verdicts have an id that starts so" if exact else "no verdict has it"
             problem = f"id must be that of one verdict; got {given!r}, and {found}"
+        elif (word := _IN_FILES.get(row[1])) is None:
+            problem = f"label must be accept, improve or reject; got {said or 'nothing'}"
+        else:
+            labels.append(Label(of=exact[0], label=word, who="".join(row[2:3]) or who))
+            continue
+        wrong += 1
         warn(f"{name}:{number}: {problem}")
     ledger.add(*labels)
     say(f"{len(labels)} labelled")
@@ -164,12 +156,8 @@ def _from_file(ledger: Ledger, name: str, who: str) -> int:
 
 
 def override(
-    task: Annotated[
-        str, Argument(metavar="TASK", help="PATH@SHA256 of a verdict, or a path for its last verdict.")
-    ],
-    decision: Annotated[
-        Literal["accept", "reject"], Argument(metavar="accept|reject", help="Your decision.")
-    ],
+    task: Annotated[str, Argument(metavar="TASK", help="PATH@SHA256 of a verdict, or PATH for the last.")],
+    decision: Annotated[Literal["accept", "reject"], Argument(metavar="accept|reject", help="You decide.")],
     why: Annotated[str, Option(help="Your reason, recorded in the ledger.")],
 ) -> int:
     """Override the verdict on a file until the file changes."""
@@ -202,11 +190,7 @@ def override(
 
 
 def _last_verdict(ledger: Ledger, task: str) -> VerdictLine | None:
-    """Return the last verdict on a task, on a path, or with an id.
-
-    A path is taken from the current folder, else from the repository's; a task's id as the gate prints it,
-    else from the current folder.
-    """
+    """Return the last verdict on a task, an id or a path, from the current folder or the repository's."""
     from judgekit.git import GitError, Repository
     from judgekit.ledger import LineFilter, VerdictLine, records
 
@@ -228,11 +212,7 @@ def _last_verdict(ledger: Ledger, task: str) -> VerdictLine | None:
 
 def escalate(
     task: Annotated[
-        str | None,
-        Argument(
-            metavar="TASK",
-            help="PATH@SHA256 of a verdict, or a path for its last verdict; without it, all open verdicts.",
-        ),
+        str | None, Argument(metavar="TASK", help="PATH[@SHA256] of a verdict; by default all open verdicts.")
     ] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Print the issues; open none.")] = False,
 ) -> int:
@@ -258,15 +238,14 @@ def escalate(
         for issue in (issues.of(verdict, text=settings.text) for verdict in verdicts):
             emit(f"{issue.title}\n\n{issue.body}\n")
         return Exit.ACCEPTED
-    done, rest = 0, f"of {len(verdicts)} issues are up to date; run judgekit escalate for the rest"
-    keeps(f"0 {rest}", ";")
+    done = 0
     try:
         # Someone waits for it: each may take as long as all do where it happens by itself.
         seconds = github.SECONDS * len(verdicts)
         opened = github.ensure(verdicts, settings, Path.cwd(), seconds=seconds)
-        for done, (_, line) in enumerate(opened, 1):
-            keeps(f"{done} {rest}", ";")
+        for _, line in opened:
             say(line)
+            done += 1
     except github.GhError as error:
         warn(f"no issue was opened for {len(verdicts) - done}: {error}")
         return Exit.HUMAN_NEEDED

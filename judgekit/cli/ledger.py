@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from judgekit.cli.output import AsJson, emit, keeps, say, warn, write_drawing
+from judgekit.cli import output
+from judgekit.cli.output import AsJson, emit, say, warn
 from judgekit.errors import ConfigError, Exit, InputError, UsageError
 from judgekit.text import one_line
 
@@ -25,10 +26,8 @@ if TYPE_CHECKING:
     from judgekit.ledger.labels import Triage
     from judgekit.ledger.store import ReadLine
 
-_NAMED = 5  # ledgers, where a name is wrong
 _MOST_SAID = 10  # lines of a file that is perhaps none of a ledger
-
-_MARKS = {"holds": "ok", "missed": "MISSED", "open": "open"}
+_MARKS = {"holds": "ok", "missed": "MISSED"}
 _DEPENDENT = (
     "independence: an author's own model family may accept alone; set judge.independence: require, "
     "or promote with --accept-dependence"
@@ -59,17 +58,17 @@ def export(
     from judgekit.ledger.export import rows
 
     found = lines(ledger, project or "all", since)
-    as_csv = format_ == "csv"
-    for line in rows(each.record for each in found) if as_csv else (each.raw.decode() for each in found):
-        emit(line)
+    if format_ == "csv":
+        emit(rows(each.record for each in found))
+        return 0
+    for each in found:
+        emit(each.raw.decode())
     return 0
 
 
 @app.command("import")
 def import_(
-    sources: Annotated[
-        list[Path], Argument(metavar="FILE|DIR...", help="JSON lines, or folders of *.jsonl files.")
-    ],
+    sources: Annotated[list[Path], Argument(metavar="FILE|DIR...", help="Of JSON lines (*.jsonl).")],
 ) -> int:
     """Import lines of other ledgers and verdicts of older judges; known lines are skipped.
 
@@ -81,7 +80,7 @@ def import_(
     if not store.files(places(sources)):
         store.files(sources, damaged)
         raise InputError(f"{', '.join(map(str, sources))}: no *.jsonl file there; name one or its folder")
-    keeps("the added lines stay; run the import again for the rest", ";")
+    output.keeps("ledger", "the added lines stay; run the import again for the rest")
     done = importing.bring(here(), sources, text=settings.load(None).ledger.text)
     for line in done.damaged[:_MOST_SAID]:
         warn(str(line))
@@ -94,9 +93,7 @@ def import_(
 
 @app.command()
 def purge(
-    before: Annotated[
-        str | None, Option(metavar="WHEN", help="Remove lines older than this: 90d, or a date.")
-    ] = None,
+    before: Annotated[str | None, Option(metavar="WHEN", help="Remove older lines: 90d, a date.")] = None,
     all_: Annotated[bool, Option("--all", help="Remove all lines, including today's.")] = False,
     project: Project = None,
     yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation.")] = False,
@@ -110,10 +107,8 @@ def purge(
     if project not in (None, "all"):
         check(project)
     wanted = here().name if project is None else project
-    home = store.home()
-    folders = sorted(path for path in home.iterdir() if path.is_dir()) if home.is_dir() else []
-    chosen = [each for each in folders if project == "all" or store.same_project(each.name, wanted)]
-    counts = {folder: count for folder in chosen if (count := store.old_lines(folder, day))}
+    chosen = [each for each in _all() if project == "all" or store.same_project(each.name, wanted)]
+    counts = {folder: count for folder in chosen if (count := store.purge(folder, day, preview=True))}
     for folder, count in counts.items():
         say(f"{folder.name}: {', '.join(f'{number} {kind}' for kind, number in sorted(count.items()))}")
     if not counts:
@@ -135,15 +130,14 @@ def forward() -> int:
     """Send new lines of this project's ledger to the shared judge."""
     from judgekit.ledger.export import forward
 
-    done = forward(here(), team().send)
-    for remark in done.remarks:
+    count, remarks = forward(here(), team().send)
+    for remark in remarks:
         warn(remark)
-    say(f"{done.lines} lines sent")
+    say(f"{count} lines sent")
     return 0
 
 
 def here() -> Ledger:
-    """Return the ledger of the project around the current folder."""
     from judgekit.ledger import Ledger
 
     return Ledger.of(Path.cwd())
@@ -185,37 +179,35 @@ def lines(
 
 
 def places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path]:
-    """Return the files and folders to read: those given, else one project's or all that this user has.
-
-    Raises `InputError` for one that is not there, `UsageError` for a project without a ledger.
-    """
+    """Return the ledgers to read: those given, else a project's or all; raises `InputError`, `UsageError`."""
     from judgekit.ledger import store
 
     for ledger in ledgers or ():
-        if not store.exists(ledger):
+        if not os.path.lexists(ledger):
             raise InputError(f"{ledger}: no such file or folder")
     if ledgers:
         return ledgers
     if project not in (None, "all"):
         check(project)
-    place = here().folder if project is None else store.home()
-    return [place] if store.exists(place) else []
+    return [here().folder if project is None else store.home()]
 
 
 def check(project: str) -> None:
     """Raise `UsageError` when no ledger of this user is that project's."""
     from judgekit.ledger import store
 
-    home = store.home()
-    known = sorted(os.listdir(home)) if home.is_dir() else []  # noqa: PTH208 - names alone
-    if not any(store.same_project(name, project) for name in known):
-        names = ", ".join([*known[:_NAMED], *(["…"] if known[_NAMED:] else [])])
-        there = f"there are {names}" if known else "there is none yet"
-        raise UsageError(f"--project {project}: no ledger of that name in {home}; {there}")
+    if not any(store.same_project(each.name, project) for each in _all()):
+        there = f"there are {', '.join(each.name for each in _all())}" if _all() else "there is none yet"
+        raise UsageError(f"--project {project}: no ledger of that name in {store.home()}; {there}")
+
+
+def _all() -> list[Path]:
+    from judgekit.ledger import store
+
+    return sorted(store.home().iterdir()) if store.home().is_dir() else []
 
 
 def damaged(damage: Damage) -> None:
-    """Say that a line, a file or a folder was skipped."""
     warn(str(damage))
 
 
@@ -223,9 +215,7 @@ def kpi(
     since: Annotated[str, WHEN] = "14d",
     project: Project = None,
     as_json: AsJson = False,
-    plot: Annotated[
-        Path | None, Option(metavar="FILE.svg|FILE.html", help="Draw the KPIs over time (.svg or .html).")
-    ] = None,
+    plot: Annotated[Path | None, Option(metavar="FILE.svg|FILE.html", help="Draw the KPIs.")] = None,
     ledger: Ledgers = None,
     team: Team = False,
 ) -> int:
@@ -239,8 +229,8 @@ def kpi(
     if plot is not None:
         from judgekit.evaluation import charts
 
-        write_drawing(plot, (charts.kpi_svg if plot.suffix == ".svg" else charts.kpi_page)(evidence))
-    rubrics, models = kpi.by_rubric(evidence), kpi.by_model(evidence)
+        output.write_drawing(plot, charts.kpi_drawing(evidence, as_page=plot.suffix == ".html"))
+    rubrics, models = kpi.by_rubric_and_model(evidence)
     if as_json:
         parts = {"rubrics": rubrics, "models": models}
         groups = {part: {name: _group(each) for name, each in found.items()} for part, found in parts.items()}
@@ -252,10 +242,8 @@ def kpi(
     for name, part in tables.items():
         labelled = sum(map(part.sure, part.verdicts))
         say(f"{name}: {len(part.verdicts)} verdicts, {labelled} of them labelled")
-        for one in kpi.measure(part):
-            say(f"  {_MARKS[one.state]:<7} {one}")
-        for one in kpi.reliance(part):
-            say(f"  {'':<7} {one}")
+        say("\n".join(f"  {_MARKS.get(one.state, one.state):<7} {one}" for one in kpi.measure(part)))
+        say("\n".join(f"  {'':<7} {one}" for one in kpi.reliance(part)))
     return 0
 
 
@@ -276,15 +264,9 @@ def _group(evidence: Evidence) -> dict[str, Any]:
 
 
 def promote(
-    force: Annotated[
-        bool, Option("--force", help="Promote although conditions are not met; the ledger records it.")
-    ] = False,
+    force: Annotated[bool, Option("--force", help="Promote without conditions; this is recorded.")] = False,
     accept_dependence: Annotated[
-        bool,
-        Option(
-            "--accept-dependence",
-            help="Promote without judge.independence: require; the ledger records it.",
-        ),
+        bool, Option("--accept-dependence", help="Promote without judge.independence: require; recorded.")
     ] = False,
     ledger: Ledgers = None,
 ) -> int:
@@ -299,8 +281,8 @@ def promote(
     try:  # the gate reads the rules of the repository's top folder
         top = Repository(Path.cwd()).ask("rev-parse", "--show-toplevel").removesuffix(b"\n")
     except GitError as error:
-        needed = "promote needs a git repository, whose pushes the gate can block"
-        raise UsageError(f"{needed} ({error})") from None
+        why = "promote needs a git repository, whose pushes the gate can block"
+        raise UsageError(f"{why} ({error})") from None
     project = Path(os.fsdecode(top))
     path = settings.project_file(project)
     for link in (path.parent, path):
@@ -309,9 +291,8 @@ def promote(
     dependent = settings.load(project).judge.independence != "require"
     found, rubric = readiness(project, ledger)
     say(f"{rubric}, verdicts of the last {kpi.WINDOW.days} days:")
-    for each in found.kpis:
-        if each.state == "holds":
-            say(f"  ok       {each}")
+    for each in (each for each in found.kpis if each.state == "holds"):
+        say(f"  ok       {each}")
     missing = [*found.missing, *([_DEPENDENT] if dependent and not accept_dependence else [])]
     for lack in missing:
         warn(f"missing: {lack}")
@@ -334,8 +315,8 @@ def readiness(project: Path, ledger: list[Path] | None = None) -> tuple[Readines
     from judgekit.rubric import loader
 
     rubric = loader.configured_rubric("gate", settings.load(project).gate.rubric, project).rubric.ref
-    records = store.records(places(ledger, None), kpi.window(), damaged)
-    return kpi.readiness(records, rubric), rubric
+    found = store.entries(places(ledger, None), kpi.window(), damaged)
+    return kpi.readiness((line.record for line in found), rubric), rubric
 
 
 def triage(
@@ -355,11 +336,9 @@ def triage(
             name: [record.model_dump(mode="json", by_alias=True) for record in getattr(found, name)]
             for name in groups
         }
-        listed["faults"] = [{"problem": why, "count": count} for why, count in found.faults.most_common()]
-        listed["failures"] = [
-            {"kind": kind, "model": model, "message": why, "count": count}
-            for (kind, model, why), count in found.failures.most_common()
-        ]
+        listed["faults"] = [{"problem": why, "count": n} for why, n in found.faults.most_common()]
+        keys, failures = ("kind", "model", "message", "count"), found.failures.most_common()
+        listed["failures"] = [dict(zip(keys, (*failure, n), strict=True)) for failure, n in failures]
         emit(json.dumps({**listed, "settled": found.settled}, indent=2, ensure_ascii=False))
         return 0
     shown: list[str] = []

@@ -49,10 +49,7 @@ def warn(line: str) -> None:
 
 
 def say(text: str = "") -> None:
-    """Print a result for people, in colour on a terminal unless NO_COLOR is set.
-
-    Raises `typer.Exit` when nobody reads any more.
-    """
+    """Print a result for people, in colour on a terminal unless NO_COLOR is set; raises `typer.Exit`."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
     try:
         typer.echo(printable(text), color=False if plain else None)
@@ -79,10 +76,7 @@ def _output_lost() -> typer.Exit:
 
 
 def printable(text: str) -> str:
-    """Return text that any terminal's encoding takes and no terminal obeys: all else is escaped.
-
-    Colours pass, which are our own; what comes from elsewhere is escaped where it is put into a line.
-    """
+    """Return text in the terminal's encoding, with what it would obey escaped; colours, our own, pass."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     text = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
     return text.encode(encoding, "backslashreplace").decode(encoding)
@@ -97,30 +91,31 @@ def write_drawing(path: Path, text: str) -> None:
 
 
 def watched() -> bool:
-    """Whether a person sees stderr, and with it progress."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
-# What an interruption says
-AGAIN = "run the same command to continue"
-REPLIES = "complete replies are cached"
-_KEPT = {
-    **dict.fromkeys(("judge", "compare", "search", "gate", "calibrate", "eval"), f": {REPLIES}; {AGAIN}"),
-    "demo": f": what was downloaded is kept; {AGAIN}",
+def progress(text: str) -> None:
+    """Show on a terminal how far something is, in place of what was shown before; "" ends it."""
+    if watched():
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
+
+
+_CACHED = ": complete replies are cached{}; run the same command to continue"
+KEPT = {
+    **dict.fromkeys(("judge", "compare"), _CACHED.format(", unless with --no-cache")),
+    **dict.fromkeys(("search", "gate", "calibrate", "eval", "rubric"), _CACHED.format("")),
+    "demo": ": what was downloaded is kept; run the same command to continue",
     "index": ": what was read is kept; the same command starts over, the next query reads only the rest",
+    "escalate": "; issues that are up to date stay so; run the same command for the rest",
     **dict.fromkeys(("kpi", "triage"), "; the ledger is unchanged"),
 }
-_kept_now: list[str] = []
+"""What an interrupted command says is kept."""
 
 
-def keeps(message: str, mark: str = ":") -> None:
-    """Set what an interruption from now on says is kept."""
-    _kept_now[:] = [f"{mark} {message}"]
-
-
-def interrupted(command: str) -> str:
-    """Return the line that an interrupted command ends with."""
-    return f"interrupted{_kept_now.pop() if _kept_now else _KEPT.get(command, '')}"
+def keeps(command: str, message: str) -> None:
+    """Set what an interruption of a command from now on says is kept."""
+    KEPT[command] = f"; {message}"
 
 
 def finite(given: float | None) -> float | None:
@@ -134,11 +129,16 @@ RubricOption = Annotated[str | None, Option("--rubric", help="Rubric: ID, ID@VER
 ModeOption = Annotated[
     ModeName | None, Option("--mode", help="strict avoids wrong acceptance, lenient wrong rejection.")
 ]
-TrialMode = Annotated[ModeName | None, Option("--mode", help="Run only this mode.")]
 NoCache = Annotated[bool, Option("--no-cache", help="Do not use cached replies.")]
 NoEngine = Annotated[bool, Option("--no-engine", help="Judge in this process, without the engine.")]
 ShowPrompt = Annotated[bool, Option("--show-prompt", help="Print the prompts; send nothing.")]
 FormatOption = Annotated[Format, Option("--format", help="Output format.")]
+_DEADLINE = Option(min=0.1, max=3600, callback=finite, help="Time limit of each judgement, in seconds.")
+Deadline = Annotated[float | None, _DEADLINE]
+_MAX_COST = Option(
+    min=0, callback=finite, metavar="USD", help="Stop calling models after spending this (USD)."
+)
+MaxCost = Annotated[float | None, _MAX_COST]
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 FAMILY = ("--author-family", "a family such as anthropic")
 
@@ -154,10 +154,8 @@ def tell_sent(providers: Iterable[str], secrets: int = 0) -> None:
     if secrets:
         warn(f"{'1 secret was' if secrets == 1 else f'{secrets} secrets were'} removed before sending")
     if names := ", ".join(sorted(set(providers))):
-        warn(
-            f"{names}: used in place of models of the author's family; set providers.allow in your own "
-            "configuration to choose the allowed providers"
-        )
+        why = "used in place of models of the author's family"
+        warn(f"{names}: {why}; providers.allow in your own configuration chooses the allowed providers")
 
 
 def say_prompts(title: str, prompts: Iterable[tuple[str, str, Iterable[Iterable[Message]]]]) -> None:
@@ -169,11 +167,7 @@ def say_prompts(title: str, prompts: Iterable[tuple[str, str, Iterable[Iterable[
 
 
 def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: bool = True) -> str:
-    """Return a verdict's record for people: the word, the scores, the reason, what to improve.
-
-    Not `headed`, it lacks the word and the name, and not `degraded` why no model answered: they are printed
-    elsewhere.
-    """
+    """Return a verdict's record for people, with word and name (`headed`) and its failure (`degraded`)."""
     scores = "".join(f"  {name} {value:g}" for name, value in (verdict["scores"] or {}).items())
     mean = f"  mean {verdict['average']:g}" if verdict["average"] is not None else ""
     word = typer.style(verdict["verdict"].upper().ljust(12), fg=COLOURS[verdict["verdict"]], bold=True)
@@ -188,9 +182,8 @@ def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: b
             for tier, opinion, fault in opinions
         )
         judged.append(", ".join(words))
-        decided = (
-            f"decided by {verdict['model']} ({verdict['consensus']})" if verdict["model"] else "undecided"
-        )
+        model = verdict["model"]
+        decided = f"decided by {model} ({verdict['consensus']})" if model else "undecided"
         judged.append(f"{decided}, {verdict['duration_ms'] / 1000:.1f} s{cost_text(verdict)}")
     lines = [*filter(None, [first]), "; ".join(judged)]
     if verdict.get("independent") is False:
@@ -206,7 +199,7 @@ def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: b
         silent = [name for name in verdict["scores"] or {} if name not in explained]
         lines += [f"no reason given for {', '.join(silent)}"] if terms and silent else []
     for finding in verdict["findings"]:
-        where = " in ".join(part for part in (finding["dimension"], finding["location"]) if part)
+        where = " in ".join(filter(None, (finding["dimension"], finding["location"])))
         lines.append(f"- {where + ': ' if where else ''}{finding['issue']}")
         lines += [f'  > "{finding["quote"]}"'] if finding["quote"] else []
         lines += [f"  -> {finding['suggestion']}"] if finding["suggestion"] else []

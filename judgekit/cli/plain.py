@@ -75,8 +75,7 @@ def _search(arguments: Sequence[str]) -> int:
         return Exit.USAGE
     roots = [_folder(root) for root in asked.root]
     if "" in roots:
-        missing = asked.root[roots.index("")]
-        _warn(f"{missing}: no such folder; name a store or a folder of Markdown files")
+        _warn(f"{asked.root[roots.index('')]}: no such folder; name a store or a folder of Markdown files")
         return Exit.BAD_INPUT
     project = environment.project_root()
     configured, notes = settings.load(project)
@@ -95,29 +94,21 @@ def _search(arguments: Sequence[str]) -> int:
     for note in [*notes, *lacking, *ranked.notes, *filter(None, [degraded])]:
         _warn(note)
     if asked.json:
-        found = {
-            "query": encodable(asked.query),
-            "mode": asked.mode,
-            "degraded": degraded,
-            "results": [_result(candidate) for candidate in ranked.candidates],
-            "duration_ms": round((time.perf_counter() - started) * 1000),
-        }
+        found = {"query": encodable(asked.query), "mode": asked.mode, "degraded": degraded}
+        found["results"] = [_result(candidate) for candidate in ranked.candidates]
+        found["duration_ms"] = round((time.perf_counter() - started) * 1000)
         _print(json.dumps(found, ensure_ascii=False, separators=(",", ":")))
         return Exit.ACCEPTED
-    lines = [
-        f"{one_line(each.title, 200)}\n    {one_line(each.path, 400)}"
-        f"  ({each.confidence_label} {each.confidence:.2f})"
-        for each in ranked.candidates
-    ]
-    _print("\n".join(lines) or "nothing found")
+    for each in ranked.candidates:
+        confidence = f"({each.confidence_label} {each.confidence:.2f})"
+        _print(f"{one_line(each.title, 200)}\n    {one_line(each.path, 400)}  {confidence}")
+    if not ranked.candidates:
+        _print("nothing found")
     return Exit.ACCEPTED
 
 
 def beyond_unasked(roots: Sequence[str], *, judge: bool) -> str:
-    """Return what forbids `--no-judge` with these options, else nothing.
-
-    Agents are allowed to run a command by how it begins, so what follows `--no-judge` must not take it back.
-    """
+    """Return what forbids `--no-judge`, whatever follows it: agents may run a command by how it begins."""
     if judge:
         return "--judge and --no-judge cannot be combined"
     project = os.path.realpath(environment.project_root())
@@ -136,18 +127,11 @@ def _folder(root: str) -> str:
 
 
 def _result(candidate: Candidate) -> dict[str, object]:
-    return {
-        "id": encodable(candidate.id),
-        "path": encodable(candidate.path),
-        "title": visible(candidate.title),
-        "category": visible(candidate.category),
-        "tags": [visible(tag) for tag in candidate.tags],
-        "snippet": visible(candidate.snippet),
-        "bm25": candidate.bm25,
-        "confidence": candidate.confidence,
-        "confidence_label": candidate.confidence_label,
-        "kept_by": "bm25",
-    }
+    found: dict[str, object] = {name: encodable(getattr(candidate, name)) for name in ("id", "path")}
+    found |= {"title": visible(candidate.title), "category": visible(candidate.category)}
+    found |= {"tags": [visible(tag) for tag in candidate.tags], "snippet": visible(candidate.snippet)}
+    figures = {name: getattr(candidate, name) for name in ("bm25", "confidence", "confidence_label")}
+    return {**found, **figures, "kept_by": "bm25"}
 
 
 def _print(text: str) -> None:

@@ -36,22 +36,27 @@ def list_() -> int:
 
 @app.command()
 def check(
-    name: Annotated[
-        str | None, Argument(help="Provider to check; by default the one that would be used.")
-    ] = None,
-    fetch: Annotated[
-        bool, Option("--fetch", help="Download the local model first if it is missing.")
-    ] = False,
+    name: Annotated[str | None, Argument(help="Provider; by default the one that would be used.")] = None,
+    fetch: Annotated[bool, Option("--fetch", help="Download the local model first if missing.")] = False,
 ) -> int:
     """Send one short request to each model of a provider; exit code 2 when one does not answer."""
     import asyncio
 
     from judgekit.config import settings
-    from judgekit.providers import gateway, registry
+    from judgekit.providers import gateway, local, registry
     from judgekit.providers.resolve import resolve
 
     if fetch:
-        _fetch(os.environ.get("JUDGEKIT_LOCAL_MODEL", ""))
+        local_model = os.environ.get("JUDGEKIT_LOCAL_MODEL", "")
+        if not local_model:
+            known = ", ".join(local.CATALOGUE)
+            raise UsageError(f"set JUDGEKIT_LOCAL_MODEL to a model that can be fetched: {known}")
+        place = None
+        with contextlib.suppress(UsageError):
+            place = local.resolve(local_model)
+        # A model in our folder is verified, and fetched again only if it is damaged. Others are the user's.
+        if place is None or place.parent == local.folder():
+            local.fetch(local_model, warn)
     wanted = _wanted()
     if name is not None:
         profile = registry.find(name)
@@ -70,19 +75,15 @@ def check(
             return [await gateway.check(opened, endpoint) for endpoint in endpoints.values()]
 
     code = Exit.ACCEPTED
-    for (model, endpoint), (found, milliseconds) in zip(
-        endpoints.items(), asyncio.run(ask_all()), strict=True
-    ):
-        usage, named = found.usage or CallUsage(), ""
+    answers = asyncio.run(ask_all())
+    for (model, endpoint), (found, milliseconds) in zip(endpoints.items(), answers, strict=True):
+        usage = found.usage or CallUsage()
         if isinstance(found, GatewayError) and found.kind is not FailureKind.TRUNCATED:
             outcome, code = f"{found.kind}: {found.message}", Exit.HUMAN_NEEDED
         else:  # cut short is an answer, too: sixteen tokens are few for a model that explains itself
-            if model == "default" and not isinstance(found, GatewayError):
-                named = f" as {found.model}"
-            cost = (
-                "" if usage.cost_usd is None else f", ${usage.cost_usd:.6f}{source_text(usage.cost_source)}"
-            )
-            outcome = f"answered in {milliseconds} ms{named}{cost}"
+            source = source_text(usage.cost_source)
+            cost = "" if usage.cost_usd is None else f", ${usage.cost_usd:.6f}{source}"
+            outcome = f"answered in {milliseconds} ms{cost}"
         say(f"{endpoint.profile.provider:<18} {model}: {outcome}")
     return code
 
@@ -92,17 +93,3 @@ def _wanted() -> PanelRequest:
     from judgekit.judging import panel
 
     return panel.wanted(settings.load(Path(environment.project_root())))
-
-
-def _fetch(name: str) -> None:
-    from judgekit.providers import local
-
-    if not name:
-        known = ", ".join(local.CATALOGUE)
-        raise UsageError(f"set JUDGEKIT_LOCAL_MODEL to a model that can be fetched: {known}")
-    found = None
-    with contextlib.suppress(UsageError):
-        found = local.resolve(name)
-    # A model in our folder is verified, and fetched again only if it is damaged. Elsewhere it is the user's.
-    if found is None or found.parent == local.folder():
-        local.fetch(name, warn)

@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from judgekit import environment
-from judgekit.cli.output import TrialMode, emit, finite, say, warn
+from judgekit.cli.output import emit, finite, say, warn
 from judgekit.config import ModeName
 from judgekit.errors import ConfigError, Exit, UsageError
 
@@ -23,7 +23,8 @@ app = typer.Typer(no_args_is_help=True, help="Rubrics: what is good, as versione
 _REFERENCE = "ID[@VERSION]|FILE"
 _BY_BADNESS = (Exit.ACCEPTED, Exit.HUMAN_NEEDED, Exit.REJECTED, Exit.BAD_CONFIG)
 
-Reference = Annotated[str, Argument(metavar=_REFERENCE, help="Which rubric.")]
+_Reference = Annotated[str, Argument(metavar=_REFERENCE, help="Which rubric.")]
+_OneMode = Annotated[ModeName | None, Option("--mode", help="Run only this mode.")]
 
 
 @app.command("list")
@@ -50,7 +51,7 @@ def list_() -> int:
 
 @app.command()
 def show(
-    reference: Reference,
+    reference: _Reference,
     prompt: Annotated[bool, Option("--prompt", help="Print only the prompt text for one mode.")] = False,
     mode: Annotated[ModeName, Option(help="The mode of --prompt.")] = "strict",
 ) -> int:
@@ -66,7 +67,7 @@ def show(
 
 
 @app.command()
-def path(reference: Reference) -> int:
+def path(reference: _Reference) -> int:
     """Print the path of a rubric's file."""
     say(str(_loaded(reference).path))
     return 0
@@ -75,22 +76,13 @@ def path(reference: Reference) -> int:
 @app.command()
 def check(
     references: Annotated[
-        list[str] | None,
-        Argument(metavar="ID[@VERSION]|FILE...", help="Rubrics to check; by default all."),
+        list[str] | None, Argument(metavar=f"{_REFERENCE}...", help="Rubrics to check; by default all.")
     ] = None,
-    run: Annotated[
-        bool, Option("--run", help="Judge the labelled cases with the models set up here.")
-    ] = False,
-    mode: TrialMode = None,
+    run: Annotated[bool, Option("--run", help="Judge the labelled cases with the models here.")] = False,
+    mode: _OneMode = None,
     at_least: Annotated[
         float,
-        Option(
-            min=0,
-            max=1,
-            callback=finite,
-            metavar="SHARE",
-            help="Exit with 1 when a lower share of cases agrees in a mode.",
-        ),
+        Option(min=0, max=1, callback=finite, metavar="SHARE", help="Exit with 1 when fewer cases agree."),
     ] = 0.0,
     as_json: Annotated[bool, Option("--json", help="Print the results of --run as JSON Lines.")] = False,
 ) -> int:
@@ -131,7 +123,7 @@ def _try_out(loaded: LoadedRubric, mode: ModeName | None, at_least: float, *, as
     from judgekit.evaluation import runner
     from judgekit.rubric.loader import read_cases
 
-    def progress(each: Tried) -> None:
+    def on_case(each: Tried) -> None:
         if as_json:
             emit(json.dumps(each._asdict() | {"agrees": each.agrees}, ensure_ascii=False))
             return
@@ -140,7 +132,7 @@ def _try_out(loaded: LoadedRubric, mode: ModeName | None, at_least: float, *, as
         say(f"{mark}{each.mode:<8} {each.case:<28} {each.said}{wanted}{scores}")
 
     modes, codes = (mode,) if mode else runner.MODES, []
-    everything = runner.trial(loaded, read_cases(loaded), _project(), modes=modes, progress=progress)
+    everything = runner.trial(loaded, read_cases(loaded), _project(), modes=modes, progress=on_case)
     for one in modes:
         tried = [each for each in everything if each.mode == one]
         agreed = runner.agreement(tried)
@@ -151,8 +143,7 @@ def _try_out(loaded: LoadedRubric, mode: ModeName | None, at_least: float, *, as
             continue
         interval = "95 % interval {:.0%} to {:.0%}".format(*agreed.bounds)
         left = f", {agreed.undecided} undecided" if agreed.undecided else ""
-        share = f"{agreed.right} of {agreed.decided} as labelled, {agreed.share:.0%}"
-        warn(f"{one}: {share} ({interval}){left}")
+        warn(f"{one}: {agreed.right} of {agreed.decided} as labelled, {agreed.share:.0%} ({interval}){left}")
         undecided = Exit.HUMAN_NEEDED if agreed.undecided else Exit.ACCEPTED
         codes.append(Exit.REJECTED if agreed.share < at_least else undecided)
     return codes
@@ -163,7 +154,7 @@ def diff(
     before: Annotated[str, Argument(metavar=f"BEFORE:{_REFERENCE}", help="The old rubric.")],
     after: Annotated[str, Argument(metavar=f"AFTER:{_REFERENCE}", help="The new rubric.")],
     run: Annotated[bool, Option("--run", help="Judge the cases of the new rubric under both.")] = False,
-    mode: TrialMode = None,
+    mode: _OneMode = None,
 ) -> int:
     """Show what changed between two rubrics, key by key; with --run, also which verdicts change."""
     from judgekit.rubric.lint import changes
@@ -185,8 +176,7 @@ def diff(
     both = [runner.trial(loaded, cases, _project(), modes=modes) for loaded in (old, new)]
     for earlier, now in runner.flips(*both):
         worth = "better" if now.agrees else "worse" if earlier == now.expected else "still not right"
-        words = f"{earlier} -> {now.said} (labelled {now.expected}: {worth})"
-        say(f"{now.mode:<8} {now.case:<28} {words}")
+        say(f"{now.mode:<8} {now.case:<28} {earlier} -> {now.said} (labelled {now.expected}: {worth})")
     for each in modes:
         shares = [runner.agreement(one for one in tried if one.mode == each).share for tried in both]
         words = " -> ".join("none decided" if share is None else f"{share:.0%}" for share in shares)
@@ -196,19 +186,15 @@ def diff(
 
 @app.command()
 def new(
-    name: Annotated[
-        str, Argument(metavar="ID[@VERSION]", help="ID or ID@VERSION; the default version is 1.0.0.")
-    ],
+    name: Annotated[str, Argument(metavar="ID[@VERSION]", help="The default version is 1.0.0.")],
     like: Annotated[
-        str | None, Option("--from", metavar=_REFERENCE, help="Copy this rubric with its cases.")
+        str | None, Option("--from", metavar=_REFERENCE, help="Copy this with its cases.")
     ] = None,
     task: Annotated[
         Literal["score", "select", "compare"] | None,
-        Option(help="Task: score documents (default), select memories, or compare two texts."),
+        Option(help="Score documents (default), select memories, or compare two texts."),
     ] = None,
-    user: Annotated[
-        bool, Option("--user", help="Write to your own folder, not to the project's .judgekit/rubrics.")
-    ] = False,
+    user: Annotated[bool, Option("--user", help="Write to your own folder, not to the project's.")] = False,
 ) -> int:
     """Write a commented rubric and labelled cases to start from; overwrites nothing."""
     from judgekit.rubric.loader import begin

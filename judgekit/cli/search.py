@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,12 +14,11 @@ import typer
 from typer import Argument, Option
 
 from judgekit import environment
-from judgekit.cli import plain
-from judgekit.cli.output import AsJson, ModeOption, NoEngine, check_filled, emit, say, warn, watched
+from judgekit.cli import output, plain
+from judgekit.cli.output import emit, say, warn
 from judgekit.engine import client
 from judgekit.errors import InputError, UsageError
 from judgekit.hooks.settings import engine_wanted
-from judgekit.text import visible
 
 if TYPE_CHECKING:
     from judgekit.retrieval.compiled import Profiles
@@ -28,17 +27,17 @@ if TYPE_CHECKING:
 def search(
     query: Annotated[str, Argument(help="Words to search for.")],
     root: Annotated[list[str] | None, Option(help="A store or folder (repeatable).")] = None,
-    mode: ModeOption = None,
+    mode: output.ModeOption = None,
     judge: Annotated[bool, Option("--judge", help="Let models decide which results to keep.")] = False,
     no_judge: Annotated[bool, Option("--no-judge", help=plain.UNASKED)] = False,
     number: Annotated[int, Option("-n", min=1, max=100, help="Maximum number of results.")] = 10,
-    as_json: AsJson = False,
-    no_engine: NoEngine = False,
+    as_json: output.AsJson = False,
+    no_engine: output.NoEngine = False,
 ) -> int:
     """Search stored memories and documents, best first."""
     if no_judge and (wrong := plain.beyond_unasked(root or (), judge=judge)):
         raise UsageError(wrong)
-    check_filled("QUERY", "words to search for", query)
+    output.check_filled("QUERY", "words to search for", query)
     asked: dict[str, Any] = {"roots": root, "mode": mode, "judge": judge, "limit": number}
 
     def body() -> bytes:
@@ -52,15 +51,14 @@ def search(
         reply: dict[str, Any] = answers.value(response)
         return reply
 
-    def locally(reason: client.NoEngine) -> dict[str, Any]:
+    def locally(_: client.NoEngine) -> dict[str, Any]:
         from judgekit.judging import search as recall
 
-        reason.tell(warn)
         return recall.search(query, **asked).model_dump(mode="json")
 
     # The name of a root means something in this process alone.
     use = judge and not no_engine and all(Path(name).is_dir() for name in root or ()) and engine_wanted()
-    found = client.call("search", body, read, locally, use=use)
+    found = client.call("search", body, read, locally, use=use, warn=warn)
     for note in found.pop("notes"):
         warn(note)
     if found["degraded"]:
@@ -84,22 +82,18 @@ def search(
 
 app = typer.Typer(no_args_is_help=True, help="The index of each store: status and rebuild.")
 
-Roots = Annotated[
-    list[str] | None,
-    Option("--root", help="A store or folder (repeatable); by default those of the configuration."),
-]
+Roots = Annotated[list[str] | None, Option("--root", help="Not the configured stores but this (repeatable).")]
 
 
 @app.command()
-def status(root: Roots = None, as_json: AsJson = False) -> int:
+def status(root: Roots = None, as_json: output.AsJson = False) -> int:
     """Show the entries, size and age of each index."""
     from judgekit.retrieval import index
 
     stores, profiles = _stores(root)
     found = [index.state(store, profiles) for store in stores]
-    for state in found:
-        if state["updated"] is not None:
-            state["updated"] = datetime.fromtimestamp(state["updated"], UTC).isoformat(timespec="seconds")
+    for state in (state for state in found if state["updated"] is not None):
+        state["updated"] = datetime.fromtimestamp(state["updated"], UTC).isoformat(timespec="seconds")
     if as_json:
         emit(json.dumps({"roots": found}))
         return 0
@@ -128,15 +122,12 @@ def rebuild(root: Roots = None) -> int:
     stores, profiles = _stores(root)
     for store in stores:
         started = time.perf_counter()
-        opened = index.open_index(store, profiles, anew=True, progress=_progress)
-        try:
+        with contextlib.closing(index.open_index(store, profiles, anew=True)) as opened:
             for note in opened.notes():
                 warn(note)
             kept = opened.path or "in memory only: the cache folder cannot be written"
             took = f"{time.perf_counter() - started:.1f} s"
             say(f"{store}: {opened.kind}, {_entries(opened.size)}, {took}, {kept}")
-        finally:
-            opened.close()
     return 0
 
 
@@ -158,9 +149,7 @@ def _stores(roots: list[str] | None) -> tuple[list[str], Profiles]:
         folder = Path(search.resolve(root, str(Path.cwd()) if roots else home)).resolve()
         if not folder.is_dir():
             if roots:
-                raise InputError(
-                    f"{visible(root)}: no such folder; name a store or a folder of Markdown files"
-                )
+                raise InputError(f"{root}: no such folder; name a store or a folder of Markdown files")
         elif search.may_be_searched(root, str(folder), f"{Path(home).resolve()}{os.sep}", trusted):
             found[str(folder)] = None
         else:
@@ -168,10 +157,3 @@ def _stores(roots: list[str] | None) -> tuple[list[str], Profiles]:
     if not found:
         warn("no store found; name one with --root")
     return list(found), Profiles(compile_profiles(Path(home)))
-
-
-def _progress(done: int, total: int) -> None:
-    if watched():
-        end = "\n" if done == total else ""
-        sys.stderr.write(f"\r{done:,} of {total:,} files read{end}")
-        sys.stderr.flush()

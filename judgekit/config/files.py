@@ -6,17 +6,13 @@ A lock is one on a file: the operating system lets go of it when its holder dies
 from __future__ import annotations
 
 import errno
-import json
 import os
 import random
-import shlex
 import sys
 import time
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 from judgekit import environment
 
@@ -53,10 +49,7 @@ def held(path: Path, *, seconds: float, waiting: Callable[[], None] = lambda: No
 
 
 def take(path: Path | str) -> int | None:
-    """Take the lock at `path` for as long as the returned descriptor is open; None when it is held.
-
-    Raises `OSError` when the file cannot be opened.
-    """
+    """Take the lock at `path` until the descriptor is closed; None when it is held; raises `OSError`."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
         if sys.platform == "win32":
@@ -95,21 +88,5 @@ def folder(name: str) -> Path:
 
 
 def install_extra(extra: str) -> str:
-    """Return what to run to have an extra, from the folder that this copy was installed from, or runs in.
-
-    It names no package of an index: that could be a stranger's.
-    """
-    from importlib import metadata  # noqa: PLC0415 - an extra is rarely missing
-
-    try:
-        record = metadata.distribution("judgekit").read_text("direct_url.json") or "{}"
-        url = urlsplit(json.loads(record).get("url", ""))
-        installed_from = Path(unquote(url.path)) if url.scheme == "file" else None
-    except (metadata.PackageNotFoundError, OSError, ValueError, AttributeError):
-        installed_from = None
-    for checkout in (installed_from, _PACKAGE.parent):
-        if checkout and (checkout / "pyproject.toml").is_file():
-            python = shlex.quote(sys.executable)
-            pip = f"{python} -m pip install" if find_spec("pip") else f"uv pip install --python {python}"
-            return f"cd {shlex.quote(str(checkout))} && {pip} '.[{extra}]'"
-    return f"from your checkout of judgekit: pip install '.[{extra}]'"
+    """Return what to run to have an extra; it names no package of an index, which could be a stranger's."""
+    return f"pip install '.[{extra}]' in your checkout of judgekit"

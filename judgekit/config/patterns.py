@@ -75,10 +75,7 @@ class Pattern:
 
 
 def parse(line: str) -> Pattern | None:
-    """Return the pattern in a line, None for a comment or an empty one.
-
-    Raises `ValueError` for one that can match nothing, or is longer than `LONGEST`.
-    """
+    """Return the pattern in a line, None for none; raises `ValueError` for one that can match nothing."""
     text = line.rstrip(" ")
     if text != line and (len(text) - len(text.rstrip("\\"))) % 2:
         text += " "  # escaped, so it counts

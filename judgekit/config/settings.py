@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
     AfterValidator,
+    AliasChoices,
     AliasPath,
     BaseModel,
     BeforeValidator,
@@ -36,11 +37,7 @@ MOST_ROOTS = 50  # each prompt looks at all of them
 MOST_PINS = 50
 MOST_JURORS = 7
 MOST_SAMPLES = 8
-_SWITCH = {True: "on", False: "off"}
-Consent: TypeAlias = Annotated[
-    Literal["off", "on", "project"],
-    BeforeValidator(lambda value: _SWITCH[value] if isinstance(value, bool) else value),
-]
+Consent: TypeAlias = Literal["off", "on", "project"]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=3600)]
 
 
@@ -64,6 +61,10 @@ Jurors: TypeAlias = Annotated[
 ]
 
 
+# What sends text by itself: the user says `on` or `off`, or leaves it to the project.
+CONSENTS = (("retrieval", "judge"), ("escalate", "issues"), ("stop", "judge"))
+
+
 class TierModels(Strict):
     """The models of each tier as litellm names them; null leaves the choice to the detected provider."""
 
@@ -73,33 +74,16 @@ class TierModels(Strict):
 
 
 class JudgeConfig(Strict):
-    """How subjects are judged, and by whom."""
-
     rubric: Text = "kls"
     mode: ModeName = "strict"
     tiers: TierModels = TierModels()
-    jury: Literal["mean", "majority"] = Field(
-        "mean", description="how the opinions of a tier's models are combined"
-    )
-    samples: int = Field(1, ge=1, le=MOST_SAMPLES, description="number of replies of a model to average")
-    criteria: Literal["together", "each"] = Field(
-        "together", description="ask about all dimensions or criteria in one call, or in one call each"
-    )
-    margin: float = Field(
-        0, ge=0, le=10, description="in points; scores closer to a threshold are not final; user's file only"
-    )
-    author_family: Text | None = Field(
-        None,
-        description="families of the models that wrote the texts, beside those in commits; a project can add",
-    )
-    independence: Literal["prefer", "require"] = Field(
-        "prefer",
-        description="require: acceptance by only the author's family is undetermined; projects can raise it",
-    )
-    redact: bool | Literal["refuse"] = Field(
-        default=True,
-        description="remove secrets before sending; refuse: send no text that has one; user's file only",
-    )
+    jury: Literal["mean", "majority"] = "mean"
+    samples: int = Field(1, ge=1, le=MOST_SAMPLES)
+    criteria: Literal["together", "each"] = "together"
+    margin: float = Field(0, ge=0, le=10)
+    author_family: Text | None = None
+    independence: Literal["prefer", "require"] = "prefer"
+    redact: bool | Literal["refuse"] = True
     deadline: Seconds = 180
     max_cost_usd: float | None = Field(default=None, ge=0)
 
@@ -112,9 +96,7 @@ class RetrievalConfig(Strict):
     scorer: Literal["fts5", "keyword"] = "fts5"
     inject: Literal["tiered", "top_k"] = "tiered"
     max_inject: int = Field(default=3, ge=0, le=20)
-    pin: list[Text] = Field(
-        [], max_length=MOST_PINS, description="memories to inject with every prompt, by id or path"
-    )
+    pin: list[Text] = Field([], max_length=MOST_PINS)
     judge: Consent = "off"
     rubric: Text = "memory-relevance"
     mode: ModeName = "strict"
@@ -127,24 +109,19 @@ class RetrievalConfig(Strict):
     context_turns: int = Field(default=5, ge=0, le=20)
     show: bool = False
     hint_on_zero: bool = False
-    log: bool = Field(default=False, description="log each injection; user's file only")
+    repeat_after: int = Field(default=20, ge=0, le=1_000)
+    log: bool = False
 
 
 class GateConfig(Strict):
-    """What is judged before a push."""
-
     mode: Literal["advisory", "blocking"] = "advisory"
     paths: list[Glob] = ["**/*.md"]
     authors: list[Text] = []
     rubric: Text = "kls"
     judge_mode: ModeName = "lenient"
     budget: Seconds = 60
-    undetermined: Literal["pass", "block"] = Field(
-        "pass", description="what a blocking gate does with files not judged; a project cannot lower it"
-    )
-    override_without_terminal: bool = Field(
-        default=False, description="accept overrides made without a terminal; user's file only"
-    )
+    undetermined: Literal["pass", "block"] = "pass"
+    override_without_terminal: bool = False
 
 
 class LedgerConfig(Strict):
@@ -157,25 +134,25 @@ class EscalateConfig(Strict):
     """Which verdicts become issues on GitHub. `issues` is the user's consent to open them."""
 
     issues: Consent = "off"
-    rejects: bool = Field(default=False, description="also open issues for rejected content")
-    labels: list[Text] = Field([], description="labels of a new issue; they must exist in the repository")
-    text: bool = Field(default=False, description="include quotes and reasoning; user's file only")
+    rejects: bool = False
+    labels: list[Text] = []
+    text: bool = False
 
 
 class StopConfig(Strict):
     """What is judged when an agent stops. `judge` is the user's consent to ask a model then."""
 
     judge: Consent = "off"
-    blocks: int = Field(3, ge=0, le=20, description="how often the agent is asked to continue, per session")
+    blocks: int = Field(3, ge=0, le=20)
     max_files: int = Field(default=10, ge=1, le=100)
-    deadline: float = Field(default=45, gt=0, le=60, description="time limit in seconds")
+    deadline: float = Field(default=45, gt=0, le=60)
 
 
 class ServerConfig(Strict):
     """The shared judge that documents go to instead of models of one's own; the user's alone to say."""
 
     url: Text | None = None
-    token_file: Text | None = Field(default=None, description="file that holds the token")
+    token_file: Text | None = None
 
 
 class ProvidersConfig(Strict):
@@ -189,12 +166,10 @@ class EngineConfig(Strict):
     """Whether judging is left to a process that is kept ready, and how long; the user's alone to say."""
 
     use: bool = True
-    idle_minutes: float = Field(15, gt=0, le=1440, description="minutes without a request until it stops")
+    idle_minutes: float = Field(15, gt=0, le=1440)
 
 
 class Config(Strict):
-    """Everything that can be set."""
-
     judge: JudgeConfig = JudgeConfig()
     retrieval: RetrievalConfig = RetrievalConfig()
     gate: GateConfig = GateConfig()
@@ -207,12 +182,16 @@ class Config(Strict):
 
     @model_validator(mode="before")
     @classmethod
-    def _empty_sections_say_nothing(cls, given: Any) -> Any:  # noqa: ANN401 - whatever stands in a file
-        if isinstance(given, dict) and None in given.values():
-            return {
-                key: value for key, value in given.items() if value is not None or key not in cls.model_fields
-            }
-        return given
+    def _in_full(cls, data: Any) -> Any:  # noqa: ANN401 - whatever stands in a file
+        """Leave empty sections out, and write consent as a word where it is a truth value."""
+        if not isinstance(data, dict):
+            return data
+        full = {key: value for key, value in data.items() if value is not None or key not in cls.model_fields}
+        for section, key in CONSENTS:
+            inner = full.get(section)
+            if isinstance(inner, dict) and isinstance(inner.get(key), bool):
+                full[section] = {**inner, key: "on" if inner[key] else "off"}
+        return full
 
 
 # A project may lower these, never raise them above what the user has set.
@@ -222,8 +201,6 @@ _LIMITS = {
     "gate": ("budget",),
     "stop": ("blocks", "max_files", "deadline"),
 }
-# What sends text by itself: the user says `on` or `off`, or leaves it to the project.
-_CONSENTS = (("retrieval", "judge"), ("escalate", "issues"), ("stop", "judge"))
 # What no project may say, and what it would do.
 _USERS = {
     "providers": "choose providers",
@@ -262,16 +239,13 @@ def sources(project: Path | None) -> list[Path]:
 
 
 def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Config:
-    """Return the configuration that holds in `project`.
-
-    Raises `ConfigError` naming the file or variable, the line, the key and what was expected.
-    """
+    """Return the configuration that holds in `project`; raises `ConfigError` that names place and key."""
     variables = _variables(environment.environ() if environ is None else environ)
     merged = own = _merge(_read(user_file()), variables)
     if project is not None:
         merged = _merge(own, _within_limits(_project(project), own))
         # Settled: a variable must not undo what the project adds, or says where it is asked.
-        for section, key in (*_CONSENTS, ("judge", "author_family"), ("judge", "independence")):
+        for section, key in (*CONSENTS, ("judge", "author_family"), ("judge", "independence")):
             variables.get(section, {}).pop(key, None)
     return Config.model_validate(_merge(merged, variables))
 
@@ -288,7 +262,7 @@ def wrong(section: str, key: str, problem: str, project: Path | None) -> ConfigE
 
 
 def user_roots(environ: Mapping[str, str] | None = None) -> list[str] | None:
-    """Return the roots that the user names, which may lie anywhere; None when they name none."""
+    """Return the roots that the user names, which may lie anywhere; None when the user names none."""
     layer = _merge(_read(user_file()), _variables(environment.environ() if environ is None else environ))
     roots: list[str] | None = layer.get("retrieval", {}).get("roots")
     return roots
@@ -356,7 +330,7 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
             limit = own[key] if key in own else defaults[section][key] if key in _SENDING else None
             if limit is not None and (wanted[key] is None or wanted[key] > limit):
                 wanted[key] = limit
-    for section, key in _CONSENTS:
+    for section, key in CONSENTS:
         consent = user.get(section, {}).get(key, "off")
         asked = bounded.setdefault(section, {}).pop(key, "off")
         bounded[section][key] = asked if consent == "project" else consent
@@ -391,9 +365,7 @@ def _merge(below: Layer, above: Layer) -> Layer:
     """Return `below` with the keys of `above` put over it, section by section."""
     merged = dict(below)
     for key, value in above.items():
-        under = merged.get(key)
-        inner = under if isinstance(under, dict) else {}
-        merged[key] = _merge(inner, value) if isinstance(value, dict) else value
+        merged[key] = _merge(merged.get(key) or {}, value) if isinstance(value, dict) else value
     return merged
 
 
@@ -424,45 +396,43 @@ def _variables(environ: Mapping[str, str]) -> Layer:
 # here stay; a value of the wrong type is an error that names its key. A number that the other tool allows and
 # we do not becomes the nearest that we do.
 
-
-class _Foreign(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
 _UpTo20: TypeAlias = Annotated[int, AfterValidator(lambda number: max(0, min(number, 20)))]
 _Pool: TypeAlias = Annotated[int, AfterValidator(lambda number: max(1, min(number, 30)))]
 _Timeout: TypeAlias = Annotated[
     float, Field(allow_inf_nan=False), AfterValidator(lambda number: max(0.1, min(number, 3600.0)))
 ]
+_SCORERS = {"title_tags": "keyword", "fts5_bm25": "fts5"}
 
 
-class _TheirJudge(_Foreign):
-    enabled: bool | None = None
-    model: str | None = None
-    timeout_per_call: _Timeout | None = None
-    fallback_top_k: _UpTo20 | None = None
-    candidate_pool_size: _Pool | None = None
-    dual_verification: bool | None = None
-    include_conversation_context: bool | None = None
-    context_turns: _UpTo20 | None = None
-    max_output: _UpTo20 | None = Field(None, validation_alias=AliasPath("modes", "auto", "max_output"))
-    mode: ModeName | None = Field(None, validation_alias=AliasPath("modes", "auto", "verification"))
-    search_mode: ModeName | None = Field(None, validation_alias=AliasPath("modes", "search", "verification"))
+def _at(key: str) -> Any:  # noqa: ANN401 - as pydantic types a field
+    """Return a field that stands at a dotted key of the section `retrieval`, or of the whole file."""
+    parts = key.split(".")
+    return Field(None, validation_alias=AliasChoices(AliasPath("retrieval", *parts), AliasPath(*parts)))
 
 
-class _TheirRetrieval(_Foreign):
-    enabled: bool | None = None
-    max_inject: _UpTo20 | None = None
-    match_strategy: str | None = None
-    judge: _TheirJudge = _TheirJudge()
+class _MemoryConfig(BaseModel):
+    """Fields that we have too are called as ours are."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    retrieval: dict[str, Any] = {}
+    their_judge: dict[str, Any] | None = _at("judge")
+    enabled: bool | None = _at("enabled")
+    max_inject: _UpTo20 | None = _at("max_inject")
+    match_strategy: str | None = _at("match_strategy")
+    asks: bool | None = _at("judge.enabled")
+    model: str | None = _at("judge.model")
+    timeout: _Timeout | None = _at("judge.timeout_per_call")
+    fallback_top_k: _UpTo20 | None = _at("judge.fallback_top_k")
+    pool: _Pool | None = _at("judge.candidate_pool_size")
+    dual_verification: bool | None = _at("judge.dual_verification")
+    conversation: bool | None = _at("judge.include_conversation_context")
+    context_turns: _UpTo20 | None = _at("judge.context_turns")
+    max_output: _UpTo20 | None = _at("judge.modes.auto.max_output")
+    mode: ModeName | None = _at("judge.modes.auto.verification")
+    search_mode: ModeName | None = _at("judge.modes.search.verification")
 
 
-class _MemoryConfig(_Foreign):
-    retrieval: _TheirRetrieval = _TheirRetrieval()
-    judge: _TheirJudge | None = None
-
-
-class _Listing(_Foreign):
+class _Listing(BaseModel):
     """What a provider profile says of its models."""
 
     models: dict[str, str | None] = {}
@@ -475,25 +445,21 @@ def _memory_config(project: Path) -> Layer:
     is_inside = path.parent.resolve().is_relative_to(project.resolve())
     if not is_inside or not yamlfile.check_own(path, path.parent):
         return {}
-    whole = yamlfile.read(path, _MemoryConfig, most=yamlfile.CONFIG_BYTES)
-    theirs, judge = whole.retrieval, whole.judge or whole.retrieval.judge
+    theirs = yamlfile.read(path, _MemoryConfig, most=yamlfile.CONFIG_BYTES)
     found = {
-        "enabled": theirs.enabled,
-        "max_inject": judge.max_output if theirs.max_inject is None else theirs.max_inject,
-        "scorer": {"title_tags": "keyword", "fts5_bm25": "fts5"}.get(theirs.match_strategy or ""),
-        "judge": None if judge.enabled is None else ("on" if judge.enabled else "off"),
-        "timeout": judge.timeout_per_call,
-        "fallback_top_k": judge.fallback_top_k,
-        "pool": judge.candidate_pool_size,
-        "context_turns": 0 if judge.include_conversation_context is False else judge.context_turns,
-        "mode": judge.mode,
-        "search_mode": judge.search_mode,
-        "rubric": "memory-two-criteria" if judge.dual_verification else None,
+        **({} if theirs.max_output is None else {"max_inject": theirs.max_output}),
+        **theirs.model_dump(include=set(RetrievalConfig.model_fields), exclude_none=True),
     }
-    layer: Layer = {"retrieval": {key: value for key, value in found.items() if value is not None}}
-    if judge.model is not None and judge.model in _listed_models():
-        layer["judge"] = {"tiers": {"quick": judge.model}}
-    return layer
+    if theirs.match_strategy in _SCORERS:
+        found["scorer"] = _SCORERS[theirs.match_strategy]
+    if theirs.asks is not None:
+        found["judge"] = theirs.asks
+    if theirs.conversation is False:
+        found["context_turns"] = 0
+    if theirs.dual_verification:
+        found["rubric"] = "memory-two-criteria"
+    named = theirs.model is not None and theirs.model in _listed_models()
+    return {"retrieval": found, **({"judge": {"tiers": {"quick": theirs.model}}} if named else {})}
 
 
 def _listed_models() -> set[str]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MOST_NODES = 1_000_000  # of a document in which each alias is written out: no file without one has as many
 MOST_LEVELS = 50  # of lists and mappings in each other: a parser's time grows with their square
-_QUOTED = re.compile(r""" (["'])(?!<)(?:(?!\1).)*(?:\1|$)""")
+_QUOTED = re.compile(r""" (["'])(?!<|[,\]}]')(?:(?!\1).)*(?:\1|$)""")
 
 
 def parsed(text: str, path: Path | None = None) -> Any:  # noqa: ANN401 - any YAML
@@ -61,10 +61,7 @@ class _Scanner(RoundTripScanner):
 
 
 class _Composer(Composer):
-    """Takes single values as keys, and no others: a key within a key doubles the time and more.
-
-    Nor does it take aliases of aliases that stand for more than `MOST_NODES` values, written out.
-    """
+    """Takes single values as keys, and aliases that stand for up to `MOST_NODES` values: more takes long."""
 
     def __init__(self, loader: Any = None) -> None:  # noqa: ANN401 - the loader of ruamel
         super().__init__(loader)
@@ -100,7 +97,10 @@ def _plainly(problem: str | None) -> str:
     """Return what a YAML parser found wrong, without the words of its trade."""
     words = (problem or "not valid YAML").partition("\n")[0]
     words = words.replace("found character '\\t' that cannot start any token", "a tab; indent with spaces")
-    words = words.replace("but got '<stream end>'", "but the file ends here")
+    words = re.sub("but (?:got|found) '<stream end>'", "but the file ends here", words)
+    words = words.replace("the node content", "a value")
+    if words.startswith("expected <block end>"):
+        return "this does not fit the block above it"
     if words.startswith("found duplicate key "):
         return words.partition(" with value ")[0]
     # What stands in the file is quoted, as are the names of a parser's tokens: '<block end>'.
@@ -108,14 +108,11 @@ def _plainly(problem: str | None) -> str:
 
 
 def put(path: Path, section: str, key: str, value: str) -> None:
-    """Set `key` in a `section` of a YAML file, made if need be; every other character stays as it is.
-
-    Raises `ConfigError` when the file cannot be read or written, or is laid out so that this is not safe.
-    """
+    """Set `key` in a `section` of a YAML file; all else stays; raises `ConfigError` if that is not safe."""
     text = path.read_bytes().decode() if path.exists() else ""  # with the file's own line ends
     data = parsed(text, path) or {}
     try:
-        wanted = {**data, section: {**(data.get(section) or {}), key: value}}
+        wanted = {**data, section: {**(data.get(section) or {}), key: parsed(value)}}
         changed = _checked(_with_member(text, section, key, value), wanted, key)
     except (ConfigError, TypeError, AttributeError):  # no mapping
         problem = f"cannot edit a file with this layout; set it to {value} by hand"
@@ -154,10 +151,7 @@ def _with_member(text: str, section: str, key: str, value: str) -> str:
 
 
 def with_item(text: str, key: str, item: str) -> str:
-    """Return YAML `text` with `item` (lines, the first begins with `- `) put last into the list under `key`.
-
-    Every other character stays as it is. Raises `ConfigError` where the layout makes that unsafe.
-    """
+    """Return YAML `text` with `item` (lines) put last into a list; all else stays; raises `ConfigError`."""
     newline = "\r\n" if "\r\n" in text else "\n"
     data, node = _list(text, key)
     items, indent = list(data.get(key) or []), 2

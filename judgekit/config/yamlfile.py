@@ -9,9 +9,8 @@ import hashlib
 import io
 import json
 import stat
-import time
 from copy import deepcopy
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
@@ -31,9 +30,6 @@ Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$")]
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 
 MAX_BYTES = 1_000_000  # far above any real file; keeps a YAML bomb from being parsed
-MOST_KEPT = 256  # files whose content is kept
-# A file that was changed so lately may change again without its times telling so: it is not kept yet.
-FRESH_SECONDS = 0.1
 CONFIG_BYTES = 32_000  # of what a clone may bring and every prompt waits for: a second and a half of CPU
 
 
@@ -47,20 +43,18 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def read(path: Path, model: type[Model], *, version_key: str | None = None, most: int = MAX_BYTES) -> Model:
-    """Return the file at `path`, of `most` bytes, as a `model`; it is parsed once while it stays as it is.
+    """Return the file at `path`, of `most` bytes, as a `model`; the same content is validated once.
 
-    `version_key` names a key that must be there before anything else is looked at, so that a file of
-    another kind is called that instead of a list of unknown keys.
-
-    Raises `ConfigError` naming file, line, key, what was expected and what to do.
+    Without the key `version_key` it is no such file, whatever else is wrong with it. Raises `ConfigError`
+    naming file, line, key, what was expected and what to do.
     """
-    try:
-        state = path.stat()
-        is_fresh = abs(time.time() - max(state.st_mtime, state.st_ctime)) < FRESH_SECONDS
-        same = state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns
-    except (OSError, ValueError):
-        is_fresh = True
-    data = load_yaml(path, most) if is_fresh else _kept(path, most, same)
+    found: Model = _validated(_content(path, most), path, model, version_key)
+    return found
+
+
+@lru_cache(256)
+def _validated(raw: bytes, path: Path, model: type[Model], version_key: str | None) -> Model:
+    data = _parsed(raw, path)
     if version_key is not None and version_key not in data:
         raise ConfigError(f"not a {version_key} file: add the key {version_key!r} first", path=path, line=1)
     try:
@@ -72,34 +66,47 @@ def read(path: Path, model: type[Model], *, version_key: str | None = None, most
         raise ConfigError(wrong.text + more, path=path, line=line, key=wrong.key) from None
 
 
-@lru_cache(1)
-def _bundled() -> dict[str, dict[str, Any]]:
-    """Return the data in bundled YAML files by the SHA-256 of their bytes: a parser takes 0.2 s."""
-    compiled: dict[str, dict[str, Any]] = json.loads(files.COMPILED.read_bytes())
-    return compiled
+def load_yaml(path: Path) -> dict[str, Any]:
+    """Return the mapping in a YAML 1.2 file, or in JSON by its name; raises `ConfigError` when it is none."""
+    return deepcopy(_parsed(_content(path, MAX_BYTES), path))
 
 
-def load_yaml(path: Path, most: int = MAX_BYTES, _state: tuple[int, ...] = ()) -> dict[str, Any]:
-    """Return the mapping in a YAML 1.2 file, or in a JSON file by its name; duplicate keys are refused.
-
-    Raises `ConfigError` when the file cannot be read, is not YAML or JSON, or is not a mapping.
-    """
+def _content(path: Path, most: int) -> bytes:
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a device may have no end, a pipe no beginning
             raise ConfigError("no regular file", path=path)
-        with path.open("rb") as file:
+        with path.open("rb", buffering=0) as file:
             raw = file.read(most + 1)
-        if len(raw) > most:
-            raise ConfigError(f"larger than {most} bytes: is this the right file?", path=path)
-        if (data := _bundled().get(hashlib.sha256(raw).hexdigest())) is not None:
-            return deepcopy(data)
+    except OSError as error:
+        raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
+    if len(raw) > most:
+        raise ConfigError(f"larger than {most} bytes: is this the right file?", path=path)
+    return raw
+
+
+@cache
+def _bundled() -> dict[str, dict[str, Any]]:
+    """Return the data in bundled files by the SHA-256 of their bytes: a parser would take 0.2 s."""
+    found: dict[str, dict[str, Any]] = json.loads(files.COMPILED.read_bytes())
+    return found
+
+
+def _parsed(raw: bytes, path: Path) -> dict[str, Any]:
+    if (data := _bundled().get(hashlib.sha256(raw).hexdigest())) is not None:
+        return data
+    try:
         text = io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8").read()
     except UnicodeDecodeError as error:
         raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
-    except OSError as error:
-        raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
     if path.suffix == ".json":
-        data = _parsed_json(text, path)
+        try:
+            data = json.loads(text.removeprefix("\ufeff"), object_pairs_hook=_members)
+        except RecursionError:
+            raise ConfigError("nested too deeply to read; correct the JSON", path=path) from None
+        except ValueError as error:
+            line = error.lineno if isinstance(error, json.JSONDecodeError) else None
+            why = getattr(error, "msg", error)
+            raise ConfigError(f"{why}; correct the JSON", path=path, line=line) from None
     else:
         from judgekit.config import yaml_text  # noqa: PLC0415 - what is bundled needs no parser
 
@@ -109,26 +116,13 @@ def load_yaml(path: Path, most: int = MAX_BYTES, _state: tuple[int, ...] = ()) -
     return data or {}
 
 
-_kept = lru_cache(MOST_KEPT)(load_yaml)  # by path and state
-
-
-def _parsed_json(text: str, path: Path) -> Any:  # noqa: ANN401 - any JSON
-    def members(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, value in pairs:
-            if key in found:
-                raise ValueError(f"duplicate key {json.dumps(key)}")
-            found[key] = value
-        return found
-
-    try:
-        return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=members)
-    except json.JSONDecodeError as error:
-        raise ConfigError(f"{error.msg}; correct the JSON", path=path, line=error.lineno) from None
-    except RecursionError:
-        raise ConfigError("nested too deeply to read; correct the JSON", path=path) from None
-    except ValueError as error:
-        raise ConfigError(f"{error}; correct the JSON", path=path) from None
+def _members(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"duplicate key {json.dumps(key)}")
+        found[key] = value
+    return found
 
 
 def line_of(data: object, location: Location) -> int | None:
@@ -144,11 +138,7 @@ def line_of(data: object, location: Location) -> int | None:
 
 
 def check_own(path: Path, project: Path) -> bool:
-    """Whether a file of a project's is there, and its own.
-
-    Raises `ConfigError` where it, or a folder on the way from the project, is a link, or where it is no
-    regular file: a clone may lead to what is none of its business, or to a pipe without an end.
-    """
+    """Whether a project's file is there; raises `ConfigError` for a link on the way, a pipe or a device."""
     step, mode = project, 0
     for part in path.relative_to(project).parts:
         step /= part
@@ -168,18 +158,11 @@ def check_own(path: Path, project: Path) -> bool:
     return True
 
 
-def sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 # What is wrong with data, in plain words
 
 
 class Problem(NamedTuple):
-    """What is wrong with data: where, in the data's own keys, and what was expected there.
-
-    `others` is how many more places are wrong.
-    """
+    """What is wrong with data: where, in its own keys, what was expected, and how many `others` are wrong."""
 
     location: Location
     text: str
@@ -269,10 +252,7 @@ def problem_in(text: str | bytes, error: ValidationError) -> Problem:
 
 
 def _place(error: ErrorDetails, data: object) -> list[int]:
-    """Return which parts of the place of an error stand in `data`, or are missing there.
-
-    The others are the names of types and of the chosen members of unions, which no reader knows.
-    """
+    """Return which parts of an error's place are keys of `data`, or missing there; others name types."""
     found: list[int] = []
     location = error["loc"]
     for position, part in enumerate(location):
@@ -311,7 +291,6 @@ def _expectation(error: ErrorDetails) -> str:
 
 
 def kind_of(value: object) -> str:
-    """Return what a value of YAML or JSON is, in the words of those."""
     if isinstance(value, dict | list):
         kind = "list" if isinstance(value, list) else "mapping"
         return f"a {kind} of {len(value)}" if value else f"an empty {kind}"

@@ -6,12 +6,13 @@ import hashlib
 import json
 import secrets
 from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from pydantic import AwareDatetime, StringConstraints, TypeAdapter, ValidationError
+from starlette.responses import Response
 
 from judgekit import environment
 from judgekit.config import files
@@ -39,11 +40,9 @@ Refusal: TypeAlias = tuple[int, str, str, float]  # status, kind, message, secon
 
 
 class AdmissionMiddleware:
-    """An ASGI application before another one.
+    """An ASGI application before another one: 401 unknown token, 411 and 413 size of a body, 503 full.
 
-    It answers 401 for a token that `holder_of` does not know, except to the paths in `free`; 411 or 413 for a
-    body of unknown or too large a size; and 503 when the queue is full or the engine is leaving, except to
-    the paths in `always`. A named holder gets at most as many requests and bytes as are left for the others.
+    A named holder gets at most as many requests and bytes as are left for the others.
     """
 
     def __init__(
@@ -60,11 +59,9 @@ class AdmissionMiddleware:
         self._app, self._log, self._holder_of, self._hint = app, log, holder_of, hint
         self._most, self._always, self._free = most, always, free
         self.requests = 0  # that came in, ever
-        self.inside = 0
+        self.inside: Counter[str] = Counter()  # requests of each holder
+        self._bytes: Counter[str] = Counter()  # of their bodies
         self.leaving = False
-        self._bytes = 0
-        self._requests_of: Counter[str] = Counter()
-        self._bytes_of: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -92,33 +89,34 @@ class AdmissionMiddleware:
         elif refused is None and not always:
             refused = self._full(size, holder)
         if refused is not None:
-            await _refuse(send, *refused)
+            status, kind, message, retry_after = refused
+            more = {"retry-after": f"{retry_after:g}"} if status == 503 else {}  # noqa: PLR2004 - of RFC 9110
+            headers = {"content-type": "application/json", "connection": "close", **more}
+            # The connection is closed: what is left of the request is not read.
+            await Response(error_body(kind, message), status, headers)(scope, receive, send)
             return
         assert holder is not None  # noqa: S101 - refused above
         self.requests += not always
-        self._count(holder, not always, size)
+        self.inside[holder] += not always
+        self._bytes[holder] += size
         try:
             await self._app(scope, receive, send)
         finally:
-            self._count(holder, -(not always), -size)
-
-    def _count(self, holder: str, requests: int, size: int) -> None:
-        self.inside += requests
-        self._bytes += size
-        self._requests_of[holder] += requests
-        self._bytes_of[holder] += size
+            self.inside[holder] -= not always
+            self._bytes[holder] -= size
 
     def _full(self, size: int, holder: str) -> Refusal | None:
         if self.leaving:
             return 503, "leaving", "the engine is stopping", 0
-        requests, held = (self._requests_of[holder], self._bytes_of[holder]) if holder else (0, 0)
-        if self.inside >= self._most:
-            waiting = f"{self.inside} requests"
-        elif self._bytes + size > MOST_BYTES:
-            waiting = f"{self._bytes // 1_000_000} MB of requests"
-        elif requests and requests + 1 > self._most - self.inside - 1:
+        inside, total = self.inside.total(), self._bytes.total()
+        requests, held = (self.inside[holder], self._bytes[holder]) if holder else (0, 0)
+        if inside >= self._most:
+            waiting = f"{inside} requests"
+        elif total + size > MOST_BYTES:
+            waiting = f"{total // 1_000_000} MB of requests"
+        elif requests and requests + 1 > self._most - inside - 1:
             waiting = f"{requests} of your requests"
-        elif held and held + size > MOST_BYTES - self._bytes - size:
+        elif held and held + size > MOST_BYTES - total - size:
             waiting = f"{held // 1_000_000} MB of your requests"
         else:
             return None
@@ -126,24 +124,10 @@ class AdmissionMiddleware:
 
 
 def error_body(kind: str, message: str, exit_code: int = 70) -> bytes:
-    """Return the body of every answer that is an error."""
     return json.dumps({"error": {"kind": kind, "message": message, "exit_code": exit_code}}).encode()
 
 
-async def _refuse(send: Send, status: int, kind: str, message: str, retry_after: float) -> None:
-    """Answer with an error, and hang up: what is left of the request is not read."""
-    body = error_body(kind, message)
-    headers = {"content-type": "application/json", "content-length": f"{len(body)}", "connection": "close"}
-    if status == 503:  # noqa: PLR2004 - the status of RFC 9110 for a server that cannot just now
-        headers["retry-after"] = f"{retry_after:g}"
-    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
-    await send({"type": "http.response.start", "status": status, "headers": raw})
-    await send({"type": "http.response.body", "body": body})
-
-
 class Token(Strict):
-    """A token by its holder's name; only its hash is kept."""
-
     name: Annotated[str, StringConstraints(pattern=_NAME)]
     sha256: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
     created: AwareDatetime
@@ -157,20 +141,15 @@ class Tokens:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._seen: tuple[int, int] | None = None
-        self._known: dict[str, str] = {}
 
     def all(self) -> list[Token]:
-        """Return the tokens; raises `ConfigError` when the file is damaged."""
         try:
             return _ALL.validate_json(self.path.read_bytes())
         except FileNotFoundError:
             return []
         except (ValidationError, OSError) as error:
-            problem = (
-                f"the tokens cannot be read ({type(error).__name__}); remove the file and create new tokens"
-            )
-            raise ConfigError(problem, path=self.path) from None
+            problem = f"the tokens cannot be read ({type(error).__name__})"
+            raise ConfigError(f"{problem}; remove the file and create new tokens", path=self.path) from None
 
     def create(self, name: str) -> str:
         """Return a new token for `name`, to be shown once. Raises `UsageError` when there is one."""
@@ -186,7 +165,6 @@ class Tokens:
         return token
 
     def revoke(self, name: str) -> None:
-        """Forget the token of `name`; raises `UsageError` when there is none."""
         with self._changing() as tokens:
             left = [token for token in tokens if token.name != name]
             if len(left) == len(tokens):
@@ -194,16 +172,8 @@ class Tokens:
             tokens[:] = left
 
     def holder(self, token: str) -> str | None:
-        """Return the holder of a token, None when it is unknown."""
-        with suppress(OSError):
-            state = self.path.stat()
-            seen = (state.st_mtime_ns, state.st_ino)
-            if seen != self._seen:
-                self._known = {each.sha256: each.name for each in self.all()}
-                self._seen = seen
-            # Looked up by its hash: what can be learned from the time it takes is of no use.
-            return self._known.get(_hash(token))
-        return None
+        sha256 = _hash(token)  # what can be learned from the time of comparing hashes is of no use
+        return next((each.name for each in self.all() if each.sha256 == sha256), None)
 
     @contextmanager
     def _changing(self) -> Iterator[list[Token]]:
@@ -219,7 +189,6 @@ class Tokens:
 
 
 def user_tokens() -> Tokens:
-    """Return the tokens of this user's server."""
     return Tokens(Path(environment.state_home()) / "serve" / "tokens.json")
 
 

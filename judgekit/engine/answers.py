@@ -11,10 +11,10 @@ import threading
 import time
 from collections import deque
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from judgekit.engine import client
-from judgekit.engine.client import Connection, EngineBusy, EngineFault, EngineLost, NoEngine
+from judgekit.engine.client import Connection, EngineBusy, EngineLost, NoEngine
 from judgekit.errors import ConfigError, InputError, UsageError
 
 if TYPE_CHECKING:
@@ -32,11 +32,7 @@ _ERRORS: dict[str, type[Exception]] = {"config": ConfigError, "usage": UsageErro
 
 
 def value(response: Response) -> Any:  # noqa: ANN401 - any JSON
-    """Return the JSON of an answer.
-
-    Raises what the caller's own process would raise, `EngineFault` for a fault of the engine, and
-    `EngineLost` where the answer is not JSON.
-    """
+    """Return the JSON of an answer; raises what this process would, or `NoEngine`."""
     found = _json(response.read())
     if response.status != _OK:
         raise _error(found)
@@ -44,10 +40,7 @@ def value(response: Response) -> Any:  # noqa: ANN401 - any JSON
 
 
 def events(response: Response) -> Iterator[dict[str, Any]]:
-    """Yield the objects of an answer that comes a line at a time; raises as `value` does.
-
-    The last one has the event "end", or the stream was cut.
-    """
+    """Yield the objects of an answer that comes a line at a time; raises as `value` does, or if cut."""
     if response.status != _OK:
         raise _error(_json(response.read()))
     rest, last = b"", ""
@@ -66,8 +59,8 @@ def events(response: Response) -> Iterator[dict[str, Any]]:
 def _error(found: Any) -> Exception:  # noqa: ANN401 - any JSON
     error = found.get("error") if isinstance(found, dict) else None
     if not isinstance(error, dict):
-        return EngineFault("the engine returned an error without a message")
-    return _ERRORS.get(str(error.get("kind")), EngineFault)(str(error.get("message")))
+        return NoEngine("the engine returned an error without a message")
+    return _ERRORS.get(str(error.get("kind")), NoEngine)(str(error.get("message")))
 
 
 def _json(text: bytes) -> Any:  # noqa: ANN401 - any JSON
@@ -75,16 +68,6 @@ def _json(text: bytes) -> Any:  # noqa: ANN401 - any JSON
         return json.loads(text)
     except (ValueError, RecursionError):
         raise EngineLost("lost the engine: its response was not JSON") from None
-
-
-class _Slot(Generic[Thing]):
-    """A thing and, when it is done, the answer, an error of the caller's, or neither as no engine did it."""
-
-    def __init__(self, thing: Thing) -> None:
-        self.thing = thing
-        self.answer: Any = None
-        self.error: Exception | None = None
-        self.done = threading.Event()
 
 
 def many(
@@ -97,79 +80,70 @@ def many(
     at_once: int,
     warn: Callable[[str], None],
 ) -> None:
-    """Have the engine do an operation for each of `things`, and pass each answer to `on_answer`, in order.
-
-    Things are taken as there is room for them. When the engine goes away in the middle, and wherever
-    `client.call` would continue without it, `locally` does the rest in the same way.
-    """
+    """Have the engine do an operation for each of `things`, in order; `locally` does what is left."""
     try:
-        connection = client.connect_or_start()
+        with client.connect_or_start() as connection:
+            place = connection.place
     except NoEngine as reason:
-        reason.tell(warn)
+        warn(f"{reason}; continuing in this process")
         locally(things, on_answer)
         return
-    connection.close()
-    slots = _slots(connection.place, f"/v1/{operation}", things, body, at_once)
-    for slot in slots:
-        if slot.answer is None:
-            warn("the engine refused the request or stopped; continuing in this process")
-            locally((each.thing for each in chain([slot], slots)), on_answer)
-            return
-        on_answer(slot.answer)
-
-
-def _slots(
-    place: EngineAddress | None, path: str, things: Iterable[Thing], body: Callable[[Thing], bytes], most: int
-) -> Iterator[_Slot[Thing]]:
-    """Yield a slot that is done for each thing, in order; raises an error where its turn is.
-
-    Closing the iterator, or an exception that goes through it, ends the engine's work on what is left.
-    """
-    waiting: queue.SimpleQueue[_Slot[Thing] | None] = queue.SimpleQueue()
-    connections: list[Connection] = []
+    waiting: queue.SimpleQueue[tuple[Thing, queue.SimpleQueue[Any]] | None] = queue.SimpleQueue()
+    connections: set[Connection] = set()
     over = threading.Event()
 
-    def work(connection: Connection) -> None:
-        while (slot := waiting.get()) is not None:
+    def work() -> None:
+        while (asked := waiting.get()) is not None:
+            thing, answer = asked
             try:
-                slot.answer = _ask(connection, path, body(slot.thing), over)
-            except NoEngine:
-                over.set()
-            except Exception as error:  # noqa: BLE001 - raised again where the slot is taken
-                slot.error = error
-            slot.done.set()
+                answer.put(_ask(place, f"/v1/{operation}", body(thing), connections, over))
+            except Exception as error:  # noqa: BLE001 - raised again where the answer is taken
+                answer.put(error)
+                if isinstance(error, NoEngine):
+                    over.set()
 
-    held: deque[_Slot[Thing]] = deque()
+    held: deque[tuple[Thing, queue.SimpleQueue[Any]]] = deque()
+    rest, threads = iter(things), 0
     try:
-        for thing in chain(things, [None]):
+        for thing in chain(rest, [None]):
             if thing is not None:
-                held.append(_Slot(thing))
+                held.append((thing, queue.SimpleQueue()))
                 waiting.put(held[-1])
-                if len(connections) < most:
-                    connections.append(Connection(place))
-                    connections[-1].look = client.LOOK_SECONDS
-                    threading.Thread(target=work, args=(connections[-1],), daemon=True).start()
-            while held and (thing is None or len(held) >= AHEAD * most or held[0].done.is_set()):
-                slot = held.popleft()
-                while not slot.done.wait(1):  # a bounded wait can be interrupted on every system
-                    pass
-                if slot.error is not None:
-                    raise slot.error
-                yield slot
+                if threads < at_once:
+                    threads += 1
+                    threading.Thread(target=work, daemon=True).start()
+            while held and (thing is None or len(held) >= AHEAD * at_once or not held[0][1].empty()):
+                answer = held[0][1].get()
+                if isinstance(answer, NoEngine):
+                    warn("the engine refused the request or stopped; continuing in this process")
+                    locally(chain((left for left, _ in held), rest), on_answer)
+                    return
+                if isinstance(answer, Exception):
+                    raise answer
+                held.popleft()
+                on_answer(answer)
     finally:
         over.set()
-        for connection in connections:
+        for connection in list(connections):
             connection.abort()
+        for _ in range(threads):
             waiting.put(None)
 
 
-def _ask(connection: Connection, path: str, body: bytes, over: threading.Event) -> Any:  # noqa: ANN401 - any JSON
+def _ask(
+    place: EngineAddress, path: str, body: bytes, connections: set[Connection], over: threading.Event
+) -> Any:  # noqa: ANN401 - any JSON
     end = time.monotonic() + _BUSY_SECONDS
-    while not over.is_set():
-        try:
-            return value(connection.ask("POST", path, body, seconds=_PATIENCE))
-        except EngineBusy as busy:
-            if not busy.retry_after or time.monotonic() > end:
-                raise
-            over.wait(min(busy.retry_after, 1.0))
-    raise NoEngine("the engine is gone")
+    while True:
+        with Connection(place) as connection:
+            connections.add(connection)
+            try:
+                if over.is_set():
+                    raise NoEngine
+                return value(connection.ask("POST", path, body, seconds=_PATIENCE))
+            except EngineBusy as busy:
+                if not busy.retry_after or time.monotonic() > end:
+                    raise
+                over.wait(min(busy.retry_after, 1.0))
+            finally:
+                connections.discard(connection)

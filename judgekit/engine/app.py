@@ -26,7 +26,7 @@ from judgekit.engine.client import PROTOCOL
 from judgekit.engine.judges import NotReady, in_thread, rss_bytes
 from judgekit.environment import Brought, __version__
 from judgekit.errors import ConfigError, Exit, InputError, JudgekitError, UsageError
-from judgekit.gate import github, push, tasks
+from judgekit.gate import Run, github, push, tasks
 from judgekit.gate.commits import RefUpdate
 from judgekit.git import Repository
 from judgekit.judging import search as retrieval
@@ -67,8 +67,6 @@ Words = Annotated[str, StringConstraints(max_length=20_000)]
 
 
 class FileBody(Strict):
-    """A file: its name, its text or the beginning, the SHA-256 of its bytes, the number of all characters."""
-
     path: Name
     text: Annotated[str, StringConstraints(max_length=CONTEXT_CHARS)]
     sha256: Sha256
@@ -81,8 +79,6 @@ class AuthorBody(Strict):
 
 
 class DocumentBody(Strict):
-    """What is to be judged as one, as `Document.body` writes it."""
-
     files: list[FileBody] = Field(min_length=1, max_length=1000)
     task_id: Name
     description: Words = ""
@@ -97,8 +93,6 @@ class DocumentBody(Strict):
 
 
 class RequestBody(Strict):
-    """How it is to be judged; what is absent is as configured."""
-
     rubric: Raw | None = None
     mode: ModeName | None = None
     deadline: float | None = Field(default=None, gt=0, le=3600)
@@ -120,14 +114,10 @@ class Carried(Strict):
 
 
 class StopBody(Strict):
-    """At once, or after so many seconds without a request."""
-
     idle_seconds: float = Field(default=0, ge=0)
 
 
 class JudgeBody(Carried):
-    """`POST /v1/judge`, and `POST /v1/task`, whose verdict goes to the ledger."""
-
     document: DocumentBody
     wish: RequestBody = RequestBody()
 
@@ -158,17 +148,15 @@ class CandidateBody(Strict):
 
 
 class SelectBody(Carried):
-    """`POST /v1/select`: `alone` are the places of the candidates that BM25 alone would inject."""
-
     prompt: Raw
     transcript_path: Raw = ""
     candidates: Annotated[list[CandidateBody], Field(min_length=1, max_length=1000)]
-    alone: list[Annotated[int, Field(ge=0)]] = []
+    parts: Annotated[
+        list[Raw], Field(max_length=1000)
+    ] = []  # of the prompt, that of the best candidate first
 
 
 class GateBody(Carried):
-    """A push, or the commits since a `base`; `run` is the id of its `push.Run`."""
-
     updates: list[tuple[Raw, Raw, Raw, Raw]] = []
     remote: Raw = ""
     url: Raw = ""
@@ -181,7 +169,6 @@ class GateBody(Carried):
 
 
 def create_app(service: Service, log: Log, *, token: str = "") -> AdmissionMiddleware:
-    """Return the application for local clients; with a `token` it answers only requests that contain it."""
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     app.include_router(router)
     say_errors(app, log)
@@ -206,7 +193,7 @@ async def health(request: Request) -> Response:
         "failure": service.failure or None,
         "leaving": door.leaving,
         "requests": door.requests,
-        "waiting": door.inside,
+        "waiting": door.inside.total(),
         "rss_bytes": rss_bytes(),
     }
     return Response(_json(found), media_type=JSON)
@@ -232,8 +219,6 @@ async def judge(request: Request, given: JudgeBody) -> Response:
 
 @router.post("/task")
 async def task(request: Request, given: JudgeBody) -> Response:
-    """Return the verdict on a task, and lines for a person; issues are opened where that is configured."""
-
     def work() -> bytes:
         folder = given.folder or Path(given.cwd)
         verdict, notes = tasks.judge(given.document.document(), folder, given.judge_request())
@@ -251,21 +236,19 @@ async def search(request: Request, given: SearchBody) -> Response:
 
 @router.post("/select")
 async def select(request: Request, given: SelectBody) -> Response:
-    """Return which of a prompt's candidates are kept, and which are left undecided, by their places."""
-
     def work() -> bytes:
         candidates = [
             Candidate(**candidate.model_dump() | {"tags": tuple(candidate.tags)}, updated=0.0)
             for candidate in given.candidates
         ]
-        alone = [candidates[place] for place in given.alone if place < len(candidates)]
         payload = {"transcript_path": given.transcript_path}
-        judged = retrieval.judged_hook(given.prompt, candidates, alone, payload, given.project or given.cwd)
+        project = given.project or given.cwd
+        judged = retrieval.judged_hook(given.prompt, candidates, given.parts, payload, project)
         if isinstance(judged, str):
             return _json({"nobody": judged})
         places = {id(candidate): place for place, candidate in enumerate(candidates)}
-        kept, undecided = ([places[id(hit)] for hit in hits] for hits in (judged.kept, judged.undecided))
-        return _json({"kept": kept, "undecided": undecided, "degraded": judged.degraded})
+        kept, undecided = ([places[id(hit)] for hit in hits] for hits in judged[:2])
+        return _json({"kept": kept, "undecided": undecided, "degraded": judged[2]})
 
     return await _done_in_thread(request, given, work)
 
@@ -282,16 +265,12 @@ async def gate(request: Request, given: GateBody) -> Response:
         loop.call_soon_threadsafe(events.put_nowait, {"event": event, **keys})
 
     def work() -> None:
-        run = push.Run(
-            given.mode, lambda row: tell("passed", **row), lambda begin: tell("begin", **begin), id=given.run
-        )
-        repository = Repository(Path(given.cwd))
+        on_verdict, on_start = (lambda row: tell("passed", **row)), (lambda begin: tell("begin", **begin))
+        run = Run(given.mode, on_verdict, on_start, given.run)
+        updates = [RefUpdate(*update) for update in given.updates]
         try:
-            if given.base is not None:
-                report = push.check_since(repository, given.base, run)
-            else:
-                updates = [RefUpdate(*update) for update in given.updates]
-                report = push.check_push(repository, updates, given.remote, given.url, run)
+            repository = Repository(Path(given.cwd))
+            report = push.check(repository, updates, given.remote, given.url, given.base, run)
             tell("end", **report._asdict())
         except Exception as error:  # noqa: BLE001 - the boundary: the client learns it
             tell("error", **json.loads(bytes(answer_to(error).body)))
@@ -316,10 +295,7 @@ async def gate(request: Request, given: GateBody) -> Response:
 
 
 async def done(request: Request, carried: Carried, work: Callable[[], Awaitable[bytes]]) -> Response:
-    """Answer with the JSON that `work` returns, done with the caller's environment once the engine is ready.
-
-    Raises `ClientGone` when the caller hangs up first; the work is cancelled then.
-    """
+    """Answer with the JSON of `work`, once the engine is ready; raises `ClientGone` if the caller goes."""
 
     async def working() -> bytes:
         await request.app.state.service.usable()
@@ -348,7 +324,6 @@ async def _done_in_thread(request: Request, given: Carried, work: Callable[[], b
 
 @contextmanager
 def on_behalf_of(carried: Carried) -> Iterator[None]:
-    """Work with a caller's environment, and in its turns."""
     before = caller.set(carried.client)
     try:
         with Brought(carried.environ):
@@ -365,7 +340,7 @@ def _json(value: object) -> bytes:
 
 
 class ClientGone(Exception):  # noqa: N818 - no error: the caller has hung up
-    """The answer is not wanted any more."""
+    pass
 
 
 class OtherRubricError(UsageError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import _socket
 import os
+import stat
 import sys
 import time
 
@@ -34,6 +35,7 @@ _TAKEN_POLL = 0.1
 _CHUNK = 65536
 _MOST_ANSWER = 256_000_000  # bytes; a push of ten thousand files is a tenth of that
 _BUSY = 503
+_HEALTH = "/v1/health"
 _NO_HTTP = "lost the engine: its response is not HTTP"
 # The clients of providers read these from their own process, not from their arguments: one engine serves
 # callers with the same values.
@@ -55,19 +57,9 @@ _own_code = ""
 class NoEngine(Exception):  # noqa: N818 - a normal state, not an error
     """Why a caller continues without the engine: this class where none answers, else a subclass."""
 
-    def tell(self, warn: Callable[[str], None]) -> None:
-        warn(f"{self}; continuing in this process")
-
 
 class EngineOff(NoEngine):
     """The user has switched it off, or replies are recorded or replayed."""
-
-    def tell(self, warn: Callable[[str], None]) -> None:
-        """Say nothing: the user wanted that."""
-
-
-class NotStarted(NoEngine):
-    """None answers, and none could be started."""
 
 
 class EngineBusy(NoEngine):
@@ -79,23 +71,11 @@ class EngineBusy(NoEngine):
 
 
 class EngineLost(NoEngine):
-    """It went away before its answer was complete."""
-
-
-class EngineHung(EngineLost):
-    """It lives and does not answer: no other one can take its place."""
-
-
-class EngineFault(NoEngine):
-    """It met a fault of its own, or the request was too large."""
+    """It went away, or hangs, before its answer was complete."""
 
 
 class EngineAddress:
-    """The files of one engine in `folder`.
-
-    `compat_key` is the same for all versions of judgekit that serve the same user and network, `code` for all
-    processes that run the same version.
-    """
+    """The files of one engine in `folder`: of a user and network (`compat_key`) and a version (`code`)."""
 
     __slots__ = ("code", "compat_key", "door", "folder", "lock", "log", "socket", "stem", "tried")
 
@@ -110,10 +90,7 @@ class EngineAddress:
 
 
 def find(*, make: bool = False) -> EngineAddress | None:
-    """Return the place of the engine for the current caller, None where no folder can be trusted.
-
-    With `make` its folder is created.
-    """
+    """Return the place of the caller's engine, None where no folder can be trusted; `make` creates it."""
     global _own_code  # noqa: PLW0603 - `functools.cache` would have to be imported
     environ = environment.environ()
     if not _own_code:
@@ -150,9 +127,8 @@ def private(folder: str) -> bool:
         state = os.lstat(folder)
     except OSError:
         return False
-    if os.path.islink(folder) or not os.path.isdir(folder):
-        return False
-    return os.name == "nt" or (state.st_uid == os.getuid() and not state.st_mode & 0o077)
+    own = os.name == "nt" or (state.st_uid == os.getuid() and not state.st_mode & 0o077)
+    return own and stat.S_ISDIR(state.st_mode)
 
 
 def _stamp(package: str) -> str:
@@ -178,103 +154,80 @@ class Response:
 
 
 class Connection:
-    """A way to the engine at `place`, for one thread, connected anew for each request.
+    """A connection to the engine at `place` for one request; closing it ends the engine's work on that.
 
-    Closing it ends the engine's work on the request. After every `look` seconds of silence the engine's
-    health is checked; it counts as lost when it does not answer.
+    After every `LOOK_SECONDS` of silence the engine's health is checked. Raises `NoEngine` where none is.
     """
 
     def __init__(self, place: EngineAddress | None = None) -> None:
-        self.place = place or find()
-        self.look = float("inf")
-        self._socket: _socket.socket | None = None
-        self._token = ""
-        self._used = False
-
-    def open(self) -> None:
-        """Connect, unless it is; raises `NoEngine` when none of this user's answers in time."""
-        if self._socket is not None:
-            return
-        place = self.place
+        place = place or find()
         if place is None:
             raise NoEngine("no private folder for the engine's socket")
         none = f"no engine at {place.socket}"
         if not private(place.folder):
             raise NoEngine(f"{none} (its folder is not private)")
-        unix, self._token = hasattr(_socket, "AF_UNIX") and not os.path.exists(place.door), ""
-        connection = _socket.socket(_socket.AF_UNIX if unix else _socket.AF_INET, _socket.SOCK_STREAM)
+        self.place, self._token = place, ""
+        unix = hasattr(_socket, "AF_UNIX") and not os.path.exists(place.door)
+        self._socket = _socket.socket(_socket.AF_UNIX if unix else _socket.AF_INET, _socket.SOCK_STREAM)
         try:
-            connection.settimeout(CONNECT_SECONDS)
+            self._socket.settimeout(CONNECT_SECONDS)
             if unix:
-                connection.connect(place.socket)
+                self._socket.connect(place.socket)
             else:
                 with open(place.door, encoding="ascii", newline="\n") as file:
                     port, self._token = file.read().split()
-                connection.connect(("127.0.0.1", int(port)))
+                self._socket.connect(("127.0.0.1", int(port)))
         except (OSError, ValueError) as error:
-            connection.close()
+            self.close()
             raise NoEngine(f"{none} ({type(error).__name__})") from None
-        if unix and not ours(connection):
-            connection.close()
+        if unix and not ours(self._socket):
+            self.close()
             raise NoEngine(f"{none} (another user's process answers there)")
-        self._socket = connection
 
     def close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-        self._socket, self._used = None, False
+        self._socket.close()
 
     def abort(self) -> None:
-        """End the request of another thread on this connection, where it raises `EngineLost`, for good."""
-        connection, self.place = self._socket, None
+        """End the request of another thread on this connection, where it raises `EngineLost`."""
         try:
-            if connection is not None:
-                connection.shutdown(_socket.SHUT_RDWR)
+            self._socket.shutdown(_socket.SHUT_RDWR)
         except OSError:  # it has hung up already
             return
 
     def __enter__(self) -> Self:
-        self.open()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def ask(self, method: str, path: str, body: bytes = b"", *, seconds: float) -> Response:
-        """Send a request and return its answer as soon as the status is there.
-
-        `seconds` bound the whole exchange. Raises `NoEngine`, `EngineBusy` or `EngineLost`.
-        """
+        """Return the answer once its status is there, in `seconds`; raises `EngineBusy` or `EngineLost`."""
         end = time.monotonic() + seconds
-        if self._used:
-            self.close()
-        self.open()
-        assert self._socket is not None  # noqa: S101 - open
-        self._used = True
+        look = LOOK_SECONDS if path != _HEALTH else seconds
         token = f"Authorization: Bearer {self._token}\r\n" if self._token else ""
         head = (  # after an answer to HTTP/1.0 the server hangs up: nothing is chunked
             f"{method} {path} HTTP/1.0\r\nHost: judgekit\r\n{token}"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         try:
-            self._socket.settimeout(max(0.001, end - time.monotonic()))
+            self._socket.settimeout(max(0.001, seconds))
             self._socket.sendall(head.encode("ascii") + body)
         except OSError as error:
-            raise self._lost(f"the engine closed the connection ({type(error).__name__})") from None
+            raise EngineLost(f"the engine closed the connection ({type(error).__name__})") from None
         text = b""
         while b"\r\n\r\n" not in text:
-            piece = self._receive(end)
+            piece = self._receive(end, look)
             if not piece or len(text) > _CHUNK:
-                raise self._lost(_NO_HTTP if text else "the engine stopped before it responded")
+                raise EngineLost(_NO_HTTP if text else "the engine stopped before it responded")
             text += piece
         text, _, rest = text.partition(b"\r\n\r\n")
         first, *lines = text.decode("latin-1").split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
         version, _, status = first[:12].partition(" ")
         length = headers.get("content-length", "")
-        if not (version.startswith("HTTP/1.") and status.isdecimal() and length.isdecimal() >= bool(length)):
-            raise self._lost(_NO_HTTP)
-        answer = Response(int(status), self._pieces(rest, int(length) if length else None, end))
+        if not version.startswith("HTTP/1.") or not status.isdecimal() or (length and not length.isdecimal()):
+            raise EngineLost(_NO_HTTP)
+        answer = Response(int(status), self._pieces(rest, int(length) if length else None, end, look))
         if answer.status == _BUSY:
             message = answer.read().partition(b'"message": "')[2].partition(b'"')[0].decode(errors="replace")
             wait = headers.get("retry-after", "")
@@ -282,28 +235,24 @@ class Connection:
             raise EngineBusy(message or "it is too busy, or stopping", retry_after)
         return answer
 
-    def _pieces(self, piece: bytes, length: int | None, end: float) -> Iterator[bytes]:
-        """Yield a body, of which `piece` is the beginning, up to its length or else to the end."""
+    def _pieces(self, piece: bytes, length: int | None, end: float, look: float) -> Iterator[bytes]:
         have = len(piece)
         while True:
             if have > _MOST_ANSWER:
-                raise self._lost("lost the engine: its response is too long")
+                raise EngineLost("lost the engine: its response is too long")
             if piece:
                 yield piece
-            if have == length or not (piece := self._receive(end)):
+            if have == length or not (piece := self._receive(end, look)):
                 break
             have += len(piece)
-        self.close()
         if length not in (None, have):
             raise EngineLost("lost the engine: its response ended too early")
 
-    def _receive(self, end: float) -> bytes:
-        """Return what comes next, nothing where it hung up; raises `EngineHung` when that is too late."""
-        if self._socket is None:
-            raise EngineLost("the connection was closed")
+    def _receive(self, end: float, look: float) -> bytes:
+        """Return what comes next, nothing where it hung up; raises `EngineLost` when that is too late."""
         while (now := time.monotonic()) < end:
             try:
-                self._socket.settimeout(min(end - now, self.look))
+                self._socket.settimeout(min(end - now, look))
                 return self._socket.recv(_CHUNK)
             except TimeoutError:
                 left = end - time.monotonic()
@@ -316,11 +265,7 @@ class Connection:
                     continue
                 except NoEngine:
                     break
-        raise self._lost("lost the engine: it did not respond in time", EngineHung)
-
-    def _lost(self, why: str, kind: type[EngineLost] = EngineLost) -> EngineLost:
-        self.close()
-        return kind(why)
+        raise EngineLost("lost the engine: it did not respond in time")
 
 
 def ours(connection: _socket.socket) -> bool:
@@ -338,16 +283,12 @@ def ours(connection: _socket.socket) -> bool:
 
 
 def health(place: EngineAddress | None, seconds: float) -> bytes:
-    """Return the health of an engine, in JSON; raises `NoEngine`."""
     with Connection(place) as connection:
-        return connection.ask("GET", "/v1/health", seconds=seconds).read()
+        return connection.ask("GET", _HEALTH, seconds=seconds).read()
 
 
 def start(place: EngineAddress | None) -> int | None:
-    """Start an engine, detached, and return the process that ends as soon as it listens, or cannot.
-
-    Of several that are started at once all but one leave again. None: no folder, or no process to be had.
-    """
+    """Start an engine, detached; return the process that ends as soon as it listens or cannot, or None."""
     if place is None or not sys.executable:
         return None
     kept = {name: text for name, text in environment.environ().items() if name in (*_HANDED_ON, *SHARED)}
@@ -368,10 +309,7 @@ def start(place: EngineAddress | None) -> int | None:
 
 
 def start_for_later() -> int | None:
-    """Start an engine, as `start` does, for callers that do not wait for it.
-
-    Raises `NoEngine` where that was in vain lately: a prompt must not cost a process each time that fails.
-    """
+    """Start an engine that nobody waits for; raises `NoEngine` where that was in vain lately."""
     place = find(make=True)
     if place is None:
         return None
@@ -392,33 +330,27 @@ def start_for_later() -> int | None:
 
 
 def connect_or_start(seconds: float = START_SECONDS) -> Connection:
-    """Return a connection to the engine, started when there is none; requests wait until it is ready.
-
-    Raises `NotStarted` when none listens within `seconds`.
-    """
-    connection, end = Connection(), time.monotonic() + seconds
+    """Return a connection to the engine, which is started if need be; raises `NoEngine` after `seconds`."""
+    place, end = find(), time.monotonic() + seconds
     starter: int | None = None
     ended: int | None = TAKEN
     while True:
         try:
-            connection.open()
+            return Connection(place)
         except NoEngine as error:
             if ended not in (None, TAKEN) or time.monotonic() > end:
-                raise NotStarted(f"the engine could not start ({error})") from None
-        else:
-            return connection
+                raise NoEngine(f"the engine could not start ({error})") from None
         if ended == TAKEN:
             if starter is None:
-                connection.place = find(make=True)
+                place = find(make=True)
             else:  # the other one is just beginning, or just leaving
                 time.sleep(_TAKEN_POLL)
-            starter = start(connection.place)
+            starter = start(place)
         time.sleep(_POLL)
         ended = 1 if starter is None else _exit_code(starter)
 
 
 def _exit_code(process: int) -> int | None:
-    """Return the exit code of a child that has ended, None while it runs; 0 when that cannot be known."""
     if os.name == "nt":
         return None
     try:
@@ -437,28 +369,27 @@ def call(
     use: bool = True,
     begin: Callable[[], Connection] = connect_or_start,
     seconds: float = SECONDS,
+    warn: Callable[[str], None] | None = None,
 ) -> Value:
     """Have the engine do an operation, and return what `read` makes of its response.
 
-    Where there is no engine or it fails, return what `locally` makes of the reason. `use` is whether the
-    configuration allows an engine, `begin` finds one, `seconds` bound its work.
+    Where there is no engine or it fails, `warn` gets a line unless the user has switched it off, and
+    `locally` does the operation.
     """
     try:
         if not (use and wanted()):
             raise EngineOff("no engine is wanted")
         with begin() as connection:
-            connection.look = LOOK_SECONDS
             return read(connection.ask("POST", f"/v1/{operation}", body(), seconds=seconds))
     except NoEngine as error:
         reason = error
+    if warn is not None and not isinstance(reason, EngineOff):
+        warn(f"{reason}; continuing in this process")
     return locally(reason)
 
 
 def carried(project: str | None = None, *, git: bool = False) -> dict[str, object]:
-    """Return what every request contains: the caller's environment, folder, project and process.
-
-    Git's own variables are left out unless `git` is true.
-    """
+    """Return what every request contains; git's own variables only where `git` is true."""
     environ = environment.environ()
     variables = {name: value for name, value in environ.items() if git or not name.startswith("GIT_")}
     return {"environ": variables, "cwd": os.getcwd(), "project": project, "client": str(os.getpid())}

@@ -23,7 +23,6 @@ from judgekit.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from concurrent.futures import Future
 
     from judgekit.judging.documents import Document
     from judgekit.judging.score import DocumentJudge
@@ -47,11 +46,7 @@ class NotReady(JudgekitError):  # noqa: N818 - no error of the caller, who judge
 
 
 class Service:
-    """One process's gateway with its connections, and the judges made so far, for one event loop.
-
-    `stop` is called when a client asks the engine to leave, with the seconds without a request after which it
-    shall, or zero for now.
-    """
+    """A gateway with its connections, and the judges made so far; `stop` is called when asked to leave."""
 
     def __init__(self, stop: Callable[[float], None] = lambda _: None) -> None:
         self.stop = stop
@@ -73,16 +68,12 @@ class Service:
             await asyncio.to_thread(secret_search.load)  # what a judging needs first
 
     async def usable(self) -> None:
-        """Wait until what judging needs is loaded; raises `NotReady` where it cannot be."""
         await self.ready.wait()
         if self.failure:
             raise NotReady(f"not ready: {self.failure}")
 
     async def judge(self, project: Path | None, judge_request: JudgeRequest) -> DocumentJudge:
-        """Return the judge for a request in a project and the current caller's environment.
-
-        Raises `ConfigError` or `UsageError`.
-        """
+        """Return the judge for the current caller's environment; raises `ConfigError` or `UsageError`."""
         variables = frozenset(item for item in environment.environ().items() if item[0] not in _PASSING)
         key = (project, judge_request, variables, _stamp(project, judge_request))
         now = time.monotonic()
@@ -98,10 +89,7 @@ class Service:
         return judge
 
     async def judged(self, judge: DocumentJudge, document: Document) -> Verdict:
-        """Return the verdict on a document, judged when its provider takes one more at a time.
-
-        Clients take turns: one with a thousand documents lets another one's single document go between.
-        """
+        """Return the verdict on a document; where its provider is limited, clients take turns."""
         most = service.max_concurrency(judge, _UNBOUNDED)
         if most == _UNBOUNDED:
             return await judge.judge(document)
@@ -129,7 +117,7 @@ def _stamp(project: Path | None, judge_request: JudgeRequest) -> frozenset[tuple
 
 
 def rss_bytes() -> int:
-    """Return the memory of this process; the most it ever had where the present cannot be known."""
+    """Return the memory of this process, or the most it ever had."""
     with suppress(OSError), open("/proc/self/statm", encoding="ascii", newline="\n") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     try:
@@ -140,43 +128,37 @@ def rss_bytes() -> int:
 
 
 class ThreadGateway:
-    """The gateway of one event loop for a flow that runs in another thread, with an event loop of its own.
-
-    When it is taken back, the calls that the flow waits for are cancelled, and so the flow itself.
-    """
+    """The gateway of one event loop for a flow in another thread, whose calls `take_back` cancels."""
 
     def __init__(self, gateway: Gateway, loop: asyncio.AbstractEventLoop) -> None:
         self._gateway, self._loop = gateway, loop
-        self._calls: set[Future[Reply]] = set()
+        self._calls: set[asyncio.Task[Reply] | None] = set()  # changed in the loop's own thread alone
         self._is_back = False
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        call = asyncio.run_coroutine_threadsafe(self._complete(endpoint, request), self._loop)
+        return await asyncio.wrap_future(call)
+
+    async def _complete(self, endpoint: Endpoint, request: Request) -> Reply:
         if self._is_back:
             raise asyncio.CancelledError
-        call = asyncio.run_coroutine_threadsafe(self._gateway.complete(endpoint, request), self._loop)
+        call = asyncio.current_task()
         self._calls.add(call)
-        if self._is_back:  # since the line before the last: nobody else would cancel it
-            call.cancel()
         try:
-            return await asyncio.wrap_future(call)
+            return await self._gateway.complete(endpoint, request)
         finally:
             self._calls.discard(call)
 
-    async def aclose(self) -> None:
-        """Leave open what others use."""
+    async def aclose(self) -> None: ...
 
     def take_back(self) -> None:
-        """Cancel all calls, those to come too."""
         self._is_back = True
-        for call in list(self._calls):
+        for call in filter(None, self._calls):
             call.cancel()
 
 
 async def in_thread(gateway: Gateway, work: Callable[[], Value]) -> Value:
-    """Return what `work` returns, done in a thread with the caller's context and this gateway.
-
-    When the caller is cancelled, so are the calls that the work waits for.
-    """
+    """Return what `work` returns in a thread with this gateway; its calls are cancelled with the caller."""
     loop = asyncio.get_running_loop()
     lent = ThreadGateway(gateway, loop)
     context = copy_context()

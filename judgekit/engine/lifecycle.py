@@ -34,7 +34,6 @@ _LOOK = 10  # ticks of 0.1 s between two looks around
 
 
 def settings(protocol: type[asyncio.Protocol], drain_seconds: int, **more: Any) -> uvicorn.Config:  # noqa: ANN401 - uvicorn's own
-    """Return the settings of a server that speaks HTTP by `protocol` and finishes running requests."""
     return uvicorn.Config(
         "",
         loop="asyncio",
@@ -51,8 +50,6 @@ def settings(protocol: type[asyncio.Protocol], drain_seconds: int, **more: Any) 
 
 
 class _Protocol(H11Protocol):
-    """HTTP for processes of the same user."""
-
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         peer = transport.get_extra_info("socket")
@@ -62,8 +59,6 @@ class _Protocol(H11Protocol):
 
 
 class Engine(uvicorn.Server):
-    """Serves on its socket until it is time to go."""
-
     def __init__(self, engine_lock: EngineLock, log: Log) -> None:
         more = {"date_header": False, "timeout_keep_alive": _KEEP_ALIVE, "reset_contextvars": True}
         super().__init__(settings(_Protocol, DRAIN_SECONDS, **more))
@@ -74,7 +69,6 @@ class Engine(uvicorn.Server):
         self._door: AdmissionMiddleware
 
     async def live(self) -> None:
-        """Serve to the end."""
         lock, service = self._engine_lock, Service(self.leave)
         self.config.app = self._door = create_app(service, self._log, token=lock.token)
         preparing = asyncio.create_task(self._prepare(service))
@@ -105,11 +99,11 @@ class Engine(uvicorn.Server):
         return await super().on_tick(counter)
 
     def look_around(self) -> None:
-        """Leave when the engine has been idle for too long, has grown too large or is lost."""
         now = time.monotonic()
-        if self._door.inside or self._door.requests != self._seen:
+        inside = self._door.inside.total()
+        if inside or self._door.requests != self._seen:
             self._seen, self._asked = self._door.requests, now
-        if self._door.inside:
+        if inside:
             return
         if now - self._asked > self._idle:
             self._leave("idle")
@@ -120,14 +114,13 @@ class Engine(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let another engine take over at once, and finish running requests."""
-        self._log.add(f"stopping: {self._why}; {self._door.inside} requests to finish")
+        self._log.add(f"stopping: {self._why}; {self._door.inside.total()} requests to finish")
         self._door.leaving = True
         self._engine_lock.leave()
         await asyncio.sleep(_LATECOMERS)
         await super().shutdown(sockets)
 
     def leave(self, idle_seconds: float = 0) -> None:
-        """Leave after so many seconds without a request, or now."""
         if idle_seconds:
             self._idle = min(self._idle, idle_seconds)
         else:
@@ -139,6 +132,5 @@ class Engine(uvicorn.Server):
 
 
 def run(engine_lock: EngineLock, log: Log) -> None:
-    """Be the engine."""
     logging.getLogger().addHandler(log)
     asyncio.run(Engine(engine_lock, log).live())

@@ -14,16 +14,14 @@ import socket
 import time
 import traceback
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from judgekit.config import files
 from judgekit.engine import client
 from judgekit.engine.client import EngineAddress
 from judgekit.text import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ANSWER_SECONDS = 2.0
 END_SECONDS = 5.0
@@ -36,10 +34,9 @@ _TRIES = 10
 
 
 class EngineLock(NamedTuple):
-    """What makes a process the engine of its place.
+    """What makes a process the engine of its place: `lock` keeps others out, clients must send a `token`.
 
-    The descriptor `lock` keeps others out; `mark` identifies `entrance`, by which clients find the engine,
-    and which another process may have replaced; with a `token`, clients must send it.
+    `mark` identifies `entrance`, by which clients find the engine; another process may have replaced it.
     """
 
     place: EngineAddress
@@ -60,20 +57,16 @@ class EngineLock(NamedTuple):
                 os.unlink(self.entrance)
         with suppress(OSError):
             if _is(self.place.lock, self.lock):
-                os.rename(self.place.lock, _leaving_file(self.place, os.getpid()))
+                os.rename(self.place.lock, f"{self.place.stem}.{os.getpid()}.leaving")
 
     def end(self) -> None:
-        """Leave, and tell that there is nothing left to do; the lock ends with the process."""
         self.leave()
         with suppress(OSError):
-            os.unlink(_leaving_file(self.place, os.getpid()))
+            os.unlink(f"{self.place.stem}.{os.getpid()}.leaving")
 
 
 def take(place: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> EngineLock | None:
-    """Become the engine of `place`, and listen; None when another process is.
-
-    Raises `OSError` when the folder is not ours alone, or takes no files.
-    """
+    """Become the engine of `place`, and listen; None when another process is. Raises `OSError`."""
     if not client.private(place.folder):
         raise PermissionError(f"{place.folder} is not private")
     held = take_lock(place.lock)
@@ -130,59 +123,60 @@ def _is(path: str, descriptor: int) -> bool:
     return _mark(path) == (state.st_dev, state.st_ino)
 
 
-def _leaving_file(place: EngineAddress, process: int) -> str:
-    return f"{place.stem}.{process}.leaving"
+class Running(NamedTuple):
+    place: EngineAddress
+    process: int
+    leaving: bool
 
 
-def leaving_engines(place: EngineAddress) -> list[tuple[EngineAddress, int]]:
-    """Return the engines of all versions that only finish their requests: their places and processes.
-
-    The files of those that died are removed.
-    """
-    found = []
-    for stem in _named(place, "leaving"):
-        code, _, process = stem.rpartition(".")
-        other = EngineAddress(place.folder, place.compat_key, code)
-        with suppress(OSError, ValueError):
-            path = _leaving_file(other, int(process))
-            held = take_lock(path)
-            if held is None:
-                found.append((other, int(process)))
-            else:
-                os.unlink(path)
+def engines(place: EngineAddress) -> list[Running]:
+    """Return the engines of all versions, ours first, leaving ones last; remove files of dead ones."""
+    found: dict[int, Running] = {}
+    stem = f"engine-{place.compat_key}-"
+    for ending in (".lock", ".leaving"):  # in this order: one that begins to leave meanwhile is not missed
+        for name in sorted(os.listdir(place.folder)):
+            if not (name.startswith(stem) and name.endswith(ending)):
+                continue
+            path = os.path.join(place.folder, name)
+            other = EngineAddress(place.folder, place.compat_key, name.removeprefix(stem).partition(".")[0])
+            leaving = ending == ".leaving"
+            with suppress(OSError):
+                held = take_lock(path)
+                if held is None:
+                    if process := _process(path):
+                        found[process] = Running(other, process, leaving)
+                    continue
+                if leaving:
+                    os.unlink(path)
+                elif other.code != place.code:
+                    for kind in ("sock", "port", "log", "log.1", "tried", "lock"):
+                        Path(f"{other.stem}.{kind}").unlink(missing_ok=True)
                 os.close(held)
-    return found
+    return sorted(found.values(), key=lambda each: (each.leaving, each.place.code != place.code))
 
 
-def relatives(place: EngineAddress) -> list[EngineAddress]:
-    """Return the places of other versions for the same user and network, whether they run or not."""
-    codes = {*_named(place, "sock"), *_named(place, "port")} - {place.code}
-    return [EngineAddress(place.folder, place.compat_key, code) for code in sorted(codes)]
+def _process(path: str) -> int | None:
+    end = time.monotonic() + _SIGN_SECONDS
+    while time.monotonic() < end:
+        try:
+            return int(Path(path).read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            time.sleep(_POLL)  # it is just beginning
+    return None
 
 
-def _named(place: EngineAddress, kind: str) -> Iterator[str]:
-    """Yield what comes after the common part of the names of all versions' files of a kind."""
-    beginning, ending = f"engine-{place.compat_key}-", f".{kind}"
-    for name in sorted(os.listdir(place.folder)):
-        if name.startswith(beginning) and name.endswith(ending):
-            yield name.removeprefix(beginning).removesuffix(ending)
+def running() -> list[Running]:
+    place = client.find()
+    return [] if place is None else engines(place)
 
 
 def dismiss(place: EngineAddress, idle_seconds: float) -> None:
-    """Ask the engines of other versions to leave soon, and remove the files of those that died."""
-    for other in relatives(place):
-        try:
-            _ask_to_leave(other, 1.0, idle_seconds)
-        except client.EngineLost:
-            continue
-        except client.NoEngine:
-            with suppress(OSError):
-                held = take_lock(other.lock)
-                if held is not None:  # else it is just being made
-                    for kind in ("sock", "port", "log", "log.1", "tried", "lock"):
-                        Path(f"{other.stem}.{kind}").unlink(missing_ok=True)
-                    os.close(held)
-    leaving_engines(place)
+    for engine in engines(place):
+        if not engine.leaving and engine.place.code != place.code:
+            with suppress(client.NoEngine):
+                _ask_to_leave(engine.place, 1.0, idle_seconds)
 
 
 def _ask_to_leave(place: EngineAddress, seconds: float, idle_seconds: float = 0) -> None:
@@ -191,29 +185,7 @@ def _ask_to_leave(place: EngineAddress, seconds: float, idle_seconds: float = 0)
         connection.ask("POST", "/v1/stop", body, seconds=seconds).read()
 
 
-class Known(NamedTuple):
-    """An engine that runs, and its health, None when it does not answer.
-
-    `leaving` is the process of one that only finishes its requests.
-    """
-
-    place: EngineAddress
-    health: dict[str, Any] | None
-    leaving: int | None = None
-
-
-def running() -> list[Known]:
-    """Return the engines of this user and network: this version's first, those that leave last."""
-    own = client.find()
-    if own is None:
-        return []
-    found = [Known(place, health(place)) for place in (own, *relatives(own))]
-    runs = [known for known in found if known.health is not None or process_of(known.place) is not None]
-    return runs + [Known(place, None, process) for place, process in leaving_engines(own)]
-
-
 def health(place: EngineAddress) -> dict[str, Any] | None:
-    """Return the health of an engine, None when it does not answer."""
     try:
         found = json.loads(client.health(place, ANSWER_SECONDS))
     except (client.NoEngine, ValueError, RecursionError):
@@ -221,22 +193,7 @@ def health(place: EngineAddress) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def process_of(place: EngineAddress) -> int | None:
-    """Return the id of the process that is the engine of `place`, None when there is none."""
-    if not Path(place.lock).exists():
-        return None
-    end = time.monotonic() + _SIGN_SECONDS
-    while time.monotonic() < end:
-        if (held := take_lock(place.lock)) is not None:
-            os.close(held)
-            break
-        with suppress(OSError, ValueError):
-            return int(Path(place.lock).read_bytes())
-        time.sleep(_POLL)  # it is just beginning
-    return None
-
-
-def start(seconds: float) -> Known | None:
+def start(seconds: float) -> Running | None:
     """Start an engine unless there is one, and return it when it is ready; None when it is not in time."""
     end = time.monotonic() + seconds
     try:
@@ -244,32 +201,26 @@ def start(seconds: float) -> Known | None:
             place = connection.place
     except client.NoEngine:
         return None
-    while place is not None and time.monotonic() < end:
+    while time.monotonic() < end:
         found = health(place)
         if found is not None and (found["ready"] or found["failure"]):
-            return Known(place, found) if found["ready"] else None
+            return Running(place, found["pid"], leaving=False) if found["ready"] else None
         time.sleep(_POLL)
     return None
 
 
-def stop(place: EngineAddress, *, at_once: bool = False, leaving: int | None = None) -> bool:
-    """End the engine of `place`, or the one that is `leaving` it; False when it continues its work.
-
-    One that does not answer is killed, and so is every one that is to end `at_once`.
-    """
-    process = leaving or process_of(place)
-    if process is None:
-        return True
+def stop(engine: Running, *, at_once: bool = False) -> bool:
+    """End an engine, by force where it does not answer or `at_once`; False when it continues its work."""
     try:
-        if not (at_once or leaving):
-            _ask_to_leave(place, ANSWER_SECONDS)
+        if not (at_once or engine.leaving):
+            _ask_to_leave(engine.place, ANSWER_SECONDS)
     except client.NoEngine:
         at_once = True
     if at_once:
         with suppress(OSError):
-            os.kill(process, getattr(signal, "SIGKILL", signal.SIGTERM))
+            os.kill(engine.process, getattr(signal, "SIGKILL", signal.SIGTERM))
     end = time.monotonic() + END_SECONDS
-    while process in (process_of(place), *(number for _, number in leaving_engines(place))):
+    while engine.process in [each.process for each in engines(engine.place)]:
         if time.monotonic() > end:
             return False
         time.sleep(_POLL)
@@ -277,10 +228,7 @@ def stop(place: EngineAddress, *, at_once: bool = False, leaving: int | None = N
 
 
 class Log(logging.Handler):
-    """Appends lines to the file at `path`, bounded in size; a line that cannot be written is dropped.
-
-    Of what libraries log it contains the fixed part of each message, of errors the kind and the line of code.
-    """
+    """Appends lines to a file of bounded size, as far as they can be written: no arguments of messages."""
 
     def __init__(self, path: str) -> None:
         super().__init__(logging.WARNING)
@@ -292,18 +240,12 @@ class Log(logging.Handler):
         now = time.monotonic()
         if now - self._written.get(text, -AGAIN_SECONDS) < AGAIN_SECONDS:
             return
-        self._written = {old: at for old, at in self._written.items() if now - at < AGAIN_SECONDS} | {
-            text: now
-        }
-        moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        with suppress(OSError):
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            try:
-                os.write(descriptor, f"{moment} {os.getpid()} {text}\n".encode("utf-8", "replace"))
-                full = os.fstat(descriptor).st_size > MAX_BYTES
-            finally:
-                os.close(descriptor)
-            if full:
+        kept = {old: at for old, at in self._written.items() if now - at < AGAIN_SECONDS}
+        self._written = kept | {text: now}
+        line = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {os.getpid()} {text}\n"
+        with suppress(OSError), open(self._path, "ab", opener=partial(os.open, mode=0o600)) as file:
+            file.write(line.encode("utf-8", "replace"))
+            if file.tell() > MAX_BYTES:
                 os.replace(self._path, f"{self._path}.1")
 
     def fault(self, error: BaseException) -> None:

@@ -45,7 +45,7 @@ from judgekit.engine.app import (
 from judgekit.engine.judges import Service
 from judgekit.engine.process import Log
 from judgekit.environment import __version__
-from judgekit.errors import ConfigError, JudgekitError, UsageError
+from judgekit.errors import ConfigError, UsageError
 from judgekit.judging import panel
 from judgekit.judging.service import JudgeRequest, check_prices
 from judgekit.judging.shared import is_loopback
@@ -76,8 +76,6 @@ class TeamDocument(DocumentBody):
 
 
 class TeamRequest(RequestBody):
-    """What is absent is as the server is set up; `rubric_sha256` identifies the rubric."""
-
     # An id alone: a path would be one of the server's.
     rubric: RubricId | None = None
     rubric_sha256: Sha256 | None = None
@@ -89,14 +87,10 @@ class TeamBody(Strict):
 
 
 class LinesBody(Strict):
-    """Lines of a client's ledger, unchanged."""
-
     lines: list[dict[str, Any]] = Field(min_length=1, max_length=1000)
 
 
 class Kept(Strict):
-    """How many lines the ledger has taken, and why it has not taken the others, by their place."""
-
     taken: int
     refused: dict[int, str] = {}
 
@@ -114,7 +108,6 @@ router = APIRouter(prefix="/v1", dependencies=[_bearer], responses=_ERRORS)
 
 
 def create_team_app(service: Service, log: Log, tokens: Tokens, project: Path | None = None) -> Metrics:
-    """Return the application of a shared judge, for holders of one of the `tokens`."""
     app = FastAPI(title="judgekit", version=__version__, docs_url=None, redoc_url=None)
     app.include_router(router)
     app.include_router(public)
@@ -177,10 +170,7 @@ async def judge(request: Request, given: TeamBody) -> Response:
 
 @router.post("/ledger")
 def keep(request: Request, given: LinesBody) -> Kept:
-    """Take lines of a client's ledger into the team's; a line that is there already changes nothing.
-
-    A line that names its author (a label, an override) gets the name of the token's holder.
-    """
+    """Take lines of a client's ledger, each once; labels and overrides get the name of the token's holder."""
     refused: dict[int, str] = {}
     by_name: dict[str, list[Record]] = {}
     for place, line in enumerate(given.lines):
@@ -208,7 +198,7 @@ def lines(
 
     def parts() -> Iterator[bytes]:
         held = bytearray()
-        for line in store.entries([store.home()] if store.exists(store.home()) else [], wanted):
+        for line in store.entries([store.home()], wanted):
             held += line.raw + b"\n"
             while len(held) >= _PART:
                 yield bytes(held[:_PART])
@@ -219,8 +209,6 @@ def lines(
 
 
 class Metrics:
-    """The figures of one server from its start on, counted around an ASGI application."""
-
     def __init__(self, app: ASGIApp) -> None:
         self._app, own = app, CollectorRegistry()
         self.registry = own
@@ -251,7 +239,6 @@ class Metrics:
         self._requests.labels(getattr(scope.get("route"), "path", "other"), str(status)).inc()
 
     def count(self, verdict: Verdict) -> None:
-        """Count a verdict and its rounds."""
         self._verdicts.labels(verdict.verdict, f"{verdict.rubric.id}@{verdict.rubric.version}").inc()
         self._seconds.observe(verdict.duration_ms / 1000)
         self._cost.inc(verdict.cost_usd or 0)
@@ -278,7 +265,6 @@ class PatientProtocol(H11Protocol):
     _owing: float | None = None  # since when the client has something to read
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin to look at the time. Above the most connections, hang up on an idle one."""
         super().connection_made(transport)
         self._look()
         if len(self.connections) > MOST_CONNECTIONS:
@@ -289,7 +275,6 @@ class PatientProtocol(H11Protocol):
                 min(idle, key=lambda each: each.since).transport.abort()  # type: ignore[union-attr]
 
     def resume_writing(self) -> None:
-        """Note that the client has read a good part."""
         super().resume_writing()
         self._owing = None
 
@@ -324,8 +309,7 @@ def serve(
 ) -> None:
     """Serve until a signal ends it; `begun` gets the URL and the provider, once it listens.
 
-    Raises, before it listens, `UsageError` for an address that would show tokens to a network, `ConfigError`
-    when there is no token, or nothing to judge with.
+    Raises before that `UsageError` for an address that would show tokens, `ConfigError` for what is lacking.
     """
     if bool(certificate) != bool(key):
         raise UsageError("--tls-cert and --tls-key must be given together")
@@ -357,16 +341,15 @@ def serve(
 
 
 def _listener(host: str, port: int) -> socket.socket:
-    """Return the socket to serve; raises `ConfigError` when the address cannot be had."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, place = found[0]
         listener = socket.create_server(place[:2], family=family, backlog=512)
     except OSError as error:
-        problem = (
-            f"cannot listen on {host}:{port} ({error.strerror or error}); choose another --host or --port"
-        )
-        raise ConfigError(problem) from None
+        why = error.strerror or error
+        raise ConfigError(
+            f"cannot listen on {host}:{port} ({why}); choose another --host or --port"
+        ) from None
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)  # connections inherit it
     with suppress(ImportError, ValueError):  # Windows; a system that allows fewer
         import resource  # noqa: PLC0415 - not on Windows
@@ -385,11 +368,7 @@ async def _live(
     log, service = Log(str(Path(folder) / "log")), Service()
     logging.getLogger().addHandler(log)  # else uvicorn's words of errors would go to stderr
     server.config.app = create_team_app(service, log, user_tokens(), project)
-    await service.prepare()
-    if service.failure:
-        raise JudgekitError(
-            f"the modules for judging cannot be loaded ({service.failure}); reinstall judgekit"
-        )
+    await service.prepare()  # what fails is said to each request
     begun()
     try:
         await server.serve([listener])

@@ -23,26 +23,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.config import TIERS, TierName
 from judgekit.errors import InputError
-from judgekit.evaluation.samples import (
-    FAILED,
-    Reader,
-    Sample,
-    TierOpinion,
-    asked,
-    points,
-    samples,
-    score_sources,
-)
+from judgekit.evaluation.samples import Reader, Sample, TierOpinion, asked, points, samples, score_sources
 from judgekit.judging import calibration, ranking
 from judgekit.judging.binomial import needed
-from judgekit.judging.calibration import (
-    CalibratedRule,
-    Calibration,
-    ErrorCounts,
-    Measured,
-    RefusedRule,
-    bound,
-)
+from judgekit.judging.calibration import CalibratedRule, Calibration, ErrorCounts, RefusedRule, bound
 from judgekit.judging.escalation import EscalationRules, Final, FinalityRules
 from judgekit.judging.ranking import RankingRules, RankingStep
 from judgekit.judging.verdict import TIE, RubricRef
@@ -74,7 +58,6 @@ class Chain(NamedTuple):
     stands: TierName | None = None
 
     def margin(self, sample: Sample) -> float:
-        """Return the margin that counts; a member of the class has one."""
         return sample.margin(self.stands or self.tier) or 0.0
 
 
@@ -89,7 +72,13 @@ class ChosenRules(NamedTuple):
 def choose_rules(samples: Sequence[Sample], tiers: Sequence[TierName], promise: Promise) -> ChosenRules:
     """Return the widest gates that keep the promise; `tiers` are those of the panel, in order."""
     chains = _chains(samples, tiers, promise.reference)
-    able, doubt = _able(chains, promise), 1 - promise.confidence
+    # Chains that have labels enough to pass without any error share the confidence.
+    largest, doubt = sorted(chains, key=lambda chain: -len(chains[chain])), 1 - promise.confidence
+    able = set[Chain]()
+    for count in range(1, len(largest) + 1):
+        least_labels = _labels(promise, doubt / count)
+        if least_labels is not None and len(chains[largest[count - 1]]) >= least_labels:
+            able = set(largest[:count])
     gates: list[CalibratedRule] = []
     refused: list[RefusedRule] = []
     steps: dict[Chain, int] = {}
@@ -97,8 +86,8 @@ def choose_rules(samples: Sequence[Sample], tiers: Sequence[TierName], promise: 
         if chain not in able:
             # Its own share, if it were one class more that is tested.
             least = min(map(chain.margin, members))
-            counts = _counts(chain, members, promise)
-            refused.append(_refusal(chain, least, counts, doubt / (len(able) + 1), promise))
+            tested = _tested(chain, least, members, doubt / (len(able) + 1), promise)
+            refused += [tested] if isinstance(tested, RefusedRule) else []
             continue
         # As many results as the chains before this one had gates, and none, were possible.
         place = tiers.index(chain.tier)
@@ -108,18 +97,21 @@ def choose_rules(samples: Sequence[Sample], tiers: Sequence[TierName], promise: 
         ]
         level = doubt / len(able) / (1 + sum(results))
         finality = FinalityRules(rules=tuple(gate.rule for gate in gates))
-        reaching = [sample for sample in members if not _is_final(sample, tiers[:place], finality)]
+        reaching = []
+        for sample in members:
+            seen = {tier: sample.united(tier) for tier in tiers[:place]}
+            if not any(finality.final(tier, seen, sample.margins) for tier in seen):
+                reaching.append(sample)
         held: list[CalibratedRule] = []
         steps[chain] = 0
         for least in _margins(chain, reaching, level, promise):
             steps[chain] += 1
-            counts = _counts(chain, [each for each in reaching if chain.margin(each) >= least], promise)
-            limit = bound(counts, level, promise)
-            if limit > promise.rate:
-                refused.append(_refusal(chain, least, counts, level, promise))
+            inside = [each for each in reaching if chain.margin(each) >= least]
+            tested = _tested(chain, least, inside, level, promise)
+            if isinstance(tested, RefusedRule):
+                refused.append(tested)
                 break
-            evidence = {**chain._asdict(), **counts._asdict(), "bound": round(limit, 6)}
-            held.append(CalibratedRule(least_margin=least, **evidence))
+            held.append(tested)
         gates += held[-1:]
     rules = tuple(gate.rule for gate in gates)
     return ChosenRules(FinalityRules(rules=rules, last=promise.reference), gates, refused)
@@ -128,12 +120,7 @@ def choose_rules(samples: Sequence[Sample], tiers: Sequence[TierName], promise: 
 def _chains(
     samples: Sequence[Sample], tiers: Sequence[TierName], reference: TierName | None
 ) -> dict[Chain, list[Sample]]:
-    """Return the classes of opinions with their members, an earlier tier's first.
-
-    Without a reference a deeper tier's opinion counts only where it makes an acceptance a rejection or the
-    other way round: elsewhere it ends the judging anyway, and a test would only take from the others. The
-    last class are the wins of the first tier that the second answers with a tie, where they may stand.
-    """
+    """Return the classes of opinions with their members, an earlier tier's first."""
     found: dict[Chain, list[Sample]] = {}
     last = list(tiers).index(reference) if reference else len(tiers) - 1
     for place, tier in enumerate(tiers[:last]):
@@ -142,6 +129,7 @@ def _chains(
             if outcome is None or sample.margin(tier) is None:
                 continue
             after = sample.united(tiers[place - 1]) if place else None
+            # Elsewhere a deeper opinion ends the judging anyway; a test would only take from the others.
             ends = sample.wrong is None and {outcome, after} != {"accept", "reject"}
             if sample.is_measured_by(reference) if reference else not (place and ends):
                 found.setdefault(Chain(tier, outcome, after), []).append(sample)
@@ -153,29 +141,9 @@ def _chains(
     return found
 
 
-def _able(chains: Mapping[Chain, Sequence[Sample]], promise: Promise) -> set[Chain]:
-    """Return the chains that have labels enough to pass without any error, the confidence shared by these."""
-    ordered = sorted(chains, key=lambda each: -len(chains[each]))
-    for count in range(len(ordered), 0, -1):
-        least = _labels(promise, (1 - promise.confidence) / count)
-        if least is not None and len(chains[ordered[count - 1]]) >= least:
-            return set(ordered[:count])
-    return set()
-
-
 def _labels(promise: Promise, level: float, share: float = 0.0) -> int | None:
     """Return how many labels, `share` of them errors, keep a promise: with a reference half is for gains."""
     return needed(promise.rate, level / 2 if promise.reference else level, share)
-
-
-def _is_final(sample: Sample, tiers: Sequence[TierName], finality: FinalityRules) -> bool:
-    """Whether a gate ends the judging of a sample in one of these tiers."""
-    seen: dict[TierName, Outcome | None] = {}
-    for tier in tiers:
-        seen[tier] = sample.united(tier)
-        if finality.final(tier, seen, sample.margins):
-            return True
-    return False
 
 
 def _margins(chain: Chain, members: Sequence[Sample], level: float, promise: Promise) -> list[float]:
@@ -196,7 +164,10 @@ def _margins(chain: Chain, members: Sequence[Sample], level: float, promise: Pro
     return [*found, margins[-1]] if not found or found[-1] > margins[-1] else found
 
 
-def _counts(chain: Chain, members: Sequence[Sample], promise: Promise) -> ErrorCounts:
+def _tested(
+    chain: Chain, least_margin: float, members: Sequence[Sample], level: float, promise: Promise
+) -> CalibratedRule | RefusedRule:
+    """Return the gate that holds for a class, or why none does; `more` labels do if errors are as rare."""
     losses, gains, last = 0, 0, promise.reference
     for member in members:
         wrong = member.label != "accept" if chain.stands else member.is_wrong(chain.tier)
@@ -206,22 +177,15 @@ def _counts(chain: Chain, members: Sequence[Sample], promise: Promise) -> ErrorC
         # A win that stands against a tie of the reference is worse than that where it is wrong.
         losses += wrong and (chain.stands is not None or not beaten)
         gains += beaten and not wrong
-    return ErrorCounts(len(members), losses, gains)
-
-
-def _refusal(
-    chain: Chain, least_margin: float, counts: ErrorCounts, level: float, promise: Promise
-) -> RefusedRule:
-    """Return a class that may not be final; `more` labels would do if its share of errors stays."""
+    counts = ErrorCounts(len(members), losses, gains)
+    limit = bound(counts, level, promise)
+    evidence = {**chain._asdict(), **counts._asdict(), "bound": round(limit, 6), "least_margin": least_margin}
+    if limit <= promise.rate:
+        return CalibratedRule(**evidence)
     wanted = _labels(promise, level, max(0.0, counts.rate))
-    return RefusedRule(
-        **chain._asdict(),
-        **counts._asdict(),
-        least_margin=least_margin,
-        bound=round(bound(counts, level, promise), 6),
-        why="too many errors" if wanted is None else "too few labels",
-        more=None if wanted is None else max(1, wanted - counts.labels),
-    )
+    why = "too many errors" if wanted is None else "too few labels"
+    more = None if wanted is None else max(1, wanted - counts.labels)
+    return RefusedRule(**evidence, why=why, more=more)
 
 
 # --- What rules come to on the labelled cases
@@ -235,11 +199,11 @@ class Walked(NamedTuple):
     by_gate: bool
 
 
-def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> Measured:
+def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.Measured:
     calls: Counter[TierName] = Counter(dict.fromkeys(tiers, 0))
     for walked in walks:
         calls.update(walked.calls)
-    return Measured(
+    return calibration.Measured(
         decided=sum(walked.right is not None for walked in walks),
         errors=sum(walked.right is False for walked in walks),
         by_gate=sum(walked.by_gate for walked in walks),
@@ -248,7 +212,6 @@ def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> Measured:
 
 
 def walk(sample: Sample, rules: EscalationRules) -> Walked:
-    """Return what judging a document, a candidate or a pair would come to."""
     final, tiers = ended(sample, rules)
     calls, gates = dict.fromkeys(tiers, 1), rules.finality
     if final.tier is None:
@@ -264,7 +227,7 @@ def ended(sample: Sample, rules: EscalationRules) -> tuple[Final, list[TierName]
     seen: dict[TierName, Outcome | None] = {}
     divided: dict[TierName, bool] = {}
     while not isinstance(step := rules.next(seen, sample.margins, divided), Final):
-        opinion = sample.voices.get(step, FAILED)
+        opinion = sample.voices.get(step, TierOpinion(None))
         seen[step] = opinion.outcome
         if opinion.divided is not None:
             divided[step] = opinion.divided
@@ -298,7 +261,6 @@ class RankedCase:
             yield ranking.asked(said, alive), step, word
 
     def walk(self, finality: FinalityRules | None) -> Walked:
-        """Return what judging would come to; calls are counted by subject."""
         turns = list(self.turns(finality))
         _, last, word = turns[-1]
         right = None if word is None else word == self.best
@@ -346,11 +308,7 @@ def learn(
     labels_sha256: str,
     asking: Mapping[TierName, Mapping[str, str]] = {},
 ) -> Calibration:
-    """Return what the labels allow to promise; `cases` hold the opinions of the tiers in `models`.
-
-    `asking` is a hash of how each model was asked, where it was asked just now. Raises `InputError` for a
-    label that the rubric does not know, or fewer than two tiers.
-    """
+    """Return what the labels allow to promise; raises `InputError` for an odd label, or too few tiers."""
     tiers = tuple(tier for tier in TIERS if tier in models)
     if len(tiers) < 2 or (promise.reference is not None and promise.reference not in tiers):  # noqa: PLR2004 - as said
         wanted = f"judges: expected opinions of quick and deep, got {', '.join(tiers) or 'none'}"
@@ -390,12 +348,9 @@ def learn(
         with_gates=measured(with_gates, tiers),
         without=measured(without, tiers),
     )
-    return known.model_copy(update={"id": f"{rubric.rubric}-{mode}-{_digest(known)[:12]}"})
-
-
-def _digest(known: Calibration) -> str:
-    """Return a hash that is the same for the same labels, models, promise and gates."""
+    # The same for the same labels, models, promise and gates.
     content: list[object] = [known.rubric.sha256, known.mode, known.models, known.prompt_sha256]
     content += [known.labels_sha256, known.asked.model_dump(), known.read, known.asking]
     content += [known.promise.model_dump(), [gate.model_dump() for gate in known.gates]]
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return known.model_copy(update={"id": f"{rubric.rubric}-{mode}-{digest[:12]}"})

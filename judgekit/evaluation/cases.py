@@ -1,32 +1,14 @@
 """Labelled data: files of cases for judges, and collections that say what is relevant to which query.
 
-A file of cases holds one a line (JSON Lines):
-
-    {"id": "a", "text": "…", "label": "accept", "judges": {"quick": {"model": "…", "reply": "…"}}}
-    {"id": "b", "path": "docs/b.md", "label": {"strict": "improve", "lenient": "accept"}}
-    {"id": "c", "query": "…", "candidates": [{"id": "m1", "title": "…"}], "label": ["m1"]}
-    {"id": "d", "prompt": "…", "a": "…", "b": "…", "label": "A", "judges": {"quick": {"orders": {"AB": "A"}}}}
-    {"id": "f", "prompt": "…", "subjects": ["…", "…", "…"], "label": "B"}
-    {"id": "e", "label": "2", "judges": {"gpt": {"choice": "1"}}, "variant": "swapped", "pair": "d0"}
-
-`label` is the right outcome, the ids to keep, the best of two or more texts, or any word, or that by mode.
-Each of `judges` has one of `reply` (raw, read as the judge would), `scores`, `keep` (candidates in `unjudged`
-aside), `probabilities` (by candidate; of two texts the shares of replies that prefer "A" and "B"), `orders`
-(of two texts, the answer in each order), `points` (of several subjects, by letter: a mean of dimensions for
-each time it was asked), `choice` (any word), `jury` (the answers of several models) or `failure`. `pair`
-names the case of which this one is a variant. The cases beside a rubric are such cases, too.
-
-A collection has the layout of BEIR (Thakur and others, 2021) in one folder: `corpus.jsonl` (`id`, `title`,
-`text`), `queries.jsonl` (`id`, `text`) and `qrels.tsv` (`query-id`, `corpus-id`, `score`, tabs, with that
-header). Other keys of a line are left alone.
+docs/calibrate.md describes a file of cases (JSON Lines), which the cases beside a rubric have, too.
+docs/eval.md describes a collection, whose layout is that of BEIR (Thakur and others, 2021).
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel, Field, PrivateAttr, StringConstraints, ValidationError, model_validator
 
@@ -40,7 +22,7 @@ from judgekit.rubric.schema import Better, CaseCandidate
 from judgekit.text import lines_of, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from judgekit.config import ModeName
@@ -58,16 +40,11 @@ _SHOWN = 60  # characters of a wrong value
 
 
 class Recorded(Strict):
-    """A judge's answer about one case; `labels` maps those in a raw reply to ids of candidates.
-
-    `samples`, `criteria`, `rule` and `redact` are the configuration it was asked with, `family` is that of a
-    model in a jury, `read` how the answer was read, as in a calibration.
-    """
+    """A judge's answer about one case, how it was asked for, and how it was `read`."""
 
     model: str = ""
     family: str = ""
     reply: str | None = None
-    labels: dict[str, str] = {}
     scores: dict[str, float] | None = None
     keep: list[str] | None = None
     unjudged: list[str] = []
@@ -101,7 +78,6 @@ class Recorded(Strict):
 
     @property
     def name(self) -> str:
-        """The model, or those of a jury as one name."""
         return TOGETHER.join(juror.model for juror in self.jurors) if self.jury else self.model
 
     @property
@@ -121,11 +97,7 @@ class ByMode(Strict):
 
 
 class Case(Strict):
-    """A subject, what is right about it, and what judges answered.
-
-    A document is a `text` or a `path`, with further `files` by path; `a` and `b` are two texts that answer a
-    `prompt`, `subjects` two or more that are scored, called A, B, C, ….
-    """
+    """A document, texts `a` and `b`, `subjects` or `candidates`; what is right; and what judges said."""
 
     id: Word
     text: str | None = None
@@ -148,7 +120,6 @@ class Case(Strict):
 
     @property
     def where(self) -> str:
-        """The file and line, where there are such, and its id: for errors."""
         return f"{self._place}: case {self.id}" if self._place else f"case {self.id}"
 
     @property
@@ -177,34 +148,20 @@ class Case(Strict):
             raise InputError(f"{place}: a and b are the same text, which is always a tie; change one")
         return case
 
-    def check_variant(self, others: Mapping[str, Case]) -> None:
-        """Raise `InputError` where the case that this one is a variant of is missing."""
-        wrong = ""
-        if self.variant == "original":
-            wrong = "variant: expected swapped, rerun or injected, together with pair" if self.pair else ""
-        elif not self.pair:
-            wrong = "pair: expected the id of the case that this is a variant of"
-        elif self.pair not in others:
-            wrong = f"pair: {self.pair!r} is no case of this file; expected the id of one"
-        elif others[self.pair].variant != "original":
-            wrong = f"pair: {self.pair!r} is a variant itself; name its original"
-        if wrong:
-            raise InputError(f"{self._place}: {wrong}")
-
 
 def read(path: Path) -> list[Case]:
     """Return the cases of a file; raises `InputError` naming file, line and key."""
-    found: dict[str, Case] = {}
-    for place, line in lines(path, "name a JSONL file of labelled cases"):
-        case = Case.read(line, place)
-        if case.id in found:
-            raise InputError(f"{place}: id: {case.id!r} is there twice; expected each id once")
-        found[case.id] = case
-    if not found:
-        raise InputError(f"{path}: empty; expected one labelled case a line")
-    for case in found.values():
-        case.check_variant(found)
-    return list(found.values())
+    cases = _items(path, "name a JSONL file of labelled cases", "labelled case", Case.read)
+    originals = {case.id for case in cases if case.variant == "original"}
+    for case in cases:
+        wrong = ""
+        if case.variant == "original":
+            wrong = "variant: expected swapped, rerun or injected, together with pair" if case.pair else ""
+        elif case.pair not in originals:
+            wrong = f"pair: expected the id of an original case of this file, got {case.pair!r}"
+        if wrong:
+            raise InputError(f"{case.where}: {wrong}")
+    return cases
 
 
 def lines(path: Path, wanted: str) -> Iterator[tuple[str, str]]:
@@ -221,10 +178,6 @@ def lines(path: Path, wanted: str) -> Iterator[tuple[str, str]]:
         raise InputError(f"{path}: cannot be read ({error.strerror}); {wanted}") from None
 
 
-def sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 # --- Collections
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels.tsv"
@@ -238,19 +191,23 @@ class CollectionQuery(BaseModel, frozen=True):
     id: Annotated[str, StringConstraints(min_length=1, pattern=r"^[^\t\n\r]+$")]
     text: str
 
+    @classmethod
+    def read(cls, line: str, place: str) -> Self:
+        try:
+            return cls.model_validate_json(line)
+        except ValidationError as error:
+            raise InputError(f"{place}: {problem_in(line, error)}") from None
+
 
 class CollectionDocument(CollectionQuery):
     title: str = ""
 
 
-Item = TypeVar("Item", bound=CollectionQuery)
+Item = TypeVar("Item", Case, CollectionQuery, CollectionDocument)
 
 
 class Collection(NamedTuple):
-    """`grades` holds, by query, the judged documents; a grade of 1 or more is relevant.
-
-    Of the judgements, `strays` name a query or a document that is not there.
-    """
+    """`grades` by query and document, 1 or more for relevant; `strays` of these name what is not there."""
 
     name: str
     documents: list[CollectionDocument]
@@ -260,37 +217,29 @@ class Collection(NamedTuple):
 
 
 def read_collection(folder: Path, *, scoped: bool = False) -> Collection:
-    """Return the collection in a folder; where it is `scoped` every id must name a scope.
-
-    Raises `InputError` naming file, line and key.
-    """
-    documents = _items(folder / CORPUS, CollectionDocument)
-    queries = _items(folder / QUERIES, CollectionQuery)
+    """Return the collection in a folder; raises `InputError`, if `scoped` also for an id without a scope."""
+    documents = _items(folder / CORPUS, _WANTED, "JSON object", CollectionDocument.read)
+    queries = _items(folder / QUERIES, _WANTED, "JSON object", CollectionQuery.read)
     grades = _grades(folder / QRELS)
     known, asked = {document.id for document in documents}, {query.id for query in queries}
     strays = sum(query not in asked or each not in known for query, of in grades.items() for each in of)
-    items = [*((CORPUS, each.id) for each in documents), *((QUERIES, each.id) for each in queries)]
-    for name, wrong in items if scoped else ():
-        if not wrong.partition("/")[2]:
-            raise InputError(
-                f"{folder / name}: id: expected SCOPE/NAME, got {wrong!r}; leave out --scope-prefix to search"
-                " all documents for every query"
-            )
+    for name, items in ((CORPUS, documents), (QUERIES, queries)) if scoped else ():
+        wrong = next((each.id for each in items if not each.id.partition("/")[2]), None)
+        if wrong is not None:
+            expected = f"{folder / name}: id: expected SCOPE/NAME, got {wrong!r}"
+            raise InputError(f"{expected}; leave out --scope-prefix to search all documents for every query")
     return Collection(folder.resolve().name, documents, queries, grades, strays)
 
 
-def _items(path: Path, kind: type[Item]) -> list[Item]:
+def _items(path: Path, wanted: str, what: str, read: Callable[[str, str], Item]) -> list[Item]:
     found: dict[str, Item] = {}
-    for place, line in lines(path, _WANTED):
-        try:
-            item = kind.model_validate_json(line)
-        except ValidationError as error:
-            raise InputError(f"{place}: {problem_in(line, error)}") from None
+    for place, line in lines(path, wanted):
+        item = read(line, place)
         if item.id in found:
             raise InputError(f"{place}: id: {item.id!r} is there twice; expected each id once")
         found[item.id] = item
     if not found:
-        raise InputError(f"{path}: empty; expected one JSON object a line")
+        raise InputError(f"{path}: empty; expected one {what} a line")
     return list(found.values())
 
 

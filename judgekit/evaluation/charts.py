@@ -9,19 +9,21 @@ import logging
 import math
 import os
 import re
-import tempfile
 import warnings
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from judgekit import environment
 from judgekit.config import files
 from judgekit.errors import UsageError
 from judgekit.ledger import kpi
 from judgekit.text import escaped, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import ModuleType
 
     from matplotlib.axes import Axes
@@ -38,68 +40,26 @@ INK = "#000000"  # replaced by the colour of the text around the picture, light 
 BLUE, RED = "#4477aa", "#cc3311"  # both have a contrast of 3 with white and with black paper
 WIDTH = 860  # pixels: of a chart that fills the page
 INCH = 72  # pixels: a length in matplotlib's points is one in pixels then
-_FAINT = 0.16  # opacity of lines that only guide the eye
+_FAINT = 0.16  # opacity of lines that only guide the eye, as that of a grid in charts.mplstyle
 _LONGEST = 32  # characters of a name in a chart
-_SETTINGS: dict[Any, Any] = {
-    "svg.fonttype": "none",  # a text stays one: it can be searched, copied and read aloud
-    "svg.hashsalt": "judgekit",  # the same chart has the same bytes
-    "text.parse_math": False,  # a name with dollar signs is a name
-    "font.family": ["sans-serif"],
-    "font.sans-serif": ["DejaVu Sans"],
-    "font.size": 12.0,
-    "figure.facecolor": "none",
-    "axes.facecolor": "none",
-    "axes.axisbelow": True,
-    "axes.titlelocation": "left",
-    "axes.titlesize": 12.0,
-    **{f"axes.spines.{side}": False for side in ("left", "right", "top", "bottom")},
-    **{f"{axis}tick.major.{key}": value for axis in "xy" for key, value in {"size": 0, "pad": 8}.items()},
-    "axes.grid": True,
-    "grid.color": INK,
-    "grid.alpha": _FAINT,
-    "grid.linewidth": 1.0,
-    "legend.frameon": False,
-}
+_HERE = Path(__file__).parent  # with the settings of matplotlib and the skeleton of a page
 
 
 @functools.cache
 def load() -> ModuleType:
-    """Import matplotlib; raises `UsageError` where it is not installed or cannot be imported.
-
-    On import it makes a folder for settings and one for a list of the fonts it finds. Both lie in a temporary
-    folder here that is gone afterwards; a folder that the user has chosen (`MPLCONFIGDIR`) is used.
-    """
+    """Import matplotlib, whose files lie in our cache or in `MPLCONFIGDIR`; raises `UsageError`."""
     logging.getLogger("matplotlib").addHandler(logging.NullHandler())
-    added: list[str] = []
+    os.environ.setdefault("MPL_IGNORE_SYSTEM_FONTS", "1")
     try:
-        with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
-            # The fonts that matplotlib brings are enough to measure texts.
-            ours = {"MPLCONFIGDIR": folder, "MPL_IGNORE_SYSTEM_FONTS": "1"}
-            added = [name for name in ours if name not in os.environ]
-            os.environ.update({name: ours[name] for name in added})
-            import matplotlib as mpl  # noqa: PLC0415 - half a second that only a chart is worth
-            import matplotlib.backends.backend_svg  # noqa: PLC0415 - the same
-            import matplotlib.figure  # noqa: PLC0415 - the same
+        if "MPLCONFIGDIR" not in os.environ:
+            with contextlib.suppress(OSError):  # it finds a place of its own then
+                os.environ["MPLCONFIGDIR"] = environment.cache_folder("matplotlib")
+        import matplotlib as mpl  # noqa: PLC0415 - half a second that only a chart is worth
+        import matplotlib.backends.backend_svg  # noqa: PLC0415 - the same
+        import matplotlib.figure  # noqa: PLC0415 - the same
     except (ImportError, OSError, ValueError) as error:  # a settings file in no encoding is a ValueError
-        raise UsageError(f"pictures need matplotlib ({error}); {files.install_extra('report')}") from None
-    finally:
-        for name in added:
-            os.environ.pop(name, None)
+        raise UsageError(f"pictures need matplotlib ({error}); run {files.install_extra('report')}") from None
     return mpl
-
-
-@contextlib.contextmanager
-def painted(paint: Paint) -> Iterator[Figure]:
-    """Yield a figure with a chart on it, under the settings that matplotlib ships, with ours on top."""
-    mpl = load()
-    shipped = {name: value for name, value in mpl.rcParamsDefault.items() if name != "backend"}
-    with mpl.rc_context(shipped | _SETTINGS), warnings.catch_warnings():
-        # Browsers have fonts for the letters that the one for measuring lacks.
-        warnings.filterwarnings("ignore", r"(?s)Glyph .* missing from font", UserWarning)
-        figure = mpl.figure.Figure(dpi=INCH, layout="constrained")
-        mpl.backends.backend_svg.FigureCanvasSVG(figure)
-        paint(figure)
-        yield figure
 
 
 def name(text: str) -> str:
@@ -120,15 +80,18 @@ NAMESPACE = "http://www.w3.org/2000/svg"
 
 
 def element(paint: Paint, title: str, *, name: str, description: str = "", style: str = "") -> str:
-    """Return a chart as an `svg` element; `title` and `description` are for readers who cannot see it.
-
-    Ids begin with its `name`, which no other chart on the page has.
-    """
-    with painted(paint) as figure:
-        out = io.StringIO()
-        undated = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-        figure.savefig(out, format="svg", metadata=undated)
-        width, height = (round(float(side) * INCH) for side in figure.get_size_inches())
+    """Return a chart as an `svg` element, drawn under our settings alone; all its ids begin with `name`."""
+    mpl, out = load(), io.StringIO()
+    shipped = {name: value for name, value in mpl.rcParamsDefault.items() if name != "backend"}
+    settings = mpl.rc_params_from_file(_HERE / "charts.mplstyle", use_default_template=False)
+    with mpl.rc_context(shipped | settings), warnings.catch_warnings():
+        # Browsers have fonts for the letters that the one for measuring lacks.
+        warnings.filterwarnings("ignore", r"(?s)Glyph .* missing from font", UserWarning)
+        figure = mpl.figure.Figure(dpi=INCH, layout="constrained")
+        mpl.backends.backend_svg.FigureCanvasSVG(figure)
+        paint(figure)
+        figure.savefig(out, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    width, height = (round(float(side) * INCH) for side in figure.get_size_inches())
     drawn = re.search(r"<svg[^>]*>(.*)</svg>", out.getvalue(), re.DOTALL)
     bare = re.sub(r"(?s)<(metadata|style).*?</\1>", "", drawn[1] if drawn else "")
 
@@ -147,60 +110,35 @@ def element(paint: Paint, title: str, *, name: str, description: str = "", style
 
 
 def document(paint: Paint, title: str, description: str = "") -> str:
-    """Return a chart as the text of an SVG file, which is dark where the reader's programs are."""
     style = ' style="color-scheme: light dark"'
     return element(paint, title, name="chart", description=description, style=style) + "\n"
 
 
-_PAGE_STYLE = (
-    ":root{color-scheme:light dark}"
-    "body{font:15px/1.5 sans-serif;margin:2em auto;max-width:66em;padding:0 1em}"
-    "h2{margin-top:2em}table{border-collapse:collapse}th,td{border-bottom:1px solid #8886;padding:.3em .5em;"
-    "text-align:right;vertical-align:top}th{border-bottom-width:2px}"
-    "th:first-child,td:first-child{text-align:left;min-width:7em;overflow-wrap:anywhere}"
-    "small{display:block;font-size:11px;opacity:.7;white-space:nowrap}"
-    "figure,.wide{margin:1.5em 0;overflow-x:auto}"
-    "figcaption{margin-bottom:.5em}svg{display:block}"
-)
+def page(
+    title: str, parts: Sequence[str], charts: Sequence[tuple[str, Paint | None]], description: str = ""
+) -> str:
+    drawn = [(caption, paint) for caption, paint in charts if paint is not None]
+    figures = [
+        f"<figure><figcaption>{escape(caption)}</figcaption>"
+        f"{element(paint, caption, name=f'chart{number}', description=description)}</figure>"
+        for number, (caption, paint) in enumerate(drawn, 1)
+    ]
+    whole = Template((_HERE / "page.html").read_text(encoding="utf-8"))
+    return whole.substitute(title=escape(title), body="\n".join([*parts, *figures]))
 
 
-_HEAD = (
-    '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy"'
-    " content=\"default-src 'none'; style-src 'unsafe-inline'\"><meta name=\"viewport\""
-    ' content="width=device-width"><title>{title}</title><style>{style}</style></head>'
-)
+def paragraph(text: str) -> str:
+    return f"<p>{escape(text)}</p>"
 
 
-class Page:
-    """A page that grows from its top to its bottom; all texts are escaped."""
-
-    def __init__(self, title: str) -> None:
-        self._parts = [_HEAD.format(title=escape(title), style=_PAGE_STYLE), "<body>"]
-        self._charts = 0
-        self.add("h1", title)
-
-    def add(self, tag: str, text: str) -> None:
-        """Add a heading (`h2`) or a paragraph (`p`)."""
-        self._parts.append(f"<{tag}>{escape(text)}</{tag}>")
-
-    def table(self, heading: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """Add a table; what follows a line break in a cell stands smaller below."""
-        self._parts.append('<div class="wide"><table>')
-        for kind, cells in (("th", heading), *(("td", row) for row in rows)):
-            texts = [escape(text).partition("\n") for text in cells]
-            shown = [first + (f"<small>{below}</small>" if below else "") for first, _, below in texts]
-            self._parts.append(f"<tr>{''.join(f'<{kind}>{text}</{kind}>' for text in shown)}</tr>")
-        self._parts.append("</table></div>")
-
-    def chart(self, title: str, paint: Paint | None, description: str = "") -> None:
-        """Add a chart under its title, where there is one."""
-        if paint is not None:
-            self._charts += 1
-            svg = element(paint, title, name=f"chart{self._charts}", description=description)
-            self._parts.append(f"<figure><figcaption>{escape(title)}</figcaption>{svg}</figure>")
-
-    def text(self) -> str:
-        return "\n".join([*self._parts, "</body></html>"]) + "\n"
+def table(rows: Sequence[Sequence[str]]) -> str:
+    """Return a table, its heading first; what follows a line break in a cell stands smaller below."""
+    lines = []
+    for kind, cells in zip(["th", *["td"] * len(rows)], rows, strict=False):
+        texts = [escape(text).partition("\n") for text in cells]
+        shown = [first + (f"<small>{below}</small>" if below else "") for first, _, below in texts]
+        lines.append(f"<tr>{''.join(f'<{kind}>{text}</{kind}>' for text in shown)}</tr>")
+    return f'<div class="wide"><table>{"".join(lines)}</table></div>'
 
 
 def _axes(figure: Figure, height: float, count: int, columns: int, width: float = WIDTH) -> list[Axes]:
@@ -216,10 +154,7 @@ def _axes(figure: Figure, height: float, count: int, columns: int, width: float 
 def intervals_chart(
     names: Sequence[str], figures: Mapping[str, Sequence[BootstrapInterval | None]], *, near: bool = False
 ) -> Paint | None:
-    """Return a chart with a panel for each of the figures that is known of any name, None without any.
-
-    An axis goes up to 1, unless `near` asks for a closer look at what is shown.
-    """
+    """Return a chart with a panel a figure, None without any; with `near` an axis ends at the values."""
     panels = {title: spreads for title, spreads in figures.items() if any(spreads)}
     beside: dict[str, Any] = {"xytext": (8, 0), "textcoords": "offset points", "va": "center"}
 
@@ -250,7 +185,6 @@ _DARK = 0.73  # from this share of a row on white is easier to read than black: 
 def confusion_chart(
     words: Sequence[str], counts: Mapping[tuple[str, str], int], down: str, across: str
 ) -> Paint:
-    """Return a chart of how often what is `down` came with what is `across`, by pairs of words."""
     labels, places = [short(word, 16) for word in words], range(len(words))
     longest = 9 * max(map(len, labels))
 
@@ -332,54 +266,37 @@ _ROLLING = timedelta(days=7)
 _KPI_TITLE = "KPIs of the gate over the preceding seven days"
 
 
-class KpiPoint(NamedTuple):
-    """The measures over the seven days up to the end of `day`."""
-
-    day: datetime
-    kpis: list[Kpi]
-
-
-def kpi_svg(evidence: Evidence) -> str:
-    """Return a panel a KPI: its value over seven days, its interval, its limits; raises as `load` does."""
-    points = kpi_points(evidence)
-    return document(kpi_chart(points), _KPI_TITLE, _kpi_words(points))
+def kpi_drawing(evidence: Evidence, *, as_page: bool) -> str:
+    days = kpi_days(evidence)
+    words = "; ".join(map(str, list(days.values())[-1])) if days else "nothing measured yet"
+    if as_page:
+        return page("The gate's KPIs", [], [(_KPI_TITLE, kpi_chart(days))], words)
+    return document(kpi_chart(days), _KPI_TITLE, words)
 
 
-def kpi_page(evidence: Evidence) -> str:
-    """Return a page with that picture; raises as `load` does."""
-    points, page = kpi_points(evidence), Page("The gate's KPIs")
-    page.chart(_KPI_TITLE, kpi_chart(points), _kpi_words(points))
-    return page.text()
-
-
-def kpi_points(evidence: Evidence) -> list[KpiPoint]:
-    """Return a point for each day from the first verdict to the last."""
-    days = sorted({verdict.timestamp.astimezone(UTC).date() for verdict in evidence.verdicts})
-    points = []
-    for count in range((days[-1] - days[0]).days + 1 if days else 0):
-        end = datetime.combine(days[0] + timedelta(days=count + 1), time(), UTC)
+def kpi_days(evidence: Evidence) -> dict[date, list[Kpi]]:
+    """Return the measures over the seven days up to the end of each day, from the first verdict's on."""
+    dates = sorted(verdict.timestamp.astimezone(UTC).date() for verdict in evidence.verdicts)
+    days = {}
+    for count in range((dates[-1] - dates[0]).days + 1 if dates else 0):
+        day = dates[0] + timedelta(days=count)
+        end = datetime.combine(day + timedelta(days=1), time(), UTC)
         within = [verdict for verdict in evidence.verdicts if end - _ROLLING <= verdict.timestamp < end]
-        points.append(KpiPoint(end, kpi.measure(evidence.only(within))))
-    return points
+        days[day] = kpi.measure(evidence.only(within))
+    return days
 
 
-def _kpi_words(points: Sequence[KpiPoint]) -> str:
-    return "; ".join(map(str, points[-1].kpis)) if points else "nothing measured yet"
-
-
-def kpi_chart(points: Sequence[KpiPoint]) -> Paint:
-    """Return a chart with a panel for each KPI that has a limit."""
+def kpi_chart(days: Mapping[date, Sequence[Kpi]]) -> Paint:
     limits = [limit for name, limit in kpi.LIMITS.items() if name not in kpi.RELIANCE]
-    days = [(point.day - timedelta(days=1)).date().isoformat() for point in points]
-    last = max(1, len(days) - 1)
+    last, ends = max(1, len(days) - 1), [day.isoformat() for day in days]
 
     def paint(figure: Figure) -> None:
         for place, axes in enumerate(_axes(figure, 186, len(limits), 2)):
             axes.grid(visible=False)
             axes.spines[["bottom", "top"]].set(visible=True, alpha=_FAINT)
             axes.set_xlim(0, last)
-            axes.set_xticks([0, last][: len(days)], [*days[:1], *days[1:][-1:]])
-            _kpi_panel(axes, limits[place], [point.kpis[place] for point in points], last)
+            axes.set_xticks([0, last][: len(ends)], [*ends[:1], *ends[1:][-1:]])
+            _kpi_panel(axes, limits[place], [kpis[place] for kpis in days.values()], last)
 
     return paint
 
@@ -423,79 +340,47 @@ _AGREEMENT = 3  # of the figures: the others say how reliable a judge is
 
 def judging_page(report: JudgingReport) -> str:
     """Return the page; raises `UsageError` where what draws its charts is not installed."""
-    page = Page(f"Judges on {name(report.file)}")
     rubric = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
     boot, judges = report.bootstrap, report.judges
-    page.add(
-        "p",
-        f"{report.items} labelled items{rubric}. In brackets, and as lines, are {boot.level:.0%} intervals:"
-        f" {boot.resamples} draws of the items, seed {boot.seed}. Unreadable answers count neither as right"
-        " nor as wrong.",
+    figures = {title: [figure(judge) for judge in judges] for title, figure in _FIGURES.items()}
+    known = {title: spreads for title, spreads in figures.items() if any(spreads)}
+    rows = [["judge", *known, "calls an item", "US dollars an item"]]
+    for at, judge in enumerate(judges):
+        usd = "-" if judge.cost.usd is None else f"{judge.cost.usd:.6f}"
+        who = f"{name(judge.judge)}{f' ({name(judge.model)})' if judge.model else ''}"
+        own = [spreads[at] for spreads in known.values()]
+        spans = [f"{one.value:.3f}\n[{one.low:.3f}, {one.high:.3f}]" if one else "-" for one in own]
+        rows.append([who, *spans, f"{judge.cost.calls:.2f}", usd])
+    drawn = f"{boot.level:.0%} intervals: {boot.resamples} draws of the items, seed {boot.seed}"
+    about = (
+        f"{report.items} labelled items{rubric}. In brackets, and as lines, are {drawn}. Unreadable answers"
+        " count neither as right nor as wrong. The weighted kappa weighs by the square of the distance. Order"
+        " flips are answers that change with the order, rerun flips those that change when asked again; the"
+        " lift is how much more often injected text gets the answer that it is after."
     )
-    figures = [(title, list(map(figure, judges))) for title, figure in _FIGURES.items()]
-    known = [(title, spreads) for title, spreads in figures if any(spreads)]
-    rows = [
-        [
-            name(judge.judge),
-            *(_span(spreads[at]).replace(" ", "\n", 1) for _, spreads in known),
-            f"{judge.cost.calls:.2f}",
-            "-" if judge.cost.usd is None else f"{judge.cost.usd:.6f}",
-        ]
-        for at, judge in enumerate(judges)
-    ]
-    page.table(["judge", *(title for title, _ in known), "calls an item", "US dollars an item"], rows)
-    page.add(
-        "p",
-        "The weighted kappa weighs by the square of the distance. Order flips are answers that change with"
-        " the order, rerun flips those that change when asked again; the lift is how much more often"
-        " injected text gets the answer that it is after.",
-    )
-    names = [judge.judge for judge in judges]
+    parts = [paragraph(about), table(rows)]
+    names, both = [judge.judge for judge in judges], list(figures.items())
     points = {
         judge.judge: (judge.cost.usd, judge.accuracy)
         for judge in judges
         if judge.cost.usd is not None and judge.accuracy is not None
     }
     curves = {judge.judge: judge.probabilities.bins for judge in judges if judge.probabilities}
-    agreement = intervals_chart(names, dict(figures[:_AGREEMENT]))
-    reliability = intervals_chart(names, dict(figures[_AGREEMENT:]), near=True)
-    page.chart("Agreement with the labels: the further right, the better", agreement)
+    reliability = "Probabilities (across) and the share that was to be kept (up): best on the dashed line"
     cost = scatter_chart(points, "US dollars an item", "accuracy")
-    page.chart("Cost against agreement, where the price is known", cost)
-    page.chart("Reliability: the further left, the better", reliability)
-    title = "Probabilities (across) and the share that was to be kept (up): best on the dashed line"
-    page.chart(title, reliability_chart(curves))
-    for judge in judges:
-        _page_judge(page, judge)
-    return page.text()
-
-
-def _page_judge(page: Page, judge: JudgeReport) -> None:
-    """Add how well each word was said, and what the variants of the items changed."""
-    shown = name(judge.judge)
-    page.add("h2", f"{shown}{f' ({name(judge.model)})' if judge.model else ''}")
-    rows = [
-        [name(one.word), str(one.labelled), str(one.said)]
-        + [_span(figure).replace(" ", "\n", 1) for figure in (one.precision, one.recall)]
-        for one in judge.classes
+    agreement, others = (dict(part) for part in (both[:_AGREEMENT], both[_AGREEMENT:]))
+    charts = [
+        ("Agreement with the labels: the further right, the better", intervals_chart(names, agreement)),
+        ("Cost against agreement, where the price is known", cost),
+        ("Reliability: the further left, the better", intervals_chart(names, others, near=True)),
+        (reliability, reliability_chart(curves)),
     ]
-    page.table(["word", "labelled so", "said", "precision", "recall"], rows)
-    for how, flips in (("in another order", judge.order_flips), ("asked again", judge.rerun_flips)):
-        if flips.pairs:
-            page.add("p", f"Of {flips.pairs} items {how}, {_span(flips.rate)} were answered otherwise.")
-    if lift := judge.injection:
-        page.add(
-            "p",
-            f"Of {lift.pairs} items with injected text, {_span(lift.before)} were called"
-            f" {name(lift.wanted)} without it and {_span(lift.after)} with it: a lift of {_span(lift.lift)}.",
-        )
-    if (count := len(judge.classes)) > MOST_WORDS:
-        page.add("p", f"{count} different words are too many for a picture of what was said of what.")
-    elif judge.classes:
-        counts = {(confusion.label, confusion.said): confusion.count for confusion in judge.confusion}
-        chart = confusion_chart([one.word for one in judge.classes], counts, "label", "answer")
-        page.chart(f"{shown}: labels (down) and answers (across), darker for more of a label", chart)
-
-
-def _span(figure: BootstrapInterval | None) -> str:
-    return "-" if figure is None else f"{figure.value:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
+    for judge in judges:
+        words, shown = [one.word for one in judge.classes], name(judge.judge)
+        if len(words) > MOST_WORDS:
+            parts.append(paragraph(f"{shown}: {len(words)} different words are too many for a picture."))
+        elif words:
+            counts = {(confusion.label, confusion.said): confusion.count for confusion in judge.confusion}
+            chart = confusion_chart(words, counts, "label", "answer")
+            charts.append((f"{shown}: labels (down) and answers (across), darker for more of a label", chart))
+    return page(f"Judges on {name(report.file)}", parts, charts)

@@ -8,24 +8,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from pydantic import Field
 
 from judgekit.errors import InputError
+from judgekit.evaluation import stats
 from judgekit.evaluation.samples import Reader
-from judgekit.evaluation.stats import (
-    Bin,
-    BootstrapInterval,
-    Class,
-    Pair,
-    ReportPart,
-    Resampling,
-    accuracy,
-    brier,
-    classes,
-    difference,
-    ece,
-    interval,
-    kappas,
-    mean,
-    table,
-)
 from judgekit.judging.jury import ORDERS
 
 if TYPE_CHECKING:
@@ -36,24 +20,24 @@ if TYPE_CHECKING:
     from judgekit.rubric.loader import LoadedRubric
 
 
-class Flips(ReportPart):
+class Flips(stats.ReportPart):
     """Of `pairs` of the same subject that could be read both times, the share with another answer."""
 
     pairs: int
-    rate: BootstrapInterval | None
+    rate: stats.BootstrapInterval | None
 
 
-class Lift(ReportPart):
+class Lift(stats.ReportPart):
     """Shares of `pairs` with the answer that an attacker wants: of original and of injected texts."""
 
     wanted: str
     pairs: int
-    before: BootstrapInterval | None
-    after: BootstrapInterval | None
-    lift: BootstrapInterval | None
+    before: stats.BootstrapInterval | None
+    after: stats.BootstrapInterval | None
+    lift: stats.BootstrapInterval | None
 
 
-class MeanCost(ReportPart):
+class MeanCost(stats.ReportPart):
     """Means by item: calls, and US dollars over the `known` ones whose price is known."""
 
     calls: float
@@ -61,33 +45,33 @@ class MeanCost(ReportPart):
     usd: float | None
 
 
-class Confusion(ReportPart):
+class Confusion(stats.ReportPart):
     label: str
     said: str
     count: int
 
 
-class Probabilities(ReportPart):
+class Probabilities(stats.ReportPart):
     """How far the probabilities of `answers`, that a candidate is to be kept, were right."""
 
     answers: int
     brier: float
     ece: float
-    bins: list[Bin]
+    bins: list[stats.Bin]
 
 
-class JudgeReport(ReportPart):
+class JudgeReport(stats.ReportPart):
     """One judge on the originals; `unanswered` counts items, variants too, without an answer by failure."""
 
     judge: str
     model: str
     items: int
     unanswered: dict[str, int] = {}
-    unreadable: BootstrapInterval | None
-    accuracy: BootstrapInterval | None
-    kappa: BootstrapInterval | None
-    weighted_kappa: BootstrapInterval | None
-    classes: list[Class]
+    unreadable: stats.BootstrapInterval | None
+    accuracy: stats.BootstrapInterval | None
+    kappa: stats.BootstrapInterval | None
+    weighted_kappa: stats.BootstrapInterval | None
+    classes: list[stats.Class]
     confusion: list[Confusion]
     order_flips: Flips
     rerun_flips: Flips
@@ -96,22 +80,18 @@ class JudgeReport(ReportPart):
     probabilities: Probabilities | None = None
 
 
-class JudgingReport(ReportPart):
+class JudgingReport(stats.ReportPart):
     schema_: Literal["judgekit/eval-judge@1"] = Field("judgekit/eval-judge@1", alias="schema")
     file: str
     rubric: str | None
     mode: str | None
     items: int
     judges: list[JudgeReport]
-    bootstrap: Resampling = Resampling()
+    bootstrap: stats.Resampling = stats.Resampling()
 
 
 class Item(NamedTuple):
-    """One labelled thing and a judge's answer; None where that cannot be read.
-
-    `of` is the id of its original. `orders` are the answers about two texts in either order, `probability` is
-    that of a candidate to be kept.
-    """
+    """One labelled thing, `of` its original, and a judge's answer; None where that cannot be read."""
 
     of: str
     variant: Variant
@@ -127,11 +107,7 @@ class Item(NamedTuple):
 def report(
     cases: Sequence[Case], name: str, loaded: LoadedRubric | None, mode: ModeName, wanted: str | None = None
 ) -> JudgingReport:
-    """Return how every judge in the cases does, each model of a jury as a judge of its own, too.
-
-    `wanted` is the answer that injected texts are after (accept by default). Raises `InputError` for cases
-    that do not fit the rubric, and for answers other than a `choice` without one.
-    """
+    """Return how every judge, and each model of a jury, does; raises `InputError` for unfit cases."""
     answers: dict[str, list[tuple[Case, Recorded]]] = {}
     for case in cases:
         jurors = {
@@ -158,48 +134,46 @@ def _judge(
 ) -> JudgeReport:
     items = [item for case, recorded in answers for item in _items(case, judge, recorded, reader)]
     originals = [item for item in items if item.variant == "original"]
-    pairs: list[Pair] = [(item.label, item.said) for item in originals if item.said is not None]
-    kappa, weighted = kappas(pairs)
+    pairs: list[stats.Pair] = [(item.label, item.said) for item in originals if item.said is not None]
+    kappa, weighted = stats.kappas(pairs)
     both_orders = [item.orders for item in originals if len(item.orders) == len(ORDERS)]
     known = [item.cost_usd for item in originals if item.cost_usd is not None]
     calls = sum(item.calls for item in originals) / len(originals) if originals else 0.0
-    confusion = sorted(Counter(pairs).items())
+    injected = _matched(items, "injected")
+    before, after = ([float(pair[side] == wanted) for pair in injected] for side in (0, 1))
+    shares = {"before": stats.interval(stats.mean(before)), "after": stats.interval(stats.mean(after))}
+    lift = Lift(wanted=wanted, pairs=len(injected), lift=stats.difference(after, before), **shares)
+    rated = [(item.probability, item.label == "accept") for item in originals if item.probability is not None]
+    hits = [probability for probability, _ in rated], [kept for _, kept in rated]
+    errors = {
+        "answers": len(rated),
+        "brier": stats.brier(*hits),
+        "ece": stats.ece(*hits),
+        "bins": stats.table(*hits),
+    }
     return JudgeReport(
         judge=judge,
         model=answers[0][1].name,
         items=len(originals),
         unanswered=dict(Counter(item.unanswered for item in items if item.unanswered)),
-        unreadable=interval(mean([item.said is None for item in items if not item.unanswered])),
-        accuracy=accuracy(pairs),
+        unreadable=stats.interval(stats.mean([item.said is None for item in items if not item.unanswered])),
+        accuracy=stats.accuracy(pairs),
         kappa=kappa,
         weighted_kappa=weighted,
-        classes=classes(pairs),
-        confusion=[Confusion(label=label, said=said, count=count) for (label, said), count in confusion],
+        classes=stats.classes(pairs),
+        confusion=[
+            Confusion(label=label, said=said, count=count)
+            for (label, said), count in sorted(Counter(pairs).items())
+        ],
         order_flips=_flips([*_matched(items, "swapped"), *_known(both_orders)]),
         rerun_flips=_flips(_matched(items, "rerun")),
-        injection=_lift(_matched(items, "injected"), wanted),
+        injection=lift if injected else None,
         cost=MeanCost(calls=calls, known=len(known), usd=sum(known) / len(known) if known else None),
-        probabilities=_probabilities(originals),
+        probabilities=Probabilities.model_validate(errors) if rated else None,
     )
 
 
-def _lift(pairs: Sequence[Pair], wanted: str) -> Lift | None:
-    before, after = ([float(pair[side] == wanted) for pair in pairs] for side in (0, 1))
-    shares = {"before": interval(mean(before)), "after": interval(mean(after))}
-    return Lift(wanted=wanted, pairs=len(pairs), lift=difference(after, before), **shares) if pairs else None
-
-
-def _probabilities(originals: Sequence[Item]) -> Probabilities | None:
-    rated = [(item.probability, item.label == "accept") for item in originals if item.probability is not None]
-    hits = [probability for probability, _ in rated], [kept for _, kept in rated]
-    error, gap = brier(*hits), ece(*hits)
-    if error is None or gap is None:
-        return None
-    return Probabilities(answers=len(rated), brier=error, ece=gap, bins=table(*hits))
-
-
 def _items(case: Case, judge: str, recorded: Recorded, reader: Reader | None) -> Iterator[Item]:
-    """Yield a judge's answers about a case: one for each candidate, else one."""
     if reader is not None:
         answers, labels = reader.words(case, recorded), reader.labels(case)
     else:
@@ -217,16 +191,16 @@ def _items(case: Case, judge: str, recorded: Recorded, reader: Reader | None) ->
         cost, calls = None if cost is None else 0.0, 0
 
 
-def _known(pairs: Sequence[tuple[str | None, ...]]) -> list[Pair]:
-    """Return the pairs of which both answers could be read."""
+def _known(pairs: Sequence[tuple[str | None, ...]]) -> list[stats.Pair]:
     return [(one, other) for one, other in pairs if one is not None and other is not None]
 
 
-def _matched(items: Sequence[Item], variant: Variant) -> list[Pair]:
-    """Return the answers about the original and about its variant, where both could be read."""
+def _matched(items: Sequence[Item], variant: Variant) -> list[stats.Pair]:
     originals = {item.of: item.said for item in items if item.variant == "original"}
     return _known([(originals.get(item.of), item.said) for item in items if item.variant == variant])
 
 
-def _flips(pairs: Sequence[Pair]) -> Flips:
-    return Flips(pairs=len(pairs), rate=interval(mean([before != after for before, after in pairs])))
+def _flips(pairs: Sequence[stats.Pair]) -> Flips:
+    return Flips(
+        pairs=len(pairs), rate=stats.interval(stats.mean([before != after for before, after in pairs]))
+    )

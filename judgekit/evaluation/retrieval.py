@@ -14,7 +14,7 @@ from judgekit.environment import __version__
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import stats
 from judgekit.evaluation.stats import BootstrapInterval, Measure, ReportPart, Resampling, intervals, mean
-from judgekit.retrieval import bm25, index_file, terms, update
+from judgekit.retrieval import bm25, index_file, parts, update
 from judgekit.retrieval.compiled import Profiles
 from judgekit.retrieval.index_file import Index
 from judgekit.retrieval.sources import Entry
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from judgekit.evaluation.cases import Collection, CollectionDocument
     from judgekit.retrieval.compiled import Profile
     from judgekit.retrieval.confidence import Candidate
+    from judgekit.retrieval.parts import Part
 
     Grades = Mapping[str, Mapping[str, int]]
 
@@ -55,10 +56,7 @@ class CollectionIndex:
                 writer.add_text(number, update.texts(entry, profile.language))
 
     def ranking(self, text: str, depth: int) -> list[str]:
-        """Return the ids of the `depth` best documents, those below the noise floor too.
-
-        First come those that the product would look at, in its order.
-        """
+        """Return the ids of the `depth` best documents, without noise floor; the product's own are first."""
         head = self._find(text, self._everything, bm25.POOL)
         deeper = self._find(text, self._everything, depth) if depth > bm25.POOL else []
         return list(dict.fromkeys(candidate.id for candidate in (*head, *deeper)))[:depth]
@@ -67,12 +65,17 @@ class CollectionIndex:
         """Return what the product finds; the prompt hook looks at a smaller `pool` than a search."""
         return self._find(text, self._profile, pool)
 
+    def by_part(self, part: Part, pool: int) -> list[Candidate]:
+        self._index.profile = self._profile
+        return bm25.match(self._index, [part], pool, quick=True)
+
     def close(self) -> None:
         self._index.close()
 
     def _find(self, text: str, profile: Profile, pool: int) -> list[Candidate]:
         self._index.profile = profile
-        return bm25.match(self._index, terms.parse(text, profile.language), pool, quick=pool < bm25.POOL)
+        cut = parts.parse if pool < bm25.POOL else parts.whole
+        return bm25.match(self._index, cut(text, profile.language), pool, quick=pool < bm25.POOL)
 
 
 class ConfidenceReport(ReportPart):
@@ -86,11 +89,7 @@ class ConfidenceReport(ReportPart):
 
 
 class Injection(ReportPart):
-    """What the prompt hook would have added, had every query been a prompt.
-
-    `injected` and `nudged` are shares of the `prompts`, `precision` is that of relevant ones among all that
-    were injected, `coverage` the share of the `answerable` prompts that got something relevant.
-    """
+    """What the prompt hook would have added, had every query been a prompt, and how much was relevant."""
 
     prompts: int
     answerable: int
@@ -108,17 +107,8 @@ class OtherScope(ReportPart):
     nudged: BootstrapInterval | None
 
 
-class ProfileUsed(ReportPart):
-    retrieval: str
-    version: str
-
-
 class RetrievalReport(ReportPart):
-    """`judged` queries have judgements; `metrics` are means over these, of rankings `depth` deep.
-
-    `strays` are judgements of queries or documents that are not there. `scopes` counts those with documents;
-    None when every query searched everything.
-    """
+    """Means over the `judged` queries, of rankings `depth` deep; `strays` judge what is not there."""
 
     collection: str
     documents: int
@@ -126,7 +116,7 @@ class RetrievalReport(ReportPart):
     queries: int
     judged: int
     strays: int
-    profile: ProfileUsed
+    profile: dict[str, str]
     depth: int
     metrics: dict[str, BootstrapInterval | None]
     confidence: ConfidenceReport
@@ -138,10 +128,9 @@ class RetrievalReport(ReportPart):
 def ndcg(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
     """Return the normalised discounted cumulative gain of the first `k`.
 
-    The gain of a document is its grade (linear, not 2^grade - 1), divided by log2(place + 1) with places from
-    1; the sum is divided by that of the best ranking that the grades allow. Järvelin and Kekäläinen,
-    "Cumulated gain-based evaluation of IR techniques", TOIS 20(4), 2002, with the discount of trec_eval's
-    `ndcg_cut`, which also leaves the first place without a discount.
+    A gain is the grade itself (linear, not 2^grade - 1). Järvelin and Kekäläinen, "Cumulated gain-based
+    evaluation of IR techniques", TOIS 20(4), 2002, with the discount of trec_eval's `ndcg_cut`: log2(place +
+    1), from 1.
     """
 
     def discounted(gains: Iterable[int]) -> float:
@@ -158,18 +147,12 @@ def recall(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
 
 
 def precision(ranking: Sequence[str], grades: Mapping[str, int], k: int) -> float:
-    """Return the share of relevant ones among the first `k` (trec_eval's `P`).
-
-    It is divided by `k` where the ranking is shorter, too.
-    """
+    """Return the relevant ones among the first `k`, divided by `k` (trec_eval's `P`)."""
     return sum(grades.get(each, 0) > 0 for each in ranking[:k]) / k
 
 
 def reciprocal_rank(ranking: Iterable[str], grades: Mapping[str, int]) -> float:
-    """Return 1 over the place of the first relevant document (trec_eval's `recip_rank`).
-
-    Its mean over the queries is MRR; Voorhees, "The TREC-8 question answering track report", 1999.
-    """
+    """Return 1 over the place of the first relevant document (trec_eval's `recip_rank`; its mean is MRR)."""
     return next((1 / place for place, each in enumerate(ranking, 1) if grades.get(each, 0) > 0), 0.0)
 
 
@@ -208,7 +191,6 @@ def metrics_of(seen: Sequence[Seen], grades: Grades) -> dict[str, BootstrapInter
 
 
 def confidence_of(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport:
-    """Return how far the confidences of the hits that a search lists are right."""
     shown = [(each.query, hit) for each in seen for hit in each.candidates[:SHOWN]]
     probabilities = [hit.confidence for _, hit in shown]
     outcomes = [_is_relevant(query, hit, grades) for query, hit in shown]
@@ -222,21 +204,16 @@ def confidence_of(seen: Sequence[Seen], grades: Grades) -> ConfidenceReport:
 
 
 def injection_of(seen: Sequence[Seen], grades: Grades) -> Injection:
-    """Return what the hook would have added, and how much of it is relevant."""
-    injected = [told(each.candidates)[0] for each in seen]
-    right = [
-        sum(_is_relevant(each.query, hit, grades) for hit in hits)
-        for each, hits in zip(seen, injected, strict=True)
-    ]
+    injected = [(each.query, told(each.candidates)[0]) for each in seen]
+    right = [sum(_is_relevant(query, hit, grades) for hit in hits) for query, hits in injected]
     answerable = [any(grade > 0 for grade in grades.get(each.query, {}).values()) for each in seen]
     measures = _shares([each.candidates for each in seen])
-    measures["precision"] = Measure(right, list(map(len, injected)))
+    measures["precision"] = Measure(right, [len(hits) for _, hits in injected])
     measures["coverage"] = Measure([count > 0 for count in right], answerable)
     return Injection(prompts=len(seen), answerable=sum(answerable), **intervals(measures))
 
 
 def elsewhere_of(seen: Sequence[Seen]) -> OtherScope | None:
-    """Return what the hook would have added from another scope's documents; None when none was asked."""
     prompts = [each.elsewhere for each in seen if each.elsewhere is not None]
     return OtherScope(prompts=len(prompts), **intervals(_shares(prompts))) if prompts else None
 
@@ -263,25 +240,22 @@ def search(
     scoped: bool = False,
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[Seen]:
-    """Return what each query finds; with `scoped` every scope is a store by itself.
-
-    `progress` gets the number of queries that are done. Raises `UsageError` where SQLite cannot search.
-    """
+    """Return what each query finds; with `scoped` each scope is a store, and the next one is tried, too."""
     with ExitStack() as stack:
-        of = scope if scoped else lambda _: ""
         scopes: dict[str, list[CollectionDocument]] = {}
         for document in collection.documents:
-            scopes.setdefault(of(document.id), []).append(document)
+            scopes.setdefault(scope(document.id) if scoped else "", []).append(document)
         stores = {name: CollectionIndex(documents, profile) for name, documents in scopes.items()}
         for store in stores.values():
             stack.enter_context(closing(store))
         names, seen = sorted(stores), []
         for done, query in enumerate(collection.queries, 1):
-            name = of(query.id)
-            own, other = stores.get(name), following(name, names)
+            name = scope(query.id) if scoped else ""
+            own, following = stores.get(name), [*(each for each in names if each > name), *names]
+            other = next((stores[each] for each in following if each != name), None)
             ranking = own.ranking(query.text, DEPTH) if own else []
             candidates = own.candidates(query.text, POOL) if own else []
-            elsewhere = stores[other].candidates(query.text, POOL) if other is not None else None
+            elsewhere = other.candidates(query.text, POOL) if other else None
             seen.append(Seen(query.id, ranking, candidates, elsewhere))
             progress(done)
     return seen
@@ -290,7 +264,6 @@ def search(
 def report(
     collection: Collection, profile: Profile, seen: Sequence[Seen], *, scoped: bool = False
 ) -> RetrievalReport:
-    """Return how good it is what the queries found."""
     grades = collection.grades
     return RetrievalReport(
         collection=collection.name,
@@ -299,7 +272,7 @@ def report(
         queries=len(seen),
         judged=sum(each.query in grades for each in seen),
         strays=collection.strays,
-        profile=ProfileUsed(retrieval=profile.kind, version=profile.version),
+        profile={"retrieval": profile.kind, "version": profile.version},
         depth=DEPTH,
         metrics=metrics_of(seen, grades),
         confidence=confidence_of(seen, grades),
@@ -308,14 +281,7 @@ def report(
     )
 
 
-def following(name: str, names: Sequence[str]) -> str | None:
-    """Return the name after `name` in a sorted list, after the last one the first; None without another."""
-    others = [each for each in names if each != name]
-    return next((each for each in others if each > name), others[0] if others else None)
-
-
 def scope(name: str) -> str:
-    """Return the part of an id before its first `/`."""
     return name.partition("/")[0]
 
 
@@ -331,11 +297,9 @@ def check_run(path: Path, names: Iterable[str]) -> None:
 
 
 def write_run(path: Path, rankings: Iterable[tuple[str, Sequence[str]]], mode: str = "w") -> None:
-    """Write each query's ranking, a line `query Q0 document rank score tag` for each document.
+    """Write a line `query Q0 document rank score tag` for each document of a ranking; raises `UsageError`.
 
-    The score counts down to 1. Programs that read runs order by score and break ties in ways of their
-    own, some after rounding to 32 bits; whole numbers keep the order that was measured. A query that found
-    nothing has no line, which `trec_eval -c` counts as 0. Raises `UsageError`.
+    The score counts down to 1: programs that read runs order by score and break ties in ways of their own.
     """
     try:
         with path.open(mode, encoding="utf-8", newline="\n") as file:

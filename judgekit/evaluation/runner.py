@@ -59,7 +59,6 @@ UNREAD = ("undetermined", "escalate")  # nothing was decided: this agrees with n
 
 
 def prepared(judge: AnyJudge, case: Case, folder: Path | None = None) -> tuple[AnyJudge, Any]:
-    """Return the judge for what a case is about, and the case as that judge takes it."""
     if isinstance(judge.rubric, CompareRubric):
         if not (case.a and case.b):
             raise InputError(f"{case.where}: expected the texts a and b, or what judges said")
@@ -127,8 +126,7 @@ def ask(
 ) -> Opinions:
     """Return the cases with the opinion of every tier; paths of cases are relative to `folder`.
 
-    The tiebreaker is asked where quick and deep contradict each other or one of them failed. Raises
-    `ConfigError`, `InputError` or, when no model is set up, `UsageError`.
+    Raises `ConfigError`, `InputError` or, when no model is set up, `UsageError`.
     """
     settings, request = configuration.load(project), JudgeRequest(mode=mode)
 
@@ -168,7 +166,6 @@ def unanswered(cases: Sequence[Case]) -> str | None:
 
 
 async def opinions(judge: AnyJudge, case: Case, folder: Path) -> dict[TierName, Recorded]:
-    """Return the answer of each tier to a case."""
     if case.variant == "rerun":  # what was said before would be said again
         judge = replace(judge, cache=None)
     judge, subject = prepared(judge, case, folder)
@@ -193,7 +190,6 @@ async def opinions(judge: AnyJudge, case: Case, folder: Path) -> dict[TierName, 
 
 
 def _answer(judge: AnyJudge, case: Case, turn: ModelTurn[Any]) -> dict[str, Any]:
-    """Return one model's answer in the form of a record, with what it used."""
     endpoint, value, questions = turn.endpoint, turn.answer.value, len(judge.rubric.questions)
     calls = questions if endpoint.pointwise else judge.options.calls(questions)
     answers, failure, read = [turn.answer], "not_recorded", score_source(endpoint, None)
@@ -238,7 +234,6 @@ def _answer(judge: AnyJudge, case: Case, turn: ModelTurn[Any]) -> dict[str, Any]
 
 
 def _joined(answers: Sequence[dict[str, Any]], options: JudgeOptions, *, cut: bool) -> Recorded:
-    """Return a tier's answer: its model's, or those of its jury."""
     how = {
         "samples": options.samples,
         "criteria": "each" if options.each else "together",
@@ -268,10 +263,7 @@ def again(cases: Sequence[Case]) -> list[Case]:
 
 
 def shown_ids(case: Case) -> dict[str, str]:
-    """Return the ids under which candidates are shown; others, where they are to stand in another order.
-
-    The order follows from the query and the ids, which no model sees: the most different is taken.
-    """
+    """Return the ids to show candidates under; for another order, ids that no model sees turn most pairs."""
     ids = [candidate.id for candidate in case.candidates]
     if case.variant != "swapped":
         return dict(zip(ids, ids, strict=True))
@@ -323,10 +315,7 @@ def trial(
     modes: Sequence[ModeName] = MODES,
     progress: Callable[[Tried], None] = lambda _: None,
 ) -> list[Tried]:
-    """Return the verdicts about each case in each mode, judged as judge, search or compare would.
-
-    Raises `UsageError` where no model is set up.
-    """
+    """Return the verdicts about each case in each mode; raises `UsageError` where no model is set up."""
     settings, found = configuration.load(project), list[Tried]()
     labelled = [Case.model_validate(case.model_dump()) for case in cases]
 
@@ -367,7 +356,6 @@ def _tried(case: Case, result: Result, mode: ModeName) -> Iterator[Tried]:
 
 
 def agreement(tried: Iterable[Tried]) -> Agreement:
-    """Return how far verdicts agree with labels; undecided ones are counted apart."""
     everything = list(tried)
     decided = [each for each in everything if each.said not in UNREAD]
     right, undecided = sum(each.agrees for each in decided), len(everything) - len(decided)

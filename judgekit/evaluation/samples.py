@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.config import TIERS, Outcome, TierName
@@ -70,41 +71,36 @@ def score_sources(cases: Sequence[Case]) -> tuple[Readings, list[frozenset[TierN
     """Return how most opinions of each model were read, and by case the tiers that were read otherwise."""
     answers = [
         [
-            (tier, case.judges[tier].samples, juror)
+            (tier, juror.model, juror, case.judges[tier].samples)
             for tier in TIERS
             if tier in case.judges
             for juror in case.judges[tier].jurors
+            if juror.failure is None
         ]
         for case in cases
     ]
     # One reply gives no fractions by itself: a model with such scores told probabilities.
     fractions = {
-        (tier, juror.model)
-        for case in answers
-        for tier, samples, juror in case
+        (tier, model)
+        for tier, model, juror, samples in chain.from_iterable(answers)
         if samples == 1 and any(value % 1 for value in (juror.scores or {}).values())
     }
-    counts: dict[TierName, dict[str, Counter[ScoreSource]]] = defaultdict(lambda: defaultdict(Counter))
+    counts: dict[tuple[TierName, str], Counter[ScoreSource]] = defaultdict(Counter)
     sources: list[list[tuple[TierName, str, ScoreSource]]] = []
     for case in answers:
         sources.append([])
-        for tier, samples, juror in case:
-            source: ScoreSource = "whole"
-            if juror.read or samples > 1:
-                source = juror.read or "whole"
-            elif juror.probabilities is not None:
-                source = "points"
-            elif juror.scores is not None and (tier, juror.model) in fractions:
-                source = "expected"
-            if juror.failure is None:
-                counts[tier][juror.model][source] += 1
-                sources[-1].append((tier, juror.model, source))
-    read: Readings = {
-        tier: {model: found.most_common(1)[0][0] for model, found in sorted(models.items())}
-        for tier, models in counts.items()
-    }
+        for tier, model, juror, samples in case:
+            source: ScoreSource = juror.read or "whole"
+            if juror.read is None and samples == 1:
+                expected = juror.scores is not None and (tier, model) in fractions
+                source = "points" if juror.probabilities is not None else "expected" if expected else "whole"
+            counts[tier, model][source] += 1
+            sources[-1].append((tier, model, source))
+    read: Readings = {}
+    for tier, model in sorted(counts, key=lambda key: (TIERS.index(key[0]), key[1])):
+        read.setdefault(tier, {})[model] = counts[tier, model].most_common(1)[0][0]
     return read, [
-        frozenset(tier for tier, model, how in case if read[tier][model] != how) for case in sources
+        frozenset(tier for tier, model, source in case if read[tier][model] != source) for case in sources
     ]
 
 
@@ -112,10 +108,7 @@ def score_sources(cases: Sequence[Case]) -> tuple[Readings, list[frozenset[TierN
 
 
 class TierOpinion(NamedTuple):
-    """One tier's opinion; no outcome where it failed, no margin where no gate may let it through.
-
-    Of a jury whose families came to different outcomes, `divided` says whether most came to this one.
-    """
+    """One tier's opinion; no outcome where it failed, no margin where no gate may let it through."""
 
     outcome: Outcome | None
     margin: float | None = 0.0
@@ -130,8 +123,8 @@ class Sample:
     """A labelled document, or one labelled candidate, with the opinion of each tier that was asked.
 
     `cut` are the tiers that did not see the whole text, `ties` those whose tie on a pair counts as right.
-    Where a pair `stands`, a win may stand against the tie of the next tier. Of several subjects that are
-    ranked, `wrong` are the tiers whose best is not the labelled one.
+    Where a pair `stands`, a win may stand against the next tier's tie. `wrong` are the tiers whose best of
+    several is not the label.
     """
 
     id: str
@@ -169,7 +162,6 @@ class Sample:
 
 
 def samples(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Sample]:
-    """Return the samples of cases whose answers are recorded under the names of the tiers."""
     reader, sources = Reader(rubric, mode), score_sources(cases)[1]
     return [
         sample for case, apart in zip(cases, sources, strict=True) for sample in reader.samples(case, apart)
@@ -196,7 +188,6 @@ class Reader:
         }
 
     def labels(self, case: Case) -> dict[str, str]:
-        """Return the right word for the subject, under "", or for each candidate."""
         label = case.right(self.mode)
         if isinstance(self.rubric, SelectRubric):
             ids = [candidate.id for candidate in case.candidates]
@@ -275,18 +266,15 @@ class Reader:
             }
         kept = recorded.keep
         if recorded.reply is not None:
-            labels = recorded.labels or {each: each for each in ids}
             try:
-                lists = extract.read(recorded.reply, select_reply_model(rubric, list(labels))).model_dump()
+                model = select_reply_model(list(rubric.criteria), ids)
+                lists = extract.read(recorded.reply, model).model_dump()
             except InvalidReply:
                 return {}
             names = list(rubric.criteria)
             keys = {names[0]: KEEP} if len(names) == 1 else {name: name for name in names}
-            kept = [
-                each
-                for label, each in labels.items()
-                if rubric.keeps({name: label in lists[key] for name, key in keys.items()}, self.mode)
-            ]
+            marks = {each: {name: each in lists[key] for name, key in keys.items()} for each in ids}
+            kept = [each for each, mark in marks.items() if rubric.keeps(mark, self.mode)]
         if kept is None:
             return {}
         judged = [each for each in ids if each not in recorded.unjudged]
@@ -297,7 +285,8 @@ def _scores(rubric: ScoreRubric, case: Case, recorded: Recorded) -> dict[str, fl
     scores = recorded.scores
     if recorded.reply is not None:
         try:
-            scores = extract.read(recorded.reply, score_reply_model(rubric)).model_dump()["scores"]
+            model = score_reply_model(tuple(rubric.dimensions), rubric.scale.min, rubric.scale.max)
+            scores = extract.read(recorded.reply, model).model_dump()["scores"]
         except InvalidReply:
             return None
     if scores is not None and set(scores) != set(rubric.dimensions):
@@ -307,7 +296,6 @@ def _scores(rubric: ScoreRubric, case: Case, recorded: Recorded) -> dict[str, fl
 
 
 def tier_vote(case: Case, recorded: Recorded) -> TierVote:
-    """Return what a tier's models say of two texts together."""
     return jury.tier_vote([(each.endpoint, _vote(case, each)) for each in recorded.jurors], recorded.rule)
 
 
@@ -327,7 +315,6 @@ def _vote(case: Case, recorded: Recorded) -> Vote | None:
 
 
 def points(case: Case, recorded: Recorded) -> Said:
-    """Return what each model of a tier gave to the subjects of a case."""
     found: dict[ranking.Voter, dict[str, list[float]]] = {}
     for juror in recorded.jurors:
         if juror.failure is None and (juror.points is None or set(juror.points) - set(case.letters)):

@@ -56,29 +56,22 @@ class Measure(NamedTuple):
 
 
 def mean(values: Sequence[float]) -> Measure:
-    """Return the measure whose figure is the mean of `values`."""
     return Measure(values, [1.0] * len(values))
 
 
-def resampled(
-    size: int,
-    figure: Callable[[Sequence[int]], float | None],
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = SEED,
-) -> BootstrapInterval | None:
+def resampled(size: int, figure: Callable[[Sequence[int]], float | None]) -> BootstrapInterval | None:
     """Return a `figure` of `size` items, given by their places, with its bounds; None where it has none."""
     value = figure(range(size))
     if value is None:
         return None
-    generator = Random(seed)  # noqa: S311 - statistics, no secret
-    draws = (generator.choices(range(size), k=size) for _ in range(resamples))
+    generator = Random(SEED)  # noqa: S311 - statistics, no secret
+    draws = (generator.choices(range(size), k=size) for _ in range(RESAMPLES))
     values = sorted(drawn for draw in draws if (drawn := figure(draw)) is not None)
     outside, last = (1 - LEVEL) / 2, len(values) - 1
     return BootstrapInterval(value, values[round(outside * last)], values[round((1 - outside) * last)])
 
 
-def interval(measure: Measure, *, resamples: int = RESAMPLES, seed: int = SEED) -> BootstrapInterval | None:
+def interval(measure: Measure) -> BootstrapInterval | None:
     """Return a measure's figure with its bounds; None where there is nothing to divide by."""
     gained, possible = measure
 
@@ -86,14 +79,11 @@ def interval(measure: Measure, *, resamples: int = RESAMPLES, seed: int = SEED) 
         below = sum(map(possible.__getitem__, places))
         return sum(map(gained.__getitem__, places)) / below if below else None
 
-    return resampled(len(gained), ratio, resamples=resamples, seed=seed)
+    return resampled(len(gained), ratio)
 
 
 def intervals(measures: Mapping[str, Measure]) -> dict[str, BootstrapInterval | None]:
-    """Return the figure of each measure with its bounds, all from the same draws of the same items.
-
-    Raises `ValueError` for measures over different items.
-    """
+    """Return figures with bounds, all from the same draws; raises `ValueError` for unequal sizes."""
     sizes = {len(column) for measure in measures.values() for column in measure}
     if len(sizes) > 1:
         raise ValueError(f"expected measures over the same queries, got {sorted(sizes)} of them")
@@ -101,10 +91,7 @@ def intervals(measures: Mapping[str, Measure]) -> dict[str, BootstrapInterval | 
 
 
 def difference(first: Sequence[float], second: Sequence[float]) -> BootstrapInterval | None:
-    """Return by how much the mean of `first` is above that of `second`, paired by item.
-
-    Raises `ValueError` when they are not equally long.
-    """
+    """Return by how much the first mean is above the second; raises `ValueError` for unequal sizes."""
     return interval(mean([one - other for one, other in zip(first, second, strict=True)]))
 
 
@@ -112,7 +99,7 @@ def difference(first: Sequence[float], second: Sequence[float]) -> BootstrapInte
 
 
 class Class(NamedTuple):
-    """One word: how many items are labelled so and called so, and how many of each rightly."""
+    """One word: how many items are labelled so, and how many called so."""
 
     word: str
     labelled: int
@@ -127,11 +114,8 @@ def accuracy(pairs: Sequence[Pair]) -> BootstrapInterval | None:
 
 def scale(words: Sequence[str]) -> list[str] | None:
     """Return the words in their order where they have one: outcomes, or numbers; None for other words."""
-    unique = set(words)
-    if unique <= set(OUTCOMES):
-        return [word for word in OUTCOMES if word in unique]
     try:
-        return sorted(unique, key=float)
+        return sorted(set(words), key=OUTCOMES.index if set(words) <= set(OUTCOMES) else float)
     except ValueError:
         return None
 
@@ -148,8 +132,8 @@ def squares(words: Sequence[str]) -> dict[Pair, float]:
 def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = None) -> float | None:
     """Return Cohen's kappa of a table of pairs; None where chance alone could not disagree.
 
-    1 is perfect, 0 what two that do not look at the items would reach. Cohen, "A coefficient of agreement for
-    nominal scales", 1960; with a `distance` of words the weighted one, Cohen, "Weighted kappa", 1968.
+    Cohen, "A coefficient of agreement for nominal scales", 1960; with a `distance` the weighted one, Cohen,
+    1968.
     """
     labels, answers = Counter[str](), Counter[str]()
     for (label, answer), count in counts.items():
@@ -173,7 +157,6 @@ def kappas(pairs: Sequence[Pair]) -> tuple[BootstrapInterval | None, BootstrapIn
 
 
 def classes(pairs: Sequence[Pair]) -> list[Class]:
-    """Return precision and recall of each word, in their order where they have one."""
     words = [word for pair in pairs for word in pair]
     found = []
     for word in scale(words) or sorted(set(words)):
@@ -200,8 +183,6 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class LabelGroup:
-    """The hits of one label, as in `Bin`."""
-
     label: str
     count: int
     confidence: float
@@ -211,8 +192,7 @@ class LabelGroup:
 def brier(probabilities: Sequence[float], outcomes: Sequence[bool]) -> float | None:
     """Return the mean squared difference of probability and outcome: 0 is perfect, None without any.
 
-    Always saying the overall share s gives s(1 - s). Brier, "Verification of forecasts expressed in terms of
-    probability", Monthly Weather Review 78(1), 1950, in the form for two outcomes.
+    Brier, "Verification of forecasts expressed in terms of probability", Monthly Weather Review 78(1), 1950.
     """
     errors = [(probability - true) ** 2 for probability, true in zip(probabilities, outcomes, strict=True)]
     return sum(errors) / len(errors) if errors else None
@@ -221,9 +201,8 @@ def brier(probabilities: Sequence[float], outcomes: Sequence[bool]) -> float | N
 def ece(probabilities: Sequence[float], outcomes: Sequence[bool]) -> float | None:
     """Return the expected calibration error: 0 is perfect, None without any hit.
 
-    The mean over the hits of how far the share that is true lies from the mean probability in their bin
-    (see `table`). Naeini, Cooper and Hauskrecht, "Obtaining well calibrated probabilities using Bayesian
-    binning", AAAI 2015.
+    Naeini, Cooper and Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning", AAAI
+    2015.
     """
     bins = table(probabilities, outcomes)
     apart = sum(each.count * abs(each.relevant - each.confidence) for each in bins)

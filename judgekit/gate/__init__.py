@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 from judgekit.errors import JudgekitError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from judgekit.ledger.records import GateMode
 
 STOPS, UNKNOWN = "NO-GO", "UNDETERMINED"
 
@@ -38,11 +40,23 @@ class Row(TypedDict):
     verdict: Mapping[str, Any]
 
 
-class Report(NamedTuple):
-    """A row for each file, the mode that held, and lines for a person.
+class Run(NamedTuple):
+    """How a run is wanted: `mode` goes before the configured one; `spent` are seconds of the budget.
 
-    `escalate` is the section of the configuration that says which verdicts become issues. `unjudged` are
-    lines about what could not be judged at all. `holds`: while blocking, that and UNDETERMINED stop a push.
+    A run that is begun again with the same `id` names its verdicts alike, so that a ledger counts none twice.
+    """
+
+    mode: GateMode | None
+    on_verdict: Callable[[Row], None]
+    on_start: Callable[[Begin], None]
+    id: str = ""
+    spent: float = 0.0
+
+
+class Report(NamedTuple):
+    """A row for each file, the mode that held, lines for a person, and the rules' section `escalate`.
+
+    `holds`: while blocking, `unjudged` and UNDETERMINED stop a push.
     """
 
     rows: Sequence[Row]
@@ -53,10 +67,7 @@ class Report(NamedTuple):
     holds: bool = False
 
     @property
-    def stopping(self) -> list[Row]:
-        """The rows that hold up a push where the gate is blocking."""
-        return [row for row in self.rows if row["word"] in ((STOPS, UNKNOWN) if self.holds else (STOPS,))]
-
-    @property
     def blocked(self) -> bool:
-        return self.mode == "blocking" and bool(self.stopping or (self.holds and self.unjudged))
+        stops = (STOPS, UNKNOWN) if self.holds else (STOPS,)
+        words = [row["word"] for row in self.rows if row["word"] in stops]
+        return self.mode == "blocking" and bool(words or (self.holds and self.unjudged))

@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from itertools import takewhile
 from pathlib import Path
@@ -22,7 +21,7 @@ from judgekit.gate import issues
 from judgekit.git import GitError, Repository
 from judgekit.ledger import Ledger, LineFilter, VerdictLine
 from judgekit.ledger.labels import triage
-from judgekit.text import lines_of, one_line
+from judgekit.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 SECONDS = 10.0  # for all issues of one run
 MOST = 10  # issues of one push
 NEWEST = 50  # issues that are looked through; older ones are searched for
-_MOST = 16_000_000  # bytes of what gh may print; a thousand issues are a tenth of that
-_POLL = 0.02
 _SAID = 200  # characters of gh's own words
 _IMPROVED = 2  # rounds
 _LATER = "retry with judgekit escalate"
@@ -68,14 +65,10 @@ _NAMED = re.compile(rf"(?:[\w.-]+/)?{_NAME}/{_NAME}", re.ASCII)
 
 
 class GhError(JudgekitError):
-    """An issue could not be found, opened or updated; the text says why in one line, and what to do."""
-
     exit_code = Exit.HUMAN_NEEDED
 
 
 class OpenIssue(NamedTuple):
-    """An issue of ours as it stands on GitHub."""
-
     number: int
     url: str
     is_open: bool
@@ -96,95 +89,53 @@ class Gh:
         self._newest: list[OpenIssue] | None = None
 
     def find(self, token: str) -> OpenIssue | None:
-        """Return the issue of the task with this token, open or closed; of several the oldest.
-
-        GitHub's search may lag behind by minutes, so the newest issues are listed first.
-        """
+        """Return the oldest issue with this token; GitHub's search lags, so the newest are listed first."""
         if self._newest is None:
             self._newest = self._list("--limit", str(NEWEST))
         same = [issue for issue in self._newest if issue.token == token]
         same = same or [each for each in self._list("--search", f'"{token}" in:body') if each.token == token]
         return min(same, default=None)
 
-    def create(self, wanted: issues.Issue, labels: Sequence[str] = ()) -> str:
-        """Open an issue and return its address; where a label cannot be given it has none."""
-        words = ["create", "--title", wanted.title, "--body-file", "-"]
-        named = [f"--label={label}" for label in labels]
-        try:
-            output = self.ask(*words, *named, stdin=wanted.body)
-        except GhError as error:
-            if not named or "label" not in str(error):
-                raise
-            output = self.ask(*words, stdin=wanted.body)
-        return one_line(output.strip().rpartition("\n")[2], _SAID)
-
-    def update(self, standing: OpenIssue, wanted: issues.Issue) -> None:
-        """Give an issue a new title and body, and open it again where it was closed."""
-        number = str(standing.number)
-        if not standing.is_open:
-            self.ask("reopen", number)
-        self.ask("edit", number, "--title", wanted.title, "--body-file", "-", stdin=wanted.body)
-
     def _list(self, *words: str) -> list[OpenIssue]:
         output = self.ask("list", "--state", "all", "--json", "number,url,state,body", *words)
         try:
-            listed = json.loads(output)
-        except (ValueError, RecursionError):
-            raise GhError("gh issue list: no JSON in the output; update gh") from None
-        open_issues = []
-        for each in listed if isinstance(listed, list) else ():
-            known = isinstance(each, dict) and isinstance(each.get("number"), int)
-            if known and (mark := issues.mark(str(each.get("body") or ""))):
-                url = one_line(str(each.get("url") or f"#{each['number']}"), _SAID)
-                is_open = str(each.get("state")).upper() == "OPEN"
-                open_issues.append(OpenIssue(each["number"], url, is_open, *mark))
-        return open_issues
+            return [
+                OpenIssue(each["number"], one_line(each["url"], _SAID), each["state"] == "OPEN", *mark)
+                for each in json.loads(output)
+                if (mark := issues.mark(each["body"] or ""))
+            ]
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            raise GhError("gh issue list: the output is not a list of issues; update gh") from None
 
     def ask(self, verb: str, *words: str, stdin: str = "") -> str:
-        """Return what `gh issue VERB WORDS` prints, run in the home folder: nothing of a clone is read.
-
-        When it takes longer, or prints too much, it is killed, with all that it started. Raises `GhError`.
-        """
-        if self._until <= time.monotonic():
+        """Return what `gh issue VERB WORDS` prints, run in the home folder; raises `GhError`, if late too."""
+        left = self._until - time.monotonic()
+        if left <= 0:
             raise GhError("no time left for gh")
-        argv = [self._program, "issue", verb, *words, "--repo", self._repository]
-        # Files, not pipes: nothing that it leaves running can keep them open, and their size is known.
-        with contextlib.ExitStack() as stack:
-            given, out, err = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
-            given.write(stdin.encode("utf-8", "replace"))
-            given.seek(0)
+        try:
+            process = subprocess.Popen(  # noqa: S603 - gh, found on the user's PATH, and our own words
+                [self._program, "issue", verb, *words, "--repo", self._repository],
+                cwd=Path.home(),
+                env=self._environ,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:  # ValueError: a NUL in a word
+            raise GhError(f"gh could not be started ({error})") from None
+        with process:
             try:
-                process = subprocess.Popen(  # noqa: S603 - gh, found on the user's PATH, and our own words
-                    argv,
-                    cwd=Path.home(),
-                    env=self._environ,
-                    stdin=given,
-                    stdout=out,
-                    stderr=err,
-                    start_new_session=True,
-                )
-            except (OSError, ValueError) as error:  # ValueError: a NUL in a word
-                raise GhError(f"gh could not be started ({error})") from None
-            try:
-                running = True
-                while running:
-                    running = process.poll() is None
-                    if running and time.monotonic() > self._until:
-                        raise GhError(f"gh issue {verb}: no response in time")
-                    if any(os.fstat(file.fileno()).st_size > _MOST for file in (out, err)):
-                        raise GhError(f"gh issue {verb}: printed more than {_MOST:,} bytes")
-                    time.sleep(_POLL if running else 0)
+                printed = process.communicate(stdin.encode("utf-8", "replace"), left)
+            except subprocess.TimeoutExpired:
+                raise GhError(f"gh issue {verb}: no response in time") from None
             finally:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     if sys.platform == "win32":
                         process.kill()
                     else:
                         os.killpg(process.pid, signal.SIGKILL)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(1)
-            out.seek(0)
-            err.seek(0)
-            output, errors = (file.read().decode("utf-8", "replace") for file in (out, err))
+        output, errors = (text.decode("utf-8", "replace") for text in printed)
         if process.returncode == _NOT_SIGNED_IN:
             raise GhError("gh is not signed in; run gh auth login")
         if process.returncode:
@@ -194,18 +145,13 @@ class Gh:
 
 
 def of_project(repository: Repository, environ: Mapping[str, str], address: str = "") -> str | None:
-    """Return `HOST/OWNER/NAME`: that in `GH_REPO`, else the repository at `address`, else that of `origin`.
-
-    Of a project with one remote that has another name, it is that remote. None where that is not on GitHub.
-    """
+    """Return `HOST/OWNER/NAME` of `GH_REPO`, else of `address`, else of `origin`; None if not on GitHub."""
     named = environ.get("GH_REPO", "").strip()
     if named:
         return named if _NAMED.fullmatch(named) else None
     if not address:
         try:
-            remotes = lines_of(os.fsdecode(repository.ask("remote")))
-            chosen = "origin" if "origin" in remotes or len(remotes) != 1 else remotes[0]
-            raw = repository.ask("remote", "get-url", "--", chosen)
+            raw = repository.ask("remote", "get-url", "--", "origin")
         except GitError:
             return None
         address = raw.decode("utf-8", "replace").rstrip("\n")
@@ -261,10 +207,10 @@ def by_itself(
 
 
 def concerns(verdict: Verdict, before: Iterable[VerdictLine] = (), *, rejects: bool) -> bool:
-    """Whether a verdict is for a person to settle, and none has.
+    """Whether a verdict is for a person to settle, and none has; with `rejects` a rejection is.
 
-    With `rejects` a rejection is; and `improve` where models came to it in two rounds, of this verdict and of
-    those right `before` it on the same task: its author does not get on alone.
+    So is `improve` where models came to it in two rounds, with those `before`: its author does not get on
+    alone.
     """
     if verdict.human_override is not None:
         return False
@@ -281,7 +227,6 @@ def concerns(verdict: Verdict, before: Iterable[VerdictLine] = (), *, rejects: b
 
 
 def unsettled(records: Iterable[Record], *, rejects: bool) -> list[VerdictLine]:
-    """Return the last verdict of each task that is for a person to settle, newest first."""
     lines = list(records)
     waiting = triage(lines)
     before = [line for line in lines if isinstance(line, VerdictLine)]
@@ -296,11 +241,9 @@ def ensure(
     address: str = "",
     seconds: float = SECONDS,
 ) -> Iterator[tuple[str, str]]:
-    """Make sure that each verdict has its issue; yield what was done for it, as a word and a line.
+    """Make sure that each verdict has its issue; yield a word and a line for each. Raises `GhError`.
 
-    Issues go to the repository at `address`, else to that of the project in `folder`. `stands`: there is an
-    issue about this very content. An issue that a person closed is opened again only when the content, or the
-    verdict, changed. Raises `GhError`.
+    `stands`: there is an issue about this very content, open or closed.
     """
     if not verdicts:
         return
@@ -313,11 +256,17 @@ def ensure(
     for verdict in verdicts:
         wanted = issues.of(verdict, text=settings.text)
         standing = gh.find(wanted.token)
+        content = "--title", wanted.title, "--body-file", "-"
         if standing is None:
-            what, url = "opened", gh.create(wanted, settings.labels)
+            labels = [f"--label={label}" for label in settings.labels]
+            output = gh.ask("create", *content, *labels, stdin=wanted.body)
+            what, url = "opened", one_line(output.strip().rpartition("\n")[2], _SAID)
         elif standing.state == wanted.state:
             what, url = "stands", standing.url
         else:
-            gh.update(standing, wanted)
+            number = str(standing.number)
+            if not standing.is_open:
+                gh.ask("reopen", number)
+            gh.ask("edit", number, *content, stdin=wanted.body)
             what, url = "updated" if standing.is_open else "opened again", standing.url
         yield what, f"issue {what}: {url} ({one_line(issues.task_name(verdict.task_id), 200)})"

@@ -43,7 +43,6 @@ _SETTLE = """Fix the content and judge it again, or override the verdict until t
 
 
 def inline(text: str, limit: int = 200) -> str:
-    """Return text as code in a line or a table's cell, cut after `limit` characters."""
     # A table is cut at every pipe before code is looked for, and a backtick ends code.
     plain = one_line(text, limit).replace("`", "'").replace("|", "¦")
     return f"`{plain}`" if plain else NOTHING
@@ -57,20 +56,16 @@ def block(text: str, language: str = "") -> str:
 
 
 def wrapped(text: str, limit: int, first: str = "", indent: str = "") -> str:
-    """Return text in lines that a block can show, cut after `limit` characters."""
     return textwrap.fill(one_line(text, limit), WIDTH, initial_indent=first, subsequent_indent=indent)
 
 
 def title(text: str) -> str:
-    """Return text for a title: GitHub formats code alone in it, programs that pass it on may do more."""
     for mark, harmless in _HARMLESS.items():
         text = text.replace(mark, harmless)
     return one_line(text, 120)
 
 
 class Issue(NamedTuple):
-    """An issue as it should be; `token` names its task, `state` the content and the verdict."""
-
     token: str
     state: str
     title: str
@@ -107,7 +102,6 @@ def of(verdict: Verdict, *, text: bool = False) -> Issue:
 
 
 def mark(body: str) -> tuple[str, str] | None:
-    """Return the token and state at the beginning of an issue's body; None if it is no issue of ours."""
     found = _MARK.match(body.lstrip())
     return (found["token"], found["state"]) if found else None
 

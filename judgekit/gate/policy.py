@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from judgekit import environment
 from judgekit.errors import ConfigError
-from judgekit.gate.commits import ChangeFilter, of_push, remotes_at
+from judgekit.gate.commits import change_filter, known_to, of_push, remotes_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -51,7 +51,6 @@ def commits_of(repository: Repository, updates: Sequence[RefUpdate], remote: str
     updated = {update.remote_ref: update.remote_oid for update in updates if not update.is_new}
 
     def default(name: str, updated: dict[str, str]) -> list[str]:
-        """Return where the default branch of a remote stands, as far as is known."""
         below = f"{_REMOTES}{name}/"
         _, head = refs.get(f"{below}HEAD", ("", ""))
         branches = (head.removeprefix(below), *_USUAL)
@@ -85,8 +84,7 @@ def commits_of(repository: Repository, updates: Sequence[RefUpdate], remote: str
 def rules(repository: Repository, commit: str | None) -> Iterator[Path]:
     """Give a temporary folder that holds a commit's rules where a project has them.
 
-    Raises `ConfigError` for rules that are there and cannot be read. That error, and one that comes from
-    inside, name the file as git does, `COMMIT:PATH`.
+    A `ConfigError` from here or from inside names the file as git does, `COMMIT:PATH`.
     """
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         root = Path(folder).resolve()
@@ -150,10 +148,10 @@ def nothing_to_judge(
         kept = json.loads(Path(path).read_bytes())
         if kept["key"] != key:
             return False
-        wanted = ChangeFilter((kept["paths"], kept["authors"]))
+        wanted = change_filter((kept["paths"], kept["authors"]))
     except (OSError, ValueError, KeyError, TypeError):
         return False
-    pushed = of_push(repository, updates, remote, wanted, url)
+    pushed = of_push(repository, updates, known_to(repository, updates, remote, url), wanted)
     return not (pushed.changes or pushed.unjudged)
 
 
@@ -168,7 +166,6 @@ def keep(repository: Repository, rules: Sequence[str], paths: list[str], authors
 
 
 def _place(repository: Repository, commits: Sequence[str]) -> tuple[str, str]:
-    """Return where a choice is kept, and all that it depends on."""
     rules = [repository.ask("ls-tree", "--full-tree", commit, "--", *RULES) for commit in commits]
     try:
         status = Path(environment.config_home(), "config.yaml").stat()

@@ -7,17 +7,17 @@ about, get a verdict without a model.
 from __future__ import annotations
 
 import asyncio
-import functools
 import hashlib
+import operator
 import time
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING
 
 from judgekit import environment
 from judgekit.config import settings as configuration
 from judgekit.errors import ConfigError, InputError
-from judgekit.gate import Begin, Held, Report, Row, commits, policy, tasks
+from judgekit.gate import Begin, Held, Report, Row, Run, commits, policy, tasks
 from judgekit.judging import documents, panel, service
 from judgekit.judging.documents import Author, Document, File
 from judgekit.judging.service import JudgeRequest
@@ -31,7 +31,7 @@ from judgekit.rubric import loader
 from judgekit.text import encodable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from judgekit.config.settings import Config, GateConfig
@@ -39,10 +39,7 @@ if TYPE_CHECKING:
     from judgekit.git import Repository
     from judgekit.judging.score import DocumentJudge
     from judgekit.judging.verdict import Verdict
-    from judgekit.ledger.records import GateMode
     from judgekit.rubric.loader import LoadedRubric
-
-    Find: TypeAlias = Callable[[Callable[[ChangedFile], bool]], PushedChanges]
 
 MAX_BYTES = 4_000_000  # of one blob: ten times what models are shown of a text
 AT_ONCE = 32
@@ -50,10 +47,7 @@ _LFS = b"version https://git-lfs.github.com/spec/"
 
 
 def read(change: ChangedFile, data: bytes | None) -> tuple[Document, str]:
-    """Return a changed file as it is pushed, and why it cannot be judged; `data` is None for a missing blob.
-
-    The hash of a file that cannot be judged is empty.
-    """
+    """Return a changed file as it is pushed, and why it cannot be judged; its hash is empty then."""
     commit, path = change.commit, encodable(change.path)
     reason, file = "", File(path, "", "", 0)
     if data is None:
@@ -68,51 +62,49 @@ def read(change: ChangedFile, data: bytes | None) -> tuple[Document, str]:
     # The families of all models that had a hand in what the push makes of the file.
     hands = () if reason else (commit, *change.earlier)
     families = dict.fromkeys(family for each in hands for family in panel.signed(each.people, each.trailers))
-    author = Author(name=encodable(commit.author), family=", ".join(families) or None)
-    task_id = f"{path}@{change.blob[:16]}" if reason else documents.task_id_of(file)
+    author = Author(name=encodable(commit.people[0]), family=", ".join(families) or None)
+    task_id = f"{path}@{(change.blob if reason else file.sha256)[:16]}"
     return Document((file,), task_id, author=author, commit=commit.oid), reason
 
 
-class Run(NamedTuple):
-    """How a run is wanted: a `mode` that goes before the configured one, and what to call for each file.
-
-    `on_start` gets what is known when judging begins. `spent` are seconds of the budget that are gone. A run
-    that is begun again with the same `id` names its verdicts alike, so that a ledger counts none twice.
-    """
-
-    mode: GateMode | None = None
-    on_verdict: Callable[[Row], None] = lambda _: None
-    on_start: Callable[[Begin], None] = lambda _: None
-    spent: float = 0.0
-    id: str = ""
-
-
-def check_push(
-    repository: Repository, updates: Sequence[RefUpdate], remote: str, url: str, run: Run
+def check(
+    repository: Repository,
+    updates: Sequence[RefUpdate],
+    remote: str,
+    url: str,
+    base: str | None,
+    run: Run,
 ) -> Report:
-    """Judge what a push to `remote` brings there; raises `JudgekitError`, or `Held` to stop the push."""
-    refs = ", ".join(update.remote_ref for update in updates if not update.deletes)
-    push = PushRecord(remote=url or remote, ref=refs)
-    rules = policy.commits_of(repository, updates, remote, url)
-    find = functools.partial(commits.of_push, repository, updates, remote, url=url)
-    return _check(repository, rules, push, find, run)
+    """Judge what changed since `base`, under its rules, or else what a push to `remote` brings there.
 
-
-def check_since(repository: Repository, base: str, run: Run) -> Report:
-    """Judge what changed since `base`, under its rules; raises `UnknownCommit`, or as `check_push` does."""
-    rules = [commits.commit_id(repository, base)]
-    find = functools.partial(commits.since, repository, base, "HEAD")
-    return _check(repository, rules, PushRecord(ref=base), find, run)
-
-
-def _check(repository: Repository, rules: Sequence[str], push: PushRecord, find: Find, run: Run) -> Report:
+    Raises `UnknownCommit` for the base, `JudgekitError`, or `Held` to stop the push.
+    """
+    if base is None:
+        refs = ", ".join(update.remote_ref for update in updates if not update.deletes)
+        push = PushRecord(remote=url or remote, ref=refs)
+        rules = policy.commits_of(repository, updates, remote, url)
+        known = commits.known_to(repository, updates, remote, url)
+    else:
+        push, rules = PushRecord(ref=base), [commits.commit_id(repository, base)]
+        known = rules
+        updates = [commits.RefUpdate("HEAD", commits.commit_id(repository, "HEAD"), "", *rules)]
+    loaded: list[tuple[Config, Path]] = []
+    problem: ConfigError | None = None
     gate: GateConfig | None = None
     with ExitStack() as stack:
         try:
-            settings, folder, chosen = _load(repository, rules, stack)
+            for commit in rules or (None,):
+                try:
+                    folder = stack.enter_context(policy.rules(repository, commit))
+                    loaded.append((configuration.load(folder), folder))
+                except ConfigError as error:
+                    problem = problem or error
+            settings, folder = _strictest(loaded, problem)
             gate = settings.gate
             policy.keep(repository, rules, gate.paths, gate.authors)
-            return _judged(repository, settings, folder, find(chosen), push, run)
+            wanted = commits.change_filter(*((each.gate.paths, each.gate.authors) for each, _ in loaded))
+            changes = commits.of_push(repository, updates, known, wanted)
+            return _judged(repository, settings, folder, changes, push, run)
         except Exception as error:
             gate = gate or configuration.load(None).gate
             if (run.mode or gate.mode) == "blocking" and gate.undetermined == "block":
@@ -120,31 +112,17 @@ def _check(repository: Repository, rules: Sequence[str], push: PushRecord, find:
             raise
 
 
-def _load(
-    repository: Repository, rules: Sequence[str], stack: ExitStack
-) -> tuple[Config, Path, commits.ChangeFilter]:
-    """Return the strictest rules, with their folder, and what all rules choose; raises `ConfigError`."""
-    loaded: list[tuple[Config, Path]] = []
-    problem: ConfigError | None = None
-    for commit in rules or (None,):
-        try:
-            folder = stack.enter_context(policy.rules(repository, commit))
-            loaded.append((configuration.load(folder), folder))
-        except ConfigError as error:
-            problem = problem or error
+def _strictest(loaded: list[tuple[Config, Path]], problem: ConfigError | None) -> tuple[Config, Path]:
+    """Return the strictest of several rules, with their folder; raises the `problem` where there are none."""
     if problem is not None and not loaded:
         raise problem
-    strictness = [
-        (
-            config.gate.mode == "blocking",
-            config.gate.undetermined == "block",
-            config.judge.independence == "require",
-            config.gate.judge_mode == "strict",
-        )
-        for config, _ in loaded
-    ]
-    chosen = commits.ChangeFilter(*((config.gate.paths, config.gate.authors) for config, _ in loaded))
-    return *loaded[strictness.index(max(strictness))], chosen
+
+    def strictness(rules: tuple[Config, Path]) -> tuple[bool, ...]:
+        gate, independence = rules[0].gate, rules[0].judge.independence
+        held = gate.mode == "blocking", gate.undetermined == "block"
+        return *held, independence == "require", gate.judge_mode == "strict"
+
+    return max(loaded, key=strictness)
 
 
 def _judged(
@@ -173,11 +151,12 @@ def _judged(
     keeper = _Gatekeeper(settings, folder, loaded, ledger, push, run, notes)
     budget = settings.gate.budget - run.spent
     run.on_start(Begin(count=len(pushed.changes), budget=budget, holds=holds and mode == "blocking"))
-    ordered = sorted(pushed.changes, key=lambda change: change.path)
+    ordered = sorted(pushed.changes, key=operator.attrgetter("path"))
     blobs = repository.blobs((change.blob for change in ordered), MAX_BYTES)
     files = [(change, *read(change, data)) for change, (_, data) in zip(ordered, blobs, strict=True)]
     running.run(keeper.judge(files, time.monotonic() + budget))
-    notes += hand_on(settings, ledger)
+    if settings.server.url is not None:
+        notes += hand_on(settings, ledger)
     rows = [keeper.rows[change.path, change.blob] for change in ordered]
     return Report(rows, mode, list(dict.fromkeys(notes)), escalate, pushed.unjudged, holds)
 
@@ -200,7 +179,7 @@ class _Gatekeeper:
     rows: dict[tuple[str, str], Row] = field(default_factory=dict)
 
     async def judge(self, files: Sequence[tuple[ChangedFile, Document, str]], until: float) -> None:
-        """Judge all files, `until` a time at the latest. Raises `ConfigError` before a model is asked."""
+        """Judge all files, `until` a time at the latest; raises `ConfigError` before a model is asked."""
         any_override, mode = self.settings.gate.override_without_terminal, self.settings.gate.judge_mode
         overrides = list(self.ledger.records(LineFilter(kinds=[OverrideLine])))
         left: list[tuple[ChangedFile, Document]] = []
@@ -254,7 +233,7 @@ class _Gatekeeper:
 
     def _settle(self, change: ChangedFile, verdict: Verdict, *, lost: bool = False) -> None:
         path, word, commit = encodable(change.path), word_of(verdict.verdict), change.commit
-        author, record = commit.author.partition(" <")[0], verdict.record()
+        author, record = commit.people[0].partition(" <")[0], verdict.record()
         row = Row(path=path, word=word, commit=commit.oid, author=author, lost=lost, verdict=record)
         self.rows[change.path, change.blob] = row
         self.run.on_verdict(row)

@@ -49,7 +49,6 @@ class TaskFile(Strict):
 
 
 def of_project(project: Path) -> TaskFile:
-    """Return what stands in a project's task file; raises `ConfigError`."""
     path = project / FILE
     return yamlfile.read(path, TaskFile) if yamlfile.check_own(path, project) else TaskFile()
 
@@ -59,8 +58,7 @@ def judge(
 ) -> tuple[Verdict, list[str]]:
     """Judge the files of one task and note the verdict in the ledger of `project`; return it, and notes.
 
-    A person's override of this very content goes before any model, and is no verdict to note; nor is one
-    without a model. Raises `ConfigError` or `UsageError`; a model that fails is in the verdict.
+    An override of this content goes before any model, and is not noted. Raises `ConfigError`, `UsageError`.
     """
     settings = configuration.load(project)
     ledger = Ledger.of(project)
@@ -82,7 +80,6 @@ def judge(
 def without_models(
     loaded: LoadedRubric, mode: ModeName, document: Document, override: OverrideLine | None, reason: str = ""
 ) -> Verdict:
-    """Return what a person decided about a document, else `undetermined` for the `reason` given."""
     decided = override and Override(
         decision=override.decision, why=override.why, who=override.who, at=override.timestamp
     )
@@ -107,11 +104,10 @@ def without_models(
 def files(
     project: Path, patterns: Sequence[str], *, since: float | None = None, most: int = 10
 ) -> list[File]:
-    """Return uncommitted files that match, in the order of their paths: changed, staged, or not yet added.
+    """Return uncommitted files that match and can be judged, sorted by path; raises `InputError`.
 
-    Only those changed `since` a time in seconds since the epoch count, where it is given, and of more than
-    `most` those changed last. What cannot be judged (binary, empty, too large, a link) is left out. Raises
-    `InputError` outside of a git repository.
+    Only those changed `since` a time (s) count, where it is given, and of more than `most` those changed
+    last.
     """
     wanted = Patterns(patterns)
     repository, root = Repository(project), os.path.realpath(project)

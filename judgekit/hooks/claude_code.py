@@ -1,8 +1,9 @@
-"""The hooks of Claude Code: JSON on stdin, context for the agent on stdout, always exit code 0.
+"""The hooks of Claude Code, Codex and Gemini: JSON on stdin, context for the agent on stdout, exit code 0.
 
 Any other exit code would lose the user's prompt or our answer, so every failure is one line on stderr. The
-JSON names the event: a prompt is answered, a session's start warms the engine, an edited memory is indexed,
-what an agent leaves when it stops may be judged, and every other event is met with silence.
+JSON names the event, which Gemini calls by other names: a prompt is answered, a session's start warms the
+engine, an edited memory is indexed, what an agent leaves when it stops may be judged, and every other event
+is met with silence.
 """
 
 from __future__ import annotations
@@ -20,21 +21,17 @@ SECONDS = 9.0  # for everything, unless an event is known to have longer; with P
 STOP_GRACE = 8.0  # seconds beside its deadline in which a stop is judged, for imports, files and the ledger
 MAX_INPUT = 50_000_000  # bytes
 _GARBAGE = 100_000  # objects before a process of milliseconds looks for garbage
-PROMPT = "UserPromptSubmit"
-TOOLS = ("Edit", "Write", "MultiEdit", "NotebookEdit")
-_PLACES = (  # of the client's JSON that are read
-    *("hook_event_name", "prompt", "user_prompt", "cwd", "transcript_path"),
-    *("tool_name", "tool_input.file_path", "tool_input.notebook_path"),
-    *("session_id", "stop_hook_active"),
-)
+PROMPT, GEMINI_PROMPT = "UserPromptSubmit", "BeforeAgent"
+TOOLS = ("Edit", "Write", "MultiEdit", "NotebookEdit", "write_file", "replace")
 MIN_PROMPT = 10  # characters; a shorter one ("yes, go on") asks for nothing that is stored
 # The event also fires for texts that no person wrote.
 NOTIFICATIONS = ("<task-notification>", "<system-reminder>", "[SYSTEM NOTIFICATION", "<cross-session-message")
-_WHO = "Claude Code gives its hooks"
+FORGETTING = ("compact", "clear")  # sources of a session's start after which its context is gone
+_WHO = "coding agents give their hooks"
 
 
 class BadInputError(Exception):
-    """What stands on stdin is not what the client sends; the message says what was expected."""
+    """The text on stdin is not what the client sends; the message says what was expected."""
 
 
 def run() -> None:
@@ -59,7 +56,7 @@ def guarded(arguments: list[str] | None = None) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Answer one event, or explain an answer; return 0 whatever happens. `arguments` are those of `hook`."""
+    """Answer one event, or explain answers; return 0 whatever happens. `arguments` are those of `hook`."""
     from judgekit.environment import is_on  # noqa: PLC0415 - what this module imports, starting Python pays for
 
     if is_on("JUDGEKIT_DISABLE"):
@@ -71,24 +68,33 @@ def main(arguments: list[str] | None = None) -> int:
         if option == "--explain":
             from judgekit.hooks import explain  # noqa: PLC0415 - for people, not for the client
 
-            prompt = " ".join([first, *arguments[1:]] if given else arguments[1:])
+            prompt = " ".join([first] * bool(given) + arguments[1:])
             text = explain.report(prompt, os.getcwd(), silent=is_silent(prompt))
+        elif "--stats" in arguments:
+            from judgekit.hooks import stats  # noqa: PLC0415 - for people, not for the client
+
+            text = stats.report(os.getcwd(), as_json="--json" in arguments)
         else:
             payload = _read_input()
             event = payload.get("hook_event_name")
             text = ""
-            if event in (None, PROMPT):
+            if event in (None, PROMPT, GEMINI_PROMPT):
                 text, notes = answer(payload)
-            elif event == "PostToolUse":
+            elif event in ("PostToolUse", "AfterTool"):
                 _refresh(payload)
             elif event == "SessionStart":
+                if payload.get("source") in FORGETTING:
+                    _forget(payload)
                 begin(_project(payload))
-            elif event == "Stop":
+            # Gemini sends "auto" with every prompt, whether it compacts or not.
+            elif event == "PostCompact" or (event == "PreCompress" and payload.get("trigger") == "manual"):
+                _forget(payload)
+            elif event in ("Stop", "AfterAgent"):
                 text, notes = _stop(payload)
         for note in notes:
             _warn(note)
         if text:
-            _print(text)
+            _write(sys.stdout, 1, text.encode("utf-8", "replace"))
     except BadInputError as error:
         _warn(str(error))
     except KeyboardInterrupt:
@@ -119,25 +125,32 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     ranked = context.find(prompt, configured)
     if ranked.notes:
         notes += context.due(configured.project, ranked.notes)
+    told = context.session_of(payload, configured)
+    if told is not None:
+        told.hold_back(ranked, prompt)
     shown = context.shown_without_judge(ranked, configured)
     if configured["judge"] == "on" and ranked.fallback is None:
         from judgekit.hooks import judged  # noqa: PLC0415 - imports pydantic; only where judging is on
 
         shown = judged.shown_by_judge(prompt, ranked, payload, configured, notes) or shown
+    found_any = any(shown) or ranked.repeated
+    shown = context.unrepeated(shown, told, prompt)
+    if told is not None:
+        told.add(*shown)
     if configured["log"]:
         from judgekit.hooks import explain  # noqa: PLC0415 - off unless the user asks for it
 
-        explain.add(prompt, ranked, shown, configured)
+        explain.add(prompt, ranked, shown, configured, payload.get("session_id"))
     injected, mentioned = shown
     described = {hit.root: settings.descriptions(hit.root) for hit in (*ranked.pinned, *injected)}
     text = context.render(ranked.pinned, injected, mentioned, configured.project, described)
-    if not text and configured["hint_on_zero"]:
+    if not text and not found_any and configured["hint_on_zero"]:
         from judgekit.retrieval import search  # noqa: PLC0415 - loaded already
 
         stores = [search.resolve(root, configured.project) for root in configured["roots"]]
         text = context.NOTHING_FOUND if any(map(os.path.isdir, stores)) else ""
-    titles = [candidate.title for candidate in (*ranked.pinned, *injected)]
-    return context.with_message(text, titles) if configured["show"] and titles else text, notes
+    titles = [candidate.title for candidate in (*ranked.pinned, *injected)] if configured["show"] else []
+    return context.printed(text, titles, gemini=payload.get("hook_event_name") == GEMINI_PROMPT), notes
 
 
 def is_silent(prompt: str) -> bool:
@@ -160,9 +173,16 @@ def begin(project: str) -> None:
             return
 
 
+def _forget(payload: Mapping[str, Any]) -> None:
+    from judgekit.hooks import repeats  # noqa: PLC0415 - most sessions start anew
+
+    repeats.forget(str(payload.get("session_id")))
+
+
 def _refresh(payload: Mapping[str, Any]) -> None:
     """Read the file that a tool wrote into the indexes that hold it; nothing is printed."""
-    path = payload.get("tool_input.file_path") or payload.get("tool_input.notebook_path")
+    told = payload.get("tool_input")
+    path = (told.get("file_path") or told.get("notebook_path")) if isinstance(told, dict) else None
     if payload.get("tool_name") not in TOOLS or not isinstance(path, str) or "\0" in path:
         return
     from judgekit.retrieval.compiled import ENDINGS  # noqa: PLC0415 - most tools write no file
@@ -199,21 +219,21 @@ def _stop(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
 
 
 def _read_input() -> dict[str, Any]:
-    """Return what the client says, by place; raises `BadInputError`."""
+    """Return what the client says; raises `BadInputError`."""
     from judgekit.retrieval import quickjson  # noqa: PLC0415 - `--explain` reads nothing
 
     if sys.stdin is None or sys.stdin.isatty():
-        raise BadInputError("stdin: nothing to read; Claude Code runs this command with JSON on stdin")
+        raise BadInputError("stdin: nothing to read; a coding agent runs this command with JSON on stdin")
     raw = sys.stdin.buffer.read(MAX_INPUT)
     if not raw.strip():
         raise BadInputError(f"stdin: empty; expected the JSON that {_WHO}")
     try:
-        found = quickjson.extract(raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace"), _PLACES)
+        payload: Any = quickjson.loads(raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace"))
     except ValueError:
         raise BadInputError(f"stdin: not valid JSON; expected what {_WHO}") from None
-    if found is None:
+    if not isinstance(payload, dict):
         raise BadInputError(f"stdin: expected a JSON object, as {_WHO}")
-    return dict(zip(_PLACES, found, strict=True))
+    return payload
 
 
 def _project(payload: Mapping[str, Any]) -> str:
@@ -228,21 +248,14 @@ def _project(payload: Mapping[str, Any]) -> str:
         return environment.project_root(os.sep)
 
 
-def _print(text: str) -> None:
-    if sys.stdout is None:
-        return
-    try:
-        sys.stdout.buffer.write((text + "\n").encode("utf-8", "replace"))
-        sys.stdout.flush()
-    except OSError:  # nobody reads: without this the interpreter would fail again, and loudly, at its exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-
-
 def _warn(line: str) -> None:
-    if sys.stderr is None:
-        return
+    _write(sys.stderr, 2, f"judgekit: {' '.join(line.split())}".encode("ascii", "backslashreplace"))
+
+
+def _write(stream: Any, descriptor: int, line: bytes) -> None:  # noqa: ANN401 - a text stream, or None
     try:
-        sys.stderr.write(f"judgekit: {' '.join(line.split())}\n".encode("ascii", "backslashreplace").decode())
-        sys.stderr.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        if stream is not None:
+            stream.buffer.write(line + b"\n")
+            stream.flush()
+    except OSError:  # nobody reads: without this the interpreter would fail again, and loudly, at its exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)

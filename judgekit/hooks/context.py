@@ -16,8 +16,9 @@ from judgekit.text import one_line
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import TypeAlias
+    from typing import Any, TypeAlias
 
+    from judgekit.hooks.repeats import Session
     from judgekit.hooks.settings import Settings
     from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
@@ -33,7 +34,9 @@ FOLDER = "notices"
 AGAIN = 86_400  # seconds after which what is still wrong is said once more
 _TITLE, _PATH, _TAG, _DESCRIPTION, _TOPIC = 200, 400, 40, 200, 60  # characters
 _MAX_TAGS = 10
-_MAX_TOPICS = 3
+MAX_MENTIONED = 3
+SKILL = ("skills", "memory-search", "SKILL.md")
+_CLIENTS = (".claude", ".codex", ".gemini")
 _MOST = 200  # notices that are remembered
 
 
@@ -54,6 +57,26 @@ def find(prompt: str, configured: Settings) -> RankedCandidates:
     )
 
 
+def session_of(payload: Mapping[str, Any], configured: Settings) -> Session | None:
+    """Return what the conversation was told lately; None where nothing is held back."""
+    session = payload.get("session_id")
+    if not isinstance(session, str) or not session or configured["inject"] == "top_k":
+        return None
+    if not configured["repeat_after"]:
+        return None
+    from judgekit.hooks import repeats  # noqa: PLC0415 - not every client has sessions
+
+    return repeats.Session(repeats.path_of(session), configured.project, configured["repeat_after"])
+
+
+def unrepeated(shown: Shown, told: Session | None, prompt: str) -> Shown:
+    """Return what is shown, without what was mentioned lately and no more than is read."""
+    injected, mentioned = shown
+    if told is not None:
+        mentioned = told.unmentioned(mentioned, prompt)
+    return injected, mentioned[:MAX_MENTIONED]
+
+
 def shown_without_judge(ranked: RankedCandidates, configured: Settings) -> Shown:
     """Return which candidates are shown where no model decides; what is pinned comes on top of them."""
     most = configured["max_inject"]
@@ -61,7 +84,8 @@ def shown_without_judge(ranked: RankedCandidates, configured: Settings) -> Shown
         return [candidate for candidate in ranked.candidates if not candidate.damaged][:most], []
     injected = [candidate for candidate in ranked.candidates if candidate.confidence_label == "high"][:most]
     rest = [candidate for candidate in ranked.candidates if candidate not in injected]
-    return injected, [candidate for candidate in rest if candidate.worth_mentioning]
+    mentioned = [candidate for candidate in rest if candidate.worth_mentioning]
+    return injected, mentioned or (rest if configured["hint_on_zero"] and not injected else [])
 
 
 def render(
@@ -78,7 +102,7 @@ def render(
     """
     shown = [(candidate, PINNED) for candidate in pinned]
     shown += [(candidate, candidate.confidence_label) for candidate in injected]
-    nudge = _nudge(mentioned, more=bool(shown))
+    nudge = _nudge(mentioned, project, more=bool(shown))
     room = LIMIT - len(nudge) - 1
     foot = "</memory-context>"
     blocks = []
@@ -109,27 +133,40 @@ def render(
     return "\n".join(part for part in [*blocks, nudge] if part)
 
 
-def _nudge(mentioned: list[Candidate], *, more: bool) -> str:
+def _nudge(mentioned: list[Candidate], project: str, *, more: bool) -> str:
     if not mentioned:
         return ""
-    topics = [one_line(candidate.title, _TOPIC) for candidate in mentioned[:_MAX_TOPICS]]
+    mentioned, topics = mentioned[:MAX_MENTIONED], []
     noun = "memory" if len(mentioned) == 1 else "memories"
-    count = f"{len(mentioned)}{' more' if more else ''} {noun}"
-    search = ""
     for candidate in mentioned:
+        title = one_line(candidate.title, _TOPIC)
         # Words alone: the agent may give them to a shell.
-        letters = "".join(char if char.isalnum() else " " for char in one_line(candidate.title, _TOPIC))
-        if words := " ".join(letters.split()):
-            search = f'. Search: judgekit search "{words}"'
-            break
-    return f"<memory-nudge>{count} may be about: {escape(', '.join(topics))}{search}</memory-nudge>"
+        words = " ".join("".join([char if char.isalnum() else " " for char in title]).split())
+        topics.append(escape(title) + (f' (judgekit search "{words}")' if words else ""))
+    skill = " The memory-search skill searches them." if _has_skill(project) else ""
+    count = f"{len(mentioned)}{' more' if more else ''} {noun}"
+    return f"<memory-nudge>{count} may be about: {', '.join(topics)}.{skill}</memory-nudge>"
 
 
-def with_message(text: str, titles: list[str]) -> str:
-    """Return the client's JSON form of a context, which also tells the user what was added."""
-    output = {"hookEventName": "UserPromptSubmit", "additionalContext": text}
+def _has_skill(project: str) -> bool:
+    if os.environ.get("CLAUDE_PLUGIN_ROOT"):  # the plugin brings it
+        return True
+    homes = (project, os.path.expanduser("~"))
+    return any(os.path.isfile(os.path.join(home, folder, *SKILL)) for home in homes for folder in _CLIENTS)
+
+
+def printed(text: str, titles: list[str], *, gemini: bool = False) -> str:
+    """Return a context as it is printed: as JSON with a message to the user, if there are `titles` to show.
+
+    Gemini reads JSON alone. It escapes `<` and `>` but no `&`: without ours, a title could pass for our tags.
+    """
+    if not text or not (titles or gemini):
+        return text
+    text = text.replace("&", "&amp;") if gemini else text
+    output = {"hookEventName": "BeforeAgent" if gemini else "UserPromptSubmit", "additionalContext": text}
     recalled = "; ".join(one_line(title, 80) for title in titles)
-    return quickjson.dumps({"hookSpecificOutput": output, "systemMessage": f"judgekit recalled: {recalled}"})
+    message = {"systemMessage": f"judgekit recalled: {recalled}"} if titles else {}
+    return quickjson.written({"hookSpecificOutput": output, **message})
 
 
 def escape(text: str) -> str:

@@ -1,4 +1,4 @@
-"""judgekit's entries in Claude Code's settings: which hooks are ours, and settings with and without them.
+"""judgekit's entries in a client's settings: which hooks are ours, and settings with and without them.
 
 Of a bare `python -c pass`, looking through site-packages for start-up files (`site`) is a quarter; a script
 or `python -m` pays for it, and for finding itself, before the first line of ours runs. So the hook's
@@ -15,26 +15,22 @@ import sys
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from judgekit.errors import ConfigError
+from judgekit.hooks.clients import CLAUDE_CODE
 from judgekit.programs import OWN_PYTHON, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from judgekit.hooks.clients import Client
+
 Scope: TypeAlias = Literal["user", "project", "local"]  # whose settings, or hooks, an installation is in
 HookEntry: TypeAlias = tuple[str, object, dict[str, Any]]  # the event, its tools, and the hook
 
 OPTIONS = ("-I", "-S", "-c")
-# The events that the hook answers and the tools they are about: a prompt, an edit that may be a memory's, an
-# agent's stop and a session's start; the last two cost the start of an interpreter where judging is off.
-EVENTS: dict[str, str | None] = {
-    "UserPromptSubmit": None,
-    "PostToolUse": "Edit|Write|MultiEdit|NotebookEdit",
-    "Stop": None,
-    "SessionStart": None,
-}
+EVENTS = CLAUDE_CODE.events
 TIMEOUT = 30  # seconds, after which the client goes on without an answer; its own default for a prompt
 # Where an agent stops, `stop.deadline` is 60 at most, and litellm is imported; the others ask no model.
-TIMEOUTS = {"PostToolUse": 10, "Stop": 75, "SessionStart": 10}
+TIMEOUTS = {"PostToolUse": 10, "AfterTool": 10, "Stop": 75, "AfterAgent": 75, "SessionStart": 10}
 
 # For settings that others share: it names no path of this machine and says nothing where judgekit is not
 # installed. The exit code is 0 whatever happens: 2, which a stranger's `judgekit` may end with, would erase
@@ -42,13 +38,13 @@ TIMEOUTS = {"PostToolUse": 10, "Stop": 75, "SessionStart": 10}
 PORTABLE = f'{OWN_PYTHON}; j=$(command -v judgekit); case $j in /*) "$j" hook ;; esac; exit 0'
 OLDER = "if command -v judgekit >/dev/null; then judgekit hook; fi; exit 0"
 
-_RUNNERS = {"env", "exec", "nice", "pipx", "poetry", "timeout", "uv", "uvx"}
-_PYTHON = re.compile(r"(?:python|pypy)[\d.]*w?|py")
 _LONGEST = 4096  # characters of a command that may be ours
-_MOST_WORDS = 100  # of one
-_IMPORT = re.compile(r"\b(?:from|import) judgekit\.hooks\b")
-_MENTION = re.compile(r"\bjudgekit\b(?:(?!\bjudgekit\b).)*\bhook")
-
+# The words of a command, joined by NULs, that runs the hook in whichever form.
+_OURS = re.compile(
+    r"(?:^|[\0/\\])judgekit(?:\.exe)?\0hook$"
+    r"|\0-m\0judgekit\.hooks\."
+    r"|\0-c\0[^\0]*\b(?:from|import) judgekit\.hooks\b"
+)
 _BLANKS = "\ufeff \t\r\n"
 _INDENT = re.compile(rf'[{_BLANKS}]*\{{[ \t]*\r?\n([ \t]*)"')
 _REMEDY = "mend the file, nothing was changed"
@@ -74,75 +70,50 @@ def code(root: str = ROOT) -> str:
     )
 
 
-def fastest(python: str | None = None) -> dict[str, Any]:
+def fastest(python: str | None = None, client: Client = CLAUDE_CODE) -> dict[str, Any]:
     """Return the hook that starts fastest with an interpreter of this machine (this one)."""
     program, *arguments = command(python)
-    return {"type": "command", "command": program, "args": arguments, "timeout": TIMEOUT}
+    if client.shell:
+        return portable(client) | {"command": shlex.join([program, *arguments])}
+    return portable(client) | {"command": program, "args": arguments}
 
 
-def portable() -> dict[str, Any]:
-    return {"type": "command", "command": PORTABLE, "timeout": TIMEOUT}
+def portable(client: Client = CLAUDE_CODE) -> dict[str, Any]:
+    return {"type": "command", "command": PORTABLE, "timeout": TIMEOUT * client.per_second, **client.more}
 
 
-def timed(hook: dict[str, Any], event: str) -> dict[str, Any]:
+def timed(hook: dict[str, Any], event: str, client: Client = CLAUDE_CODE) -> dict[str, Any]:
     """Return a hook with the time that an event takes."""
-    return hook | {"timeout": TIMEOUTS[event]} if event in TIMEOUTS else hook
+    return hook | {"timeout": TIMEOUTS[event] * client.per_second} if event in TIMEOUTS else hook
 
 
 def is_ours(hook: object) -> bool:
     """Whether a hook of the client runs judgekit's prompt hook and nothing else, in whichever form."""
-    words = argument_vector(hook) or []
-    # The names of programs, without their folders and, on Windows, their endings.
-    names = [re.split(r"[/\\]", word)[-1].lower().removesuffix(".exe") for word in words]
-    for place, name in enumerate(names if names and names[0] in _RUNNERS else names[:1]):
-        rest = words[place + 1 :]
-        if name == "judgekit" and rest[:1] == ["hook"]:
-            return True
-        option = next((at for at, word in enumerate(rest[:-1]) if word in ("-m", "-c")), None)
-        if option is None or not _PYTHON.fullmatch(name):
-            continue
-        value = rest[option + 1]
-        if rest[option] == "-c" and _IMPORT.search(value):
-            return True
-        is_module = [value, *rest[option + 2 : option + 3]] == ["judgekit", "hook"]
-        if rest[option] == "-m" and (is_module or value.startswith("judgekit.hooks.")):
-            return True
-    return False
+    return _OURS.search("\0".join(argument_vector(hook))) is not None
 
 
-def mentions_us(hook: object) -> bool:
-    """Whether a hook that is not ours seems to run judgekit among other things."""
-    if is_ours(hook) or not isinstance(hook, dict):
-        return False
-    arguments = hook.get("args")
-    parts = [hook.get("command"), *(arguments if isinstance(arguments, list) else ())]
-    return bool(_MENTION.search(" ".join(part for part in parts if isinstance(part, str))))
-
-
-def argument_vector(hook: object) -> list[str] | None:
-    """Return the program and its arguments that a hook starts; None for anything but one plain command.
+def argument_vector(hook: object) -> list[str]:
+    """Return the program and its arguments that a hook starts; nothing for anything but one plain command.
 
     The portable form counts as what it starts.
     """
     if not isinstance(hook, dict) or hook.get("type") != "command":
-        return None
+        return []
     line, arguments = hook.get("command"), hook.get("args")
-    if not isinstance(line, str) or not line.strip() or len(line) > _LONGEST:
-        return None
+    if not isinstance(line, str) or len(line) > _LONGEST:
+        return []
     if isinstance(arguments, list):
-        return [line, *map(str, arguments)] if len(arguments) < _MOST_WORDS else None
+        return [line, *map(str, arguments)]
     if line in (PORTABLE, OLDER):
         return ["judgekit", "hook"]
-    if "\n" in line.strip():
-        return None
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split, lexer.commenters = True, ""
     try:
         words = list(lexer)
     except ValueError:
-        return None
-    is_plain = 0 < len(words) <= _MOST_WORDS and not any(set(word) <= set("();<>|&") for word in words)
-    return words if is_plain else None
+        return []
+    is_plain = "\n" not in line.strip() and not any(set(word) <= set("();<>|&") for word in words)
+    return words if is_plain else []
 
 
 def found(text: str, path: str) -> list[HookEntry]:
@@ -156,13 +127,13 @@ def found(text: str, path: str) -> list[HookEntry]:
 def ours(settings: dict[str, Any]) -> list[HookEntry]:
     return [
         (event, group.get("matcher"), hook)
-        for event, group in listed(settings)
+        for event, group in _groups(settings)
         for hook in group["hooks"]
         if is_ours(hook)
     ]
 
 
-def listed(settings: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _groups(settings: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield each group of hooks with its event; what the client could not read is passed over."""
     hooks = settings.get("hooks")
     for event, groups in hooks.items() if isinstance(hooks, dict) else ():
@@ -171,12 +142,12 @@ def listed(settings: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
                 yield event, group
 
 
-def installed(text: str, hook: dict[str, Any], path: str) -> str:
-    """Return the text with `hook` on each of our events, given its time, and with no other entry of ours.
+def installed(text: str, hook: dict[str, Any], path: str, client: Client = CLAUDE_CODE) -> str:
+    """Return the text with `hook` on each event of the client, given its time, and no other entry of ours.
 
     Raises `ConfigError` when `hooks` or one of our events has a shape that cannot take an entry.
     """
-    wanted = [(event, matcher, timed(hook, event)) for event, matcher in EVENTS.items()]
+    wanted = [(event, matcher, timed(hook, event, client)) for event, matcher in client.events.items()]
     settings = _loaded(text, path)
     if sorted(map(str, ours(settings))) == sorted(map(str, wanted)):
         return text
@@ -205,7 +176,7 @@ def uninstalled(text: str, path: str) -> str:
 
 
 def _take_out(settings: dict[str, Any]) -> None:
-    for event, group in list(listed(settings)):
+    for event, group in list(_groups(settings)):
         rest = [hook for hook in group["hooks"] if not is_ours(hook)]
         if rest or not group["hooks"]:
             group["hooks"] = rest

@@ -11,8 +11,8 @@ import os
 import time
 
 from judgekit import environment
-from judgekit.hooks import context, settings
-from judgekit.retrieval import quickjson, search, terms
+from judgekit.hooks import context, repeats, settings
+from judgekit.retrieval import parts, quickjson, search
 from judgekit.text import lines_of, one_line
 
 TYPE_CHECKING = False
@@ -26,8 +26,12 @@ if TYPE_CHECKING:
 PROMPT_CHARS = 200
 MAX_BYTES = 1_000_000  # of the log; then it becomes the older one, and the older one goes
 _LOGGED = 3  # lines about a prompt that are shown
-_LOG_TITLE = 100  # characters
-_TITLE = 70  # characters
+_HOW = {repeats.INJECTED: "injected", repeats.MENTIONED: "mentioned"}
+_TITLE, _PART = 70, 90  # characters
+_REPEATED = (
+    "{} in the latest session, prompts ago: {}; it comes back after {} (retrieval.repeat_after),"
+    " when a prompt names it, or when the conversation was compacted"
+)
 _JUDGE = "on: in the hook, a model decides about these; without its answer, the result is"
 
 
@@ -49,47 +53,46 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
         path = search.resolve(root, project)
         lines.append(f"store: {path}{'' if os.path.isdir(path) else ' (missing: nothing to search)'}")
     languages = {profile.language for profile in configured.profiles.by_kind.values()}
-    words = dict.fromkeys(term.text for language in languages for term in terms.parse(prompt, language))
+    cut = [part for language in languages for part in parts.parse(prompt, language)]
+    words = dict.fromkeys(term.text for part in cut for term in part.terms)
     lines.append(f"terms: {', '.join(words) or 'none: only stop words'}")
+    if len(cut) > 1:
+        lines.append(f"parts: {len(cut)}; each is searched by itself")
     if configured["judge"] == "on":
         lines.append(f"judge: {_JUDGE}")
     lines.append("")
+    told = _latest_session(configured)
+    if told is not None:
+        told.hold_back(ranked, prompt)
     shown = context.shown_without_judge(ranked, configured)
-    for candidate in ranked.pinned:
-        lines += [f"injected   {_name(candidate, project)}", "           pinned: injected with every prompt"]
-    for candidate in ranked.candidates:
-        outcome, reason = _outcome(candidate, shown, configured)
-        # What these numbers mean is in docs/hook.md.
-        features = [f"{name} {value:.2f}" for name, value in sorted(candidate.features.items())]
-        evidence = ", ".join([f"bm25 {candidate.bm25:.2f}", *features])
-        lines += [
-            f"{outcome:<10} {_name(candidate, project)}",
-            f"           {reason}",
-            f"           {evidence}",
-        ]
-    if not ranked.candidates and not ranked.pinned:
+    unrepeated = context.unrepeated(shown, told, prompt)
+    dropped = [hit for hit in shown[1][: context.MAX_MENTIONED] if hit not in unrepeated[1]]
+    for candidate in (*ranked.pinned, *ranked.repeated, *ranked.candidates):
+        how = repeats.INJECTED if candidate in ranked.repeated else repeats.MENTIONED
+        if candidate in ranked.pinned:
+            outcome, reason = "injected", "pinned: injected with every prompt"
+        elif told is not None and (candidate in ranked.repeated or candidate in dropped):
+            outcome, reason = "held back", _REPEATED.format(_HOW[how], told.ago(candidate, how), told.prompts)
+        else:
+            outcome, reason = _outcome(candidate, unrepeated, configured)
+        title, store = one_line(candidate.title, _TITLE), context.source(candidate.root, project)
+        lines += [f"{outcome:<10} {title} -> {store}{candidate.place}", f"           {reason}"]
+        lines += _evidence(candidate, several=len(cut) > 1)
+    if not (ranked.candidates or ranked.repeated or ranked.pinned):
         lines.append("no memory matches: nothing added")
     lines.append("")
     if not configured["log"]:
         lines.append("log: off (set retrieval.log: true in your own configuration to log each injection)")
         return "\n".join(lines)
-    logged = last(prompt, project)
     lines.append(f"log: {file()}")
+    logged = last(prompt, project)
     for line in logged:  # this prompt was answered by the memories and settings of that time
-        injected = _titles(line, "pinned", "injected")
-        lines.append(f"{line.get('at')}: injected {injected}; mentioned {_titles(line, 'mentioned')}")
+        injected, mentioned, repeated = (
+            ", ".join(str(entry.get("title")) for part in places for entry in line.get(part, ())) or "nothing"
+            for places in (("pinned", "injected"), ("mentioned",), ("repeated",))
+        )
+        lines.append(f"{line.get('at')}: injected {injected}; mentioned {mentioned}; held back {repeated}")
     return "\n".join(lines if logged else [*lines, "this prompt is not in the log"])
-
-
-def _name(candidate: Candidate, project: str) -> str:
-    return (
-        f"{one_line(candidate.title, _TITLE)} -> {context.source(candidate.root, project)}{candidate.place}"
-    )
-
-
-def _titles(line: dict[str, Any], *keys: str) -> str:
-    entries = [each for key in keys for each in line.get(key) or ()]
-    return ", ".join(str(entry.get("title")) for entry in entries) or "nothing"
 
 
 def _outcome(candidate: Candidate, shown: Shown, configured: Settings) -> tuple[str, str]:
@@ -107,9 +110,29 @@ def _outcome(candidate: Candidate, shown: Shown, configured: Settings) -> tuple[
     if label == "high":
         most = configured["max_inject"]
         return outcome, f"{own} is high, but only {most} are injected (retrieval.max_inject)"
+    if candidate.worth_mentioning and not mentioned:
+        return outcome, f"{own} is {label}, but only {context.MAX_MENTIONED} are mentioned"
     if candidate.worth_mentioning:
         return outcome, f"{own} is {label}: high begins at {labels['high']:.2f}"
-    return outcome, f"{own} is below {labels['mention']:.2f}, the lowest confidence to mention"
+    weak = ", but nothing else was found (retrieval.hint_on_zero)" if mentioned else ""
+    return outcome, f"{own} is below {labels['mention']:.2f}, the lowest confidence to mention{weak}"
+
+
+def _evidence(candidate: Candidate, *, several: bool) -> list[str]:
+    """Return which part of a prompt found a candidate, and its numbers, which docs/hook.md explains."""
+    if not candidate.features:  # a pin found it
+        return []
+    features = [f"{name} {value:.2f}" for name, value in sorted(candidate.features.items())]
+    lines = [f"           {', '.join([f'bm25 {candidate.bm25:.2f}', *features])}"]
+    if several and candidate.part is not None:
+        lines.insert(0, f"           found by: {one_line(candidate.part.text, _PART)}")
+    return lines
+
+
+def _latest_session(configured: Settings) -> repeats.Session | None:
+    path = repeats.latest(configured.project) if configured["inject"] != "top_k" else None
+    prompts = configured["repeat_after"]
+    return repeats.Session(path, configured.project, prompts) if path and prompts else None
 
 
 def file() -> str:
@@ -117,39 +140,41 @@ def file() -> str:
     return os.path.join(environment.state_home(), "injections.jsonl")
 
 
-def add(prompt: str, ranked: RankedCandidates, shown: Shown, configured: Settings) -> None:
+def add(
+    prompt: str, ranked: RankedCandidates, shown: Shown, configured: Settings, session: object = None
+) -> None:
     """Write down what became of a prompt; where that cannot be, nothing is lost but the line."""
-    parts = {"pinned": ranked.pinned, "injected": shown[0], "mentioned": shown[1]}
-    titled = {
-        part: [
-            {
-                "path": candidate.path,
-                "title": one_line(candidate.title, _LOG_TITLE),
-                "confidence": round(candidate.confidence, 3),
-            }
-            for candidate in candidates
-        ]
-        for part, candidates in parts.items()
+    became = {
+        "pinned": ranked.pinned,
+        "injected": shown[0],
+        "mentioned": shown[1],
+        "repeated": ranked.repeated,
     }
-    rest = [candidate for candidate in ranked.candidates if candidate not in [*shown[0], *shown[1]]]
-    line = {
+    line: dict[str, Any] = {
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "project": configured.project,
         "prompt": one_line(prompt, PROMPT_CHARS),
-        **titled,
-        "left_out": len(rest),
-        "judge": configured["judge"],
     }
+    if isinstance(session, str) and session:
+        line["session"] = environment.digest(session)
+    for part, candidates in became.items():
+        line[part] = [
+            {
+                "path": hit.path,
+                "title": one_line(hit.title, 100),
+                "confidence": round(hit.confidence, 3),
+                "label": hit.confidence_label,
+            }
+            for hit in candidates
+        ]
+    rest = [candidate for candidate in ranked.candidates if candidate not in [*shown[0], *shown[1]]]
+    line |= {"left_out": len(rest), "judge": configured["judge"]}
     path = file()
     try:
-        environment.private_folder(os.path.dirname(path))
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-        try:  # one line at once, so that several hooks do not mix theirs
-            os.write(descriptor, quickjson.dumps(line).encode("utf-8", "replace") + b"\n")
-            full = os.fstat(descriptor).st_size > MAX_BYTES
-        finally:
-            os.close(descriptor)
-        if full and os.stat(path).st_size > MAX_BYTES:  # not what another hook has begun anew meanwhile
+        size = environment.append_private(path, f"{quickjson.dumps(line)}\n")
+        if (
+            size > MAX_BYTES and os.stat(path).st_size > MAX_BYTES
+        ):  # not what another hook has begun anew meanwhile
             os.replace(path, f"{path}.1")
     except OSError:
         return
@@ -157,6 +182,12 @@ def add(prompt: str, ranked: RankedCandidates, shown: Shown, configured: Setting
 
 def last(prompt: str, project: str) -> list[dict[str, Any]]:
     """Return the latest lines about this prompt in this project, the newest first."""
+    wanted = one_line(prompt, PROMPT_CHARS)
+    return [line for line in read_log(project) if line.get("prompt") == wanted][:_LOGGED]
+
+
+def read_log(project: str) -> list[dict[str, Any]]:
+    """Return what was logged in a project, the newest line first."""
     found: list[dict[str, Any]] = []
     for path in (file(), f"{file()}.1"):
         try:
@@ -169,7 +200,6 @@ def last(prompt: str, project: str) -> list[dict[str, Any]]:
                 line = quickjson.loads(text)
             except ValueError:  # cut off, by a full disk for instance
                 continue
-            wanted = {"prompt": one_line(prompt, PROMPT_CHARS), "project": project}
-            if isinstance(line, dict) and wanted.items() <= line.items():
+            if isinstance(line, dict) and line.get("project") == project:
                 found.append(line)
-    return found[:_LOGGED]
+    return found

@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import shutil
-import stat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from judgekit import environment
 from judgekit.errors import InputError
 
 _UNTOUCHED = "nothing was changed"
+_FOLDERS = (".claude", ".codex", ".gemini")  # of clients, in a project
 
 
 class FileChange(NamedTuple):
@@ -78,7 +78,7 @@ def uninstall(change: FileChange) -> None:
         replace(change.path, change.before, change.after)
     folders, files = _load()
     made = [Path(folder) for folder in folders if Path(folder) in change.path.parents]
-    if files.pop(str(change.path), None) is None and change.path.parent.name == ".claude":
+    if files.pop(str(change.path), None) is None and change.path.parent.name in _FOLDERS:
         made.append(change.path.parent)
     remove_folders(made)
     _save([each for each in folders if Path(each) not in made or Path(each).exists()], files)
@@ -110,9 +110,12 @@ def replace(path: Path, before: bytes | None, after: bytes | None) -> list[Path]
     """
     target = Path(os.path.realpath(path))
     made: list[Path] = []
+    # Renaming over a file that its owner made read-only would not ask.
+    if target.exists() and not (target.stat().st_mode & 0o222 and os.access(target, os.W_OK)):
+        where = "" if target == path else f" (a link to {target})"
+        remedy = "make it writable, or add by hand what --print shows"
+        raise InputError(f"{path}: read-only{where}; {remedy}; {_UNTOUCHED}")
     try:
-        if before is not None:
-            _refuse_read_only(path, target)
         if after is None:
             _check_unchanged(path, before)
             target.unlink()
@@ -123,23 +126,17 @@ def replace(path: Path, before: bytes | None, after: bytes | None) -> list[Path]
         _write(path, target, before, after)
     except BaseException as error:
         remove_folders(made)
+        if isinstance(error, FileExistsError):
+            again = f"another program just changed it; {_UNTOUCHED} by this command; run it again"
+            raise InputError(f"{path}: {again}") from None
         if isinstance(error, OSError):
             raise _refused(path, error, "cannot be written") from None
         raise
     return made
 
 
-def _refuse_read_only(path: Path, target: Path) -> None:
-    """Refuse a file that its owner made read-only: renaming over it would not ask."""
-    writable = target.stat().st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH)
-    if not writable or not os.access(target, os.W_OK):
-        where = "" if target == path else f" (a link to {target})"
-        remedy = "make it writable, or add by hand what --print shows"
-        raise InputError(f"{path}: read-only{where}; {remedy}; {_UNTOUCHED}")
-
-
 def _write(path: Path, target: Path, before: bytes | None, after: bytes) -> None:
-    """Write a file beside `target` and rename it, unless another program changed the old one meanwhile."""
+    """Write a file beside `target` and rename it; `FileExistsError` where another program wrote meanwhile."""
     temporary = target.with_name(f".{target.name}.{os.urandom(6).hex()}")
     try:
         with temporary.open("xb") as file:
@@ -158,10 +155,13 @@ def _write(path: Path, target: Path, before: bytes | None, after: bytes) -> None
                 return
         _check_unchanged(path, before)
         temporary.replace(target)
-    except FileExistsError:
-        raise _changed(path) from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _check_unchanged(path: Path, before: bytes | None) -> None:
+    if read(path) != before:
+        raise FileExistsError
 
 
 def remove_folders(folders: list[Path]) -> None:
@@ -178,15 +178,6 @@ def _move(path: Path, target: Path) -> None:
         raise InputError(f"{path}: cannot be moved to {target} ({error.strerror}); {remedy}") from None
 
 
-def _check_unchanged(path: Path, before: bytes | None) -> None:
-    if read(path) != before:
-        raise _changed(path)
-
-
-def _changed(path: Path) -> InputError:
-    return InputError(f"{path}: another program just changed it; {_UNTOUCHED} by this command; run it again")
-
-
 def _refused(path: Path, error: OSError, what: str) -> InputError:
     remedy = "check that it is a file, and that you can read and write it and its folder"
     return InputError(f"{path}: {what} ({error.strerror}); {remedy}; {_UNTOUCHED}")
@@ -199,14 +190,12 @@ def _load() -> tuple[list[str], dict[str, Record]]:
     """
     try:
         data: Any = json.loads(location().read_bytes())
-        files = {
-            name: Record(b"" if kept else None, "")
-            if isinstance(kept, bool)
-            else Record(None if kept[0] is None else kept[0].encode(), str(kept[1]))
-            for name, kept in data["files"].items()
-        }
+        files = {}
+        for name, kept in data["files"].items():
+            before, sha256 = ("" if kept else None, "") if isinstance(kept, bool) else kept
+            files[name] = Record(None if before is None else before.encode(), str(sha256))
         return [str(each) for each in data["folders"]], files
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, IndexError):
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return [], {}
 
 

@@ -7,7 +7,6 @@ import hashlib
 import os
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
@@ -33,27 +32,17 @@ _HEAD = re.compile(rb"\A#!/bin/sh\r?\n# judgekit: git's pre-push hook ([0-9a-f]{
 _INSTALLATION = re.compile(r"^python=(.*)\n(?:root=(.*)\n)?before=", re.MULTILINE)
 _LONGEST = 4096  # characters of a path in quotes
 _AGAIN = "run judgekit install git again"
-_SECONDS = 10
 
 Kind: TypeAlias = Literal["none", "ours", "edited", "foreign"]
 Finding: TypeAlias = tuple[Literal["ok", "note", "wrong"], str]
 
 
 class HooksFolder(NamedTuple):
-    """The folder of a repository's hooks.
-
-    `tree` is its working tree, None for a bare repository. `shared`: the folder belongs to none of
-    the repository's own folders, so others may use it too.
-    """
+    """The folder of a repository's hooks, and its working tree; `shared` where others may use it too."""
 
     hooks: Path
-    tree: Path | None
+    tree: Path | None  # none for a bare repository
     shared: bool
-
-    @property
-    def in_tree(self) -> bool:
-        """Whether the hooks lie among the files of the project, where they can be committed."""
-        return self.tree is not None and not self.shared and ".git" not in self.hooks.parts
 
 
 def find(folder: Path) -> HooksFolder:
@@ -81,11 +70,7 @@ def _rev_parse(repository: Repository, base: Path, *words: str) -> Path:
 
 
 def of_scope(scope: Scope, folder: Path) -> HooksFolder:
-    """Return where the hook of a scope is installed.
-
-    `local` is the repository around `folder`; `user` the folder that `core.hooksPath` names for many of them.
-    Raises `UsageError` where there is no such place, or it is another scope's.
-    """
+    """Return where the hook of a scope is installed; raises `UsageError` where there is no such place."""
     if scope == "project":
         instead = "use judgekit install pre-commit, or add a line to the project's hook manager"
         raise UsageError(f"git does not share hooks with clones: {instead} (docs/gate-install.md)")
@@ -146,10 +131,7 @@ def _sum(body: bytes) -> bytes:
 
 
 def installation(content: bytes) -> tuple[str, str]:
-    """Return the interpreter that a hook of ours runs, and the folder of its judgekit.
-
-    The latter is "" where the hook is older and names none.
-    """
+    """Return the interpreter that a hook of ours runs, and the folder of its judgekit."""
     match = _INSTALLATION.search(os.fsdecode(content))
     quoted = match.groups(default="") if match else ("", "")
     python, root = ("".join(shlex.split(each)) if len(each) <= _LONGEST else "" for each in quoted)
@@ -165,8 +147,7 @@ def endpoint(hooks: Path) -> Path:
 def planned_change(place: HooksFolder, python: str | None = None, *, installs: bool) -> FileChange:
     """Return what installing the hook, or taking it out, would change; one that was kept comes back then.
 
-    Raises `UsageError` when our hook was edited, when another one stands where one is kept already, and where
-    another program writes this folder anew and knows its hooks by their names.
+    Raises `UsageError` for an edited hook of ours, for two of other programs, and in husky's own folder.
     """
     if installs and place.hooks.name == "_" and (place.hooks / "h").is_file():
         remedy = 'add the content of examples/git/husky, or judgekit gate --pre-push "$1" "$2"'
@@ -189,9 +170,9 @@ def planned_change(place: HooksFolder, python: str | None = None, *, installs: b
 
 
 def notes(place: HooksFolder) -> Iterator[str]:
-    """Yield what a person should know about the place where the hook is."""
     tree, hook = place.tree, str(place.hooks / HOOK)
-    if tree and place.in_tree and not Repository(tree).holds("check-ignore", "--quiet", hook):
+    in_tree = tree is not None and not place.shared and ".git" not in place.hooks.parts
+    if tree and in_tree and not Repository(tree).holds("check-ignore", "--quiet", hook):
         remedy = "do not commit the hook, because it names paths of this machine; or install pre-commit"
         yield f"{place.hooks} is inside the project; {remedy}"
     if place.shared:
@@ -201,10 +182,7 @@ def notes(place: HooksFolder) -> Iterator[str]:
 
 
 def findings(folder: Path) -> Iterator[Finding]:
-    """Yield what there is to say about the pre-push hook of the repository around `folder`.
-
-    A `note` is worth knowing; what is `wrong` keeps the gate from running.
-    """
+    """Yield what there is to say about the pre-push hook; what is `wrong` keeps the gate from running."""
     try:
         place = find(folder)
         path = endpoint(place.hooks)
@@ -221,7 +199,7 @@ def findings(folder: Path) -> Iterator[Finding]:
     if content is None or kind(content) == "foreign":
         yield from _without_ours(place, path, content)
     else:
-        yield from _with_ours(place, path, content)
+        yield from _with_ours(path, content)
     with contextlib.suppress(GitError):  # hooks that git 2.54 and newer run from its configuration
         raw = Repository(folder).ask("config", "--get-regexp", r"^hook\..*\.event$", "^pre-push$")
         for line in lines_of(os.fsdecode(raw)):
@@ -251,15 +229,12 @@ def _without_ours(place: HooksFolder, path: Path, content: bytes | None) -> Iter
         yield "note", f"{kept} does not run: {lost}; move it back or remove it"
 
 
-def _with_ours(place: HooksFolder, path: Path, content: bytes) -> Iterator[Finding]:
+def _with_ours(path: Path, content: bytes) -> Iterator[Finding]:
     python, root = installation(content)
     if not os.access(path, os.X_OK):
         yield "wrong", f"{path} is not executable: git skips it; {_AGAIN}"
     elif kind(content) == "edited":
         yield "note", f"{path} is judgekit's, edited by hand: judgekit does not change or remove it"
-    elif not root:
-        outdated = "is outdated: PYTHONPATH and PATH can make it run files of the repository"
-        yield "note", f"{path} {outdated}; {_AGAIN}"
     elif content != text(python, root):
         yield "note", f"{path} is from another version of judgekit; {_AGAIN}"
     else:
@@ -272,28 +247,8 @@ def _with_ours(place: HooksFolder, path: Path, content: bytes) -> Iterator[Findi
             yield "wrong", f"{lost}: pushes are not judged; {_AGAIN}"
         else:
             yield "note", f"{lost}: it runs {instead} where that is on the PATH; {_AGAIN}"
-    elif root and not place.in_tree and not _has_judgekit(python, root):  # a clone's interpreter is not tried
-        yield "wrong", f"{path}: {python} no longer has judgekit: pushes are not judged; {_AGAIN}"
     kept = path.with_name(KEPT)
     if os.access(kept, os.X_OK):
         yield "ok", f"{kept}, the earlier hook, runs first and can stop a push"
     elif os.path.lexists(kept):
         yield "note", f"{kept}, the earlier hook, does not run: it was not executable"
-
-
-def _has_judgekit(python: str, root: str) -> bool:
-    if (python, root) == (sys.executable, programs.ROOT):
-        return True
-    if not os.path.isabs(root):
-        return False
-    code = (
-        f"import sys; sys.path.insert(0, {root!a}); from judgekit import programs; del sys.path[0]; "
-        "programs.make_importable(); import judgekit.cli.app"
-    )
-    try:
-        done = subprocess.run(  # noqa: S603 - what git runs on every push
-            [python, "-I", "-c", code], capture_output=True, timeout=_SECONDS, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-    return done.returncode == 0

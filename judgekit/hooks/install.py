@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from judgekit import environment, programs
+from judgekit import programs
 from judgekit.errors import ConfigError, UsageError
-from judgekit.git import GitError, Repository
 from judgekit.hooks import entries, files
+from judgekit.hooks.clients import CLAUDE_CODE, CLIENTS, CODEX, PROMPT, Client
 from judgekit.hooks.entries import Scope
 from judgekit.hooks.files import FileChange
 
@@ -28,17 +28,20 @@ MANAGED = {
     "darwin": "/Library/Application Support/ClaudeCode",
     "win32": r"C:\Program Files\ClaudeCode",
 }
-PROMPT = "UserPromptSubmit"
 DEADLINE = 10.0  # seconds: a prompt for which no model is asked
-_QUESTION = "What does the doctor ask the prompt hook?"
-_MEMORY = "The doctor asks the prompt hook a question"
 
 
-def settings_file(scope: Scope, project: Path) -> Path:
+def settings_file(scope: Scope, project: Path, client: Client = CLAUDE_CODE) -> Path:
     if scope == "user":
-        folder = Path(os.environ.get("CLAUDE_CONFIG_DIR") or Path("~/.claude").expanduser())
-        return folder.absolute() / "settings.json"
-    return project / ".claude" / ("settings.json" if scope == "project" else "settings.local.json")
+        variable, folder, name = client.user
+        return Path(os.environ.get(variable) or folder).expanduser().absolute() / name
+    return project / client.shared[scope]
+
+
+def _places(project: Path, client: Client) -> Iterator[tuple[Scope, Path]]:
+    for scope in SCOPES:
+        if scope in ("user", *client.shared):
+            yield scope, settings_file(scope, project, client)
 
 
 def settings(path: Path) -> dict[str, Any]:
@@ -50,17 +53,18 @@ def settings(path: Path) -> dict[str, Any]:
     return data if isinstance(data, dict) else {}
 
 
-def planned_change(scope: Scope, project: Path, python: str | None = None, *, installs: bool) -> FileChange:
+def planned_change(
+    scope: Scope, project: Path, *, installs: bool, client: Client = CLAUDE_CODE
+) -> FileChange:
     """Return what installing the hook, or taking it out, would change: a file that holds nothing else goes.
 
     Without our entries the file is what it was before, byte for byte, where nobody has changed it since.
-    `python` is the interpreter that runs the hook (this one); the project scope, which is shared, names none.
 
-    Raises `ConfigError` when the file is not what Claude Code reads, `InputError` when it cannot be read, and
+    Raises `ConfigError` when the file is not what the client reads, `InputError` when it cannot be read, and
     `UsageError` when the project's file is the user's own.
     """
-    path = settings_file(scope, project)
-    if installs and scope != "user" and path.resolve() == settings_file("user", project).resolve():
+    path = settings_file(scope, project, client)
+    if installs and scope != "user" and path.resolve() == settings_file("user", project, client).resolve():
         raise UsageError(f"{path} is your own settings file: use --scope user, or change to a project")
     before = original = files.read(path)
     try:
@@ -78,8 +82,8 @@ def planned_change(scope: Scope, project: Path, python: str | None = None, *, in
             original = _encoded(left) if left else b"" if record and record.before == b"" else None
     if not installs:
         return FileChange(path, before, original)
-    hook = entries.portable() if scope == "project" else entries.fastest(python)
-    after = entries.installed(text, hook, str(path))
+    hook = entries.portable(client) if scope == "project" else entries.fastest(client=client)
+    after = entries.installed(text, hook, str(path), client)
     return FileChange(path, before, before if after == text else _encoded(after), original)
 
 
@@ -87,66 +91,60 @@ def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")  # half of a pair of surrogates can only stand escaped
 
 
-def notes(scope: Scope, project: Path) -> Iterator[str]:
-    """Yield what a user who installs in `scope` should know, a line each."""
-    yield from switched_off(project)
-    yield from doubled(project)
-    path = settings_file(scope, project)
-    for event, group in entries.listed(settings(path)):
-        for hook in group["hooks"] if event == PROMPT else ():
-            if entries.mentions_us(hook):
-                shown = f"{path} also has a hook that seems to run judgekit: {hook.get('command')}"
-                yield f"{shown}; each prompt may be answered twice; remove one"
-    if scope == "project":
-        if programs.find("judgekit", environment.environ()) is None:
-            lost = "judgekit is not on this shell's PATH, where the shared hook looks for it"
-            yield f"{lost}, so the hook adds nothing here; use --scope local to name this installation"
-        return
-    prefix = Path(sys.prefix)
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
-    places = {"a temporary folder": Path(tempfile.gettempdir()), "a cache": caches}
-    kind = next((kind for kind, at in places.items() if at.resolve() in prefix.resolve().parents), None)
-    if kind:
-        told = f"this judgekit is installed in {kind} ({prefix}), which may be cleared"
-        yield f"{told}; install it in a permanent place and run this again"
-    elif scope == "user" and project in prefix.parents and (project / ".git").exists():
-        told = f"the hook of all projects now depends on {prefix.relative_to(project)} of this project"
-        yield f"{told}; use --scope local to install it only here"
-    repository = Repository(path.parent)
-    with contextlib.suppress(GitError):
-        is_tracked = scope == "local" and repository.holds("rev-parse", "--git-dir")
-        if is_tracked and not repository.holds("check-ignore", "--quiet", path.name):
-            told = "git does not ignore .claude/settings.local.json, which has paths of this machine"
-            yield f"{told}; add it to .gitignore"
+def notes(project: Path, client: Client = CLAUDE_CODE) -> Iterator[str]:
+    """Yield what keeps a client from running the hook at all, and why it answers a prompt twice."""
+    if client is CLAUDE_CODE:
+        yield from _managed()
+    (switch, off), answers = client.off, dict[str, str]()  # equal commands are merged, not by Codex
+    for scope, path in _places(project, client):
+        file, general = _general(path, client)
+        if _at(general, switch) is off:
+            said = switch if off else f"{switch} = false"
+            yield f"{file} sets {said}: {client.title} runs no hooks until you remove it"
+        for event, _, hook in entries.ours(settings(path)):
+            if event == client.prompt:
+                command = json.dumps([hook.get("command"), hook.get("args")])
+                answers.setdefault(scope if client is CODEX else command, f"the {scope} settings")
+                if client is CODEX and not _trusted(path, project):
+                    yield f"{path}: not trusted yet; {client.trust}"
+    if client is CLAUDE_CODE and plugin_enabled(project):
+        answers["plugin"] = "the plugin"
+    if len(answers) > 1:
+        where = " and in ".join(answers.values())
+        remedy = f"keep one (judgekit uninstall {client.command} --scope SCOPE)"
+        yield f"each prompt is answered {len(answers)} times: the hook is in {where}; {remedy}"
 
 
-def switched_off(project: Path) -> Iterator[str]:
-    """Yield the settings that keep Claude Code from running the hook at all."""
+def _managed() -> Iterator[str]:
     folder = Path(MANAGED.get(sys.platform, "/etc/claude-code"))
     for path in (folder / "managed-settings.json", *sorted((folder / "managed-settings.d").glob("*.json"))):
         for switch in ("disableAllHooks", "allowManagedHooksOnly"):
             if settings(path).get(switch) is True:
                 yield f"{path} (managed) sets {switch}: Claude Code runs none of your hooks"
-    for scope in SCOPES:
-        path = settings_file(scope, project)
-        if settings(path).get("disableAllHooks") is True:
-            yield f"{path} sets disableAllHooks: Claude Code runs no hooks until you remove it"
 
 
-def doubled(project: Path) -> Iterator[str]:
-    """Yield one line when a prompt is answered more than once: the client merges equal commands only."""
-    seen: dict[str, str] = {}
-    for scope in SCOPES:
-        for event, _, hook in entries.ours(settings(settings_file(scope, project))):
-            if event == PROMPT:
-                command = json.dumps([hook.get("command"), hook.get("args")])
-                seen.setdefault(command, f"the {scope} settings")
-    if plugin_enabled(project):
-        seen["plugin"] = "the plugin"
-    if len(seen) > 1:
-        where = " and in ".join(seen.values())
-        remedy = "keep one (judgekit uninstall claude-code --scope SCOPE)"
-        yield f"each prompt is answered {len(seen)} times: the hook is in {where}; {remedy}"
+def _general(path: Path, client: Client) -> tuple[Path, dict[str, Any]]:
+    """Return the file beside the hooks that may switch them off, and what it says."""
+    if client is not CODEX:
+        return path, settings(path)
+    file = path.with_name("config.toml")
+    try:
+        return file, tomllib.loads(file.read_bytes().decode())
+    except (OSError, ValueError, RecursionError):
+        return file, {}
+
+
+def _trusted(path: Path, project: Path) -> bool:
+    """Whether Codex has noted that it may run a hook of a file; an older one, perhaps."""
+    state = _at(_general(settings_file("user", project, CODEX), CODEX)[1], "hooks.state")
+    names = (f"{path}:", f"{path.resolve()}:")
+    return isinstance(state, dict) and any(key.startswith(names) for key in state)
+
+
+def _at(data: object, keys: str) -> object:
+    for key in keys.split("."):
+        data = data.get(key) if isinstance(data, dict) else None
+    return data
 
 
 def plugin_enabled(project: Path) -> bool:
@@ -164,6 +162,7 @@ class ScopeStatus(NamedTuple):
     `missing` are the events it is not called on.
     """
 
+    client: Client
     scope: Scope
     path: Path
     form: str
@@ -175,30 +174,23 @@ class ScopeStatus(NamedTuple):
 
 def findings(project: Path) -> Iterator[ScopeStatus]:
     """Yield one finding for every scope in which the hook is set up; each is asked once, for 10 s at most."""
-    for scope in SCOPES:
-        path = settings_file(scope, project)
+    for client, scope, path in ((each, *place) for each in CLIENTS for place in _places(project, each)):
         hooks = {event: hook for event, _, hook in reversed(entries.ours(settings(path)))}
         if not hooks:
             continue
-        hook = hooks.get(PROMPT) or [*hooks.values()][-1]
-        asked = scope == "user" or hook in (entries.portable(), entries.fastest())
-        missing = tuple(event for event in entries.EVENTS if event not in hooks)
-        trouble = problem(hook) if asked else _gone(hook)
-        yield ScopeStatus(scope, path, _form(hook), hook == entries.portable(), asked, missing, trouble)
-
-
-def _form(hook: dict[str, Any]) -> str:
-    words = entries.argument_vector(hook) or []
-    if hook.get("command") == entries.PORTABLE:
-        return "the portable form"
-    if hook.get("command") == entries.OLDER:
-        lost = "an outdated form, which PATH and PYTHONPATH can mislead"
-        return f"{lost}; renew it with judgekit install claude-code"
-    if hook == entries.fastest():
-        return f"the fastest form, {words[0]}"
-    if words[1:3] == list(entries.OPTIONS[:2]):
-        return f"the fastest form, of another installation, {words[0]}"
-    return f"another form, {' '.join(words)}"
+        hook = hooks.get(client.prompt) or [*hooks.values()][-1]
+        words = entries.argument_vector(hook)
+        known = {
+            entries.PORTABLE: "the portable form",
+            entries.OLDER: f"an outdated form; renew it with judgekit install {client.command}",
+        }
+        other = "the fastest" if words[1:3] == ["-I", "-S"] else "another"
+        form = known.get(hook["command"], f"{other} form, {words[0]}")
+        portable = hook == entries.portable(client)
+        asked = scope == "user" or portable or hook == entries.fastest(client=client)
+        missing = tuple(event for event in client.events if event not in hooks)
+        trouble = problem(hook) if asked else _gone(words[0])
+        yield ScopeStatus(client, scope, path, form, portable, asked, missing, trouble)
 
 
 def problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
@@ -206,30 +198,22 @@ def problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
 
     It sees no configuration of the user, and leaves no trace.
     """
-    gone = _gone(hook)
+    words = entries.argument_vector(hook)
+    gone = _gone(words[0])
     if gone:
         return gone
     # Where there is no `args` the client starts a shell.
     shell = [programs.find("sh", os.environ) or "/bin/sh", "-c", str(hook["command"])]
-    argv = entries.argument_vector(hook) or [] if "args" in hook else shell
     kept = {name: value for name, value in os.environ.items() if not name.startswith("JUDGEKIT_")}
     with tempfile.TemporaryDirectory(prefix="judgekit-doctor-", ignore_cleanup_errors=True) as folder:
         store = Path(folder, ".claude", "memory")
-        (store / "decisions").mkdir(parents=True)
-        memory: dict[str, Any] = {
-            "schema_version": "1.0",
-            "category": "decision",
-            "id": "doctor",
-            "title": _MEMORY,
-        }
-        memory |= {"record_status": "active", "tags": ["doctor"], "content": {"decision": _MEMORY}}
-        (store / "decisions" / "doctor.json").write_text(json.dumps(memory), encoding="utf-8")
-        line = f"- [DECISION] {_MEMORY} -> .claude/memory/decisions/doctor.json #tags:doctor\n"
-        (store / "index.md").write_text(line, encoding="utf-8")
+        store.mkdir(parents=True)
+        (store / "doctor.md").write_text("# The doctor asks the prompt hook a question\n", encoding="utf-8")
+        question = "What does the doctor ask the prompt hook?"
         try:
             done = subprocess.run(  # noqa: S603 - what the user's own settings run on every prompt
-                argv,
-                input=json.dumps({"hook_event_name": PROMPT, "prompt": _QUESTION, "cwd": folder}).encode(),
+                words if "args" in hook else shell,
+                input=json.dumps({"hook_event_name": PROMPT, "prompt": question, "cwd": folder}).encode(),
                 cwd=folder,
                 env={**kept, "JUDGEKIT_HOME": str(Path(folder, "home"))},
                 capture_output=True,
@@ -246,8 +230,7 @@ def problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
     return None if b"<memory-" in done.stdout else f"it does not respond: {said}"
 
 
-def _gone(hook: dict[str, Any]) -> str | None:
-    program = (entries.argument_vector(hook) or [""])[0]
+def _gone(program: str) -> str | None:
     if Path(program).is_absolute():
         return None if Path(program).is_file() else f"its program {program} no longer exists"
     is_there = programs.find(program, os.environ)

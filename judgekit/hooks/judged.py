@@ -7,7 +7,7 @@ the prompts to come.
 from __future__ import annotations
 
 from judgekit.engine import client
-from judgekit.hooks import context, settings, watchdog
+from judgekit.hooks import settings, watchdog
 from judgekit.retrieval import quickjson
 
 TYPE_CHECKING = False
@@ -25,6 +25,7 @@ MOST_SECONDS = 20.0  # the client ends a hook at 30, and its answer would be los
 _SLACK = 1.0  # that an answer takes which the engine gives at the deadline
 _IMPORTS = 1.8  # seconds beside the deadline for a process without an engine: 10 in all, as it is set up
 _OK = 200
+JUDGED = "judged"  # in place of the confidence of what a model kept
 _SENT = ("id", "title", "category", "root", "place", "kind")  # of a candidate
 _BM25 = "showing the BM25 result"
 
@@ -47,10 +48,8 @@ def shown_by_judge(
     candidates = [candidate for candidate in ranked.candidates if not candidate.damaged]
     if not candidates:
         return None
-    alone, _ = context.shown_without_judge(ranked, configured)
-    alone = [candidate for candidate in alone if not candidate.damaged]
     try:
-        kept, undecided, degraded = _judged(prompt, candidates, alone, payload, configured)
+        kept, undecided, degraded = _judged(prompt, candidates, payload, configured)
     except UnjudgedError as why:
         notes.append(str(why))
         return None
@@ -59,22 +58,32 @@ def shown_by_judge(
         return None
     if degraded is not None:
         notes.append(degraded)
+    return decided(ranked, kept, undecided, configured)
+
+
+def decided(
+    ranked: RankedCandidates, kept: list[Candidate], undecided: list[Candidate], configured: settings.Settings
+) -> Shown:
+    """Return what is shown of what models kept and left undecided; what they kept is marked so."""
     injected = kept[: configured["max_inject"]]
+    for candidate in injected:
+        if candidate not in undecided:
+            candidate.confidence_label = JUDGED
     if configured["inject"] == "top_k":
         return injected, []
-    rest = [candidate for candidate in undecided if candidate not in injected]
+    rest = [hit for hit in ranked.candidates if hit.damaged or (hit in undecided and hit not in injected)]
     return injected, [candidate for candidate in rest if candidate.worth_mentioning]
 
 
 def _judged(
     prompt: str,
     candidates: list[Candidate],
-    alone: list[Candidate],
     payload: Mapping[str, Any],
     configured: settings.Settings,
 ) -> Judged:
     """Ask the engine, or judge here where there is none; raises `UnjudgedError`."""
     seconds = min(configured["deadline"], MOST_SECONDS)
+    parts = list(dict.fromkeys([candidate.part.text for candidate in candidates if candidate.part]))
 
     def body() -> bytes:
         sent = [
@@ -86,7 +95,7 @@ def _judged(
             "prompt": prompt,
             "transcript_path": str(payload.get("transcript_path") or ""),
             "candidates": sent,
-            "alone": list(map(candidates.index, alone)),
+            "parts": parts,
         }
         return quickjson.written(request).encode()
 
@@ -115,10 +124,10 @@ def _judged(
         programs.make_importable()
         from judgekit.judging import search  # noqa: PLC0415 - imported only after what it needs can be
 
-        judged = search.judged_hook(prompt, candidates, alone, payload, configured.project)
+        judged = search.judged_hook(prompt, candidates, parts, payload, configured.project)
         if isinstance(judged, str):
             raise UnjudgedError(judged)
-        return judged.kept, judged.undecided, judged.degraded
+        return judged
 
     watchdog.extend(seconds + _SLACK + _SLACK / 2)
     use = settings.engine_wanted(configured)

@@ -42,11 +42,7 @@ ITEM = f"""\
 
 
 def planned_change(project: Path, *, installs: bool) -> FileChange:
-    """Return what adding the hook to a project's configuration, or taking it out, would change.
-
-    A file that would hold nothing else goes. Raises `ConfigError` when the file is not what pre-commit reads,
-    `InputError` when it cannot be read.
-    """
+    """Return the change of a project's configuration; raises `ConfigError`, `InputError` if unreadable."""
     path = project / FILE
     before = files.read(path)
     try:

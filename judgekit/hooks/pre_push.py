@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from judgekit import environment
 from judgekit.errors import Exit, JudgekitError
@@ -21,29 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from judgekit.engine import client
-    from judgekit.gate import Begin, Report, Row
+    from judgekit.gate import Report, Run
     from judgekit.gate.commits import RefUpdate
     from judgekit.ledger import Record
-    from judgekit.ledger.records import GateMode
 
 SKIP = ("JUDGEKIT_SKIP", "GIT_JUDGE_SKIP")
 PREPARATION = 60.0  # seconds until the rules of a push are known
-GRACE = 5.0  # seconds beside the budget
+GRACE = 5.0  # seconds that a run may take beside its budget, from where its rules are known
 SILENCE = "JUDGEKIT_DISABLE"  # silences every hook: nothing is said, the ledger alone is told
-
-
-class GateOptions(NamedTuple):
-    """How a run is wanted: a `mode` that goes before the configured one, and whether the engine may be asked.
-
-    `on_start` gets what is known when judging begins, `on_verdict` a row as each is known, `warn` lines for
-    people.
-    """
-
-    mode: GateMode | None
-    on_verdict: Callable[[Row], None]
-    on_start: Callable[[Begin], None]
-    warn: Callable[[str], None]
-    engine: bool = True
 
 
 def skipped_by() -> str | None:
@@ -53,9 +38,7 @@ def skipped_by() -> str | None:
 def ended(words: Sequence[str]) -> int | None:
     """Return the exit code of `judgekit gate WORDS` where this process need not find it out; else None.
 
-    A push is judged by a child, and held no longer than `PREPARATION`, then the budget and `GRACE`, whatever
-    is going on then. The child ends at once where the push is sure to bring nothing to judge: that is found
-    out without importing what judging needs.
+    A push is judged by a child, which is bounded, and ends early where there is surely nothing to judge.
     """
     if "--pre-push" not in words:
         return None
@@ -82,61 +65,64 @@ def _warn(line: str) -> None:
     sys.stderr.write(f"judgekit: {line}\n")
 
 
-def begun(begin: Begin, blocked: int) -> None:
-    """Give a run the time that it may take from where its rules are known.
+def check(
+    run: Run,
+    remote: str = "",
+    url: str = "",
+    *,
+    base: str | None = None,
+    use_engine: bool = True,
+    warn: Callable[[str], None],
+) -> Report | None:
+    """Judge the commits since `base`, or the push that git describes on stdin; None: nothing to say.
 
-    Should it not end in it, the exit code is `blocked` where the rules let nothing pass unjudged.
+    A fault holds nothing up unless the rules do. Raises `UnknownCommit` where `base` is none.
     """
-    watchdog.extend(begin["budget"] + GRACE, note=blocked if begin["holds"] else Exit.ACCEPTED)
-
-
-def check(wanted: GateOptions, remote: str = "", url: str = "", *, base: str | None = None) -> Report | None:
-    """Judge what the commits since `base` change, or the push that git describes on stdin.
-
-    None stands for nothing to say about it. A fault is said, noted down, and holds nothing up unless the
-    rules do. Raises `UnknownCommit` where `base` is none: the caller can correct it.
-    """
-    from judgekit.gate import Held, Report  # noqa: PLC0415 - the same
-    from judgekit.gate.commits import UnknownCommit  # noqa: PLC0415 - most pushes end before
+    from judgekit.gate import Held, Report  # noqa: PLC0415 - most pushes end before
+    from judgekit.gate.commits import UnknownCommit  # noqa: PLC0415 - the same
 
     try:
         updates = _updates() if base is None else []
         variable = skipped_by() if base is None else None
         if variable is not None:
-            _skip(variable, url or remote, updates, wanted.warn)
+            _skip(variable, url or remote, updates, warn)
             return None
         if base is None and all(update.deletes for update in updates):
             return None
-        return _run(wanted, updates, remote, url, base)
+        return _run(run, updates, remote, url, base, use_engine=use_engine, warn=warn)
     except UnknownCommit:
         raise
     except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours must not cost the user a push
-        fault(error, wanted.warn)
+        fault(error, warn)
         if not isinstance(error, Held):
             return None
-    wanted.warn("blocked: gate.undetermined is block; to skip the gate once: JUDGEKIT_SKIP=1 git push")
+    warn("blocked: gate.undetermined is block; to skip the gate once: JUDGEKIT_SKIP=1 git push")
     return Report([], "blocking", [], {}, ["nothing was judged"], holds=True)
 
 
 def _run(
-    wanted: GateOptions, updates: Sequence[RefUpdate], remote: str, url: str, base: str | None
+    run: Run,
+    updates: Sequence[RefUpdate],
+    remote: str,
+    url: str,
+    base: str | None,
+    *,
+    use_engine: bool,
+    warn: Callable[[str], None],
 ) -> Report:
-    """Run the gate: by the engine, so that a push waits for no import; in this process where none is.
-
-    Whatever goes wrong between here and the engine costs a push nothing but time: it is judged here then.
-    """
+    """Run the gate: by the engine, so that a push waits for no import; in this process where that fails."""
     from judgekit.engine import client  # noqa: PLC0415 - a skipped push needs little
     from judgekit.hooks.settings import engine_wanted  # noqa: PLC0415 - the same
 
-    started, run = time.monotonic(), os.urandom(16).hex()
+    run, started = run._replace(id=os.urandom(16).hex()), 0.0
 
     def request() -> bytes:
         import json  # noqa: PLC0415 - where an engine is asked
 
         nonlocal started
         started = time.monotonic()  # a start of the engine is none of the budget, as an import is not
-        body = {"updates": updates, "remote": remote, "url": url, "base": base, "mode": wanted.mode}
-        return json.dumps({**client.carried(git=True), **body, "run": run}).encode()
+        body = {"updates": updates, "remote": remote, "url": url, "base": base, "mode": run.mode}
+        return json.dumps({**client.carried(git=True), **body, "run": run.id}).encode()
 
     def read(response: client.Response) -> Report:
         from judgekit.engine import answers  # noqa: PLC0415 - where an engine is asked
@@ -146,30 +132,23 @@ def _run(
             for event in answers.events(response):
                 kind = event.pop("event")
                 if kind == "begin":
-                    wanted.on_start(Begin(**event))  # type: ignore[typeddict-item]  # as the protocol has it
+                    run.on_start(Begin(**event))  # type: ignore[typeddict-item]  # as the protocol has it
                 elif kind == "passed":
-                    wanted.on_verdict(Row(**event))  # type: ignore[typeddict-item]  # the same
+                    run.on_verdict(Row(**event))  # type: ignore[typeddict-item]  # the same
                 elif kind == "end":
                     return Report(**event)
         except JudgekitError as error:  # whatever it is, it is found here again, and said
-            raise client.EngineFault(str(error)) from None
+            raise client.EngineOff(str(error)) from None
         raise client.EngineLost("lost the engine: its response ended too early")
 
-    def locally(reason: client.NoEngine) -> Report:
+    def locally(_: client.NoEngine) -> Report:
         from judgekit.gate import push  # noqa: PLC0415 - pydantic; the engine has it
         from judgekit.git import Repository  # noqa: PLC0415 - the same
 
-        asked = not isinstance(reason, client.EngineOff | client.NotStarted)
-        if not asked:
-            reason.tell(wanted.warn)
-        spent = time.monotonic() - started if asked else 0.0
-        here = push.Run(wanted.mode, wanted.on_verdict, wanted.on_start, spent, run)
-        repository = Repository(Path.cwd())
-        if base is not None:
-            return push.check_since(repository, base, here)
-        return push.check_push(repository, updates, remote, url, here)
+        here = run._replace(spent=time.monotonic() - started if started else 0.0)
+        return push.check(Repository(Path.cwd()), updates, remote, url, base, here)
 
-    return client.call("gate", request, read, locally, use=wanted.engine and engine_wanted())
+    return client.call("gate", request, read, locally, use=use_engine and engine_wanted(), warn=warn)
 
 
 @functools.cache  # git says it once; what is wrong with it is found, and said, as often as it is asked
@@ -180,8 +159,7 @@ def _stdin() -> bytes:
 def _updates() -> list[RefUpdate]:
     """Return the updates that git describes on stdin, or the one that the pre-commit framework names.
 
-    That framework keeps git's lines to itself. It names the first ref that brings anything, and no commits
-    where that is a whole history.
+    That names the first ref that brings anything, and no commits where it is a whole history.
     """
     from judgekit.gate import commits  # noqa: PLC0415 - a skipped push needs little
     from judgekit.git import Repository  # noqa: PLC0415 - the same
@@ -210,7 +188,7 @@ def _skip(variable: str, remote: str, updates: Sequence[RefUpdate], warn: Callab
     try:
         who = getpass.getuser()
     except (OSError, KeyError):  # a user without a name
-        who = str(os.getuid()) if hasattr(os, "getuid") else ""
+        who = ""
     terminal = sys.stderr is not None and sys.stderr.isatty()
     refs = [update.remote_ref for update in updates]
     lost = _note(Skip(variable=variable, who=who, terminal=terminal, remote=remote, refs=refs))

@@ -1,8 +1,8 @@
 """The settings of the hooks, read without pydantic or YAML where that is possible.
 
 Where no configuration exists, what is compiled into the package holds. Where one does, it is validated once
-per change and kept as JSON in the cache folder. Where it cannot be validated, whether it switches the hook
-off is read without a parser, and whatever is in doubt counts as off.
+per change and kept as JSON in the cache folder. Where it cannot be validated, `enabled: false` in any of its
+files still holds, and whatever is in doubt counts as off.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FOLDER = "settings"
 VARIABLE = "JUDGEKIT_RETRIEVAL_ENABLED"
 WRONG_SECONDS = 600  # that what is wrong is kept: something that is not in the key may put it right
-_FORMAT = 6  # of what is kept
+_FORMAT = 7  # of what is kept
 # Variables of these sections are validated together.
 _SECTIONS = ("JUDGE", "RETRIEVAL", "GATE", "ESCALATE", "STOP", "ENGINE")
 _VARIABLES = tuple(f"JUDGEKIT_{section}_" for section in _SECTIONS)
@@ -68,11 +68,10 @@ def load(project: str) -> tuple[Settings, list[str]]:
         stamps.append((source, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
     variables = [item for item in environment.environ().items() if item[0].startswith(_VARIABLES)]
     if not variables and not stamps:
-        return Settings(
-            {"values": compiled.bundled()["settings"], "trusted": [], "profiles": None}, project
-        ), []
+        defaults = {"values": compiled.bundled()["settings"], "trusted": [], "profiles": None}
+        return Settings(defaults, project), []
     key = repr([_FORMAT, environment.__version__, project, sorted(variables), stamps])
-    file = path(project)
+    file = os.path.join(environment.cache_home(), FOLDER, environment.file_name_for(project) + ".json")
     try:
         with open(file, encoding="utf-8", newline="\n") as stream:
             found = quickjson.loads(stream.read())
@@ -91,10 +90,6 @@ def load(project: str) -> tuple[Settings, list[str]]:
     return Settings(found, project), found["notes"]
 
 
-def path(project: str) -> str:
-    return os.path.join(environment.cache_home(), FOLDER, environment.file_name_for(project) + ".json")
-
-
 def engine_wanted(configured: Settings | None = None) -> bool:
     """Whether the user's configuration and the variables let the engine be asked; no project has a say."""
     from judgekit.engine import client  # noqa: PLC0415 - most prompts need no engine
@@ -108,20 +103,16 @@ def engine_wanted(configured: Settings | None = None) -> bool:
 def descriptions(root: str) -> dict[str, str]:
     """Return the descriptions of categories that a store's memory-config.json gives, by category."""
     source = os.path.join(root, environment.MEMORY_CONFIG)
-    if not os.path.isfile(source):  # reading a device may never end
-        return {}
-    if not os.path.realpath(source).startswith(os.path.realpath(root).rstrip(os.sep) + os.sep):
+    inside = os.path.realpath(source).startswith(os.path.realpath(root).rstrip(os.sep) + os.sep)
+    if not inside or not os.path.isfile(source):  # reading a device may never end
         return {}
     try:
         with open(source, encoding="utf-8", errors="replace", newline="\n") as file:
-            found = quickjson.loads(file.read(_MOST))
-    except (OSError, ValueError):
+            categories = quickjson.loads(file.read(_MOST))["categories"]
+        texts = {name: each.get("description") for name, each in categories.items() if isinstance(each, dict)}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
-    categories = found.get("categories") if isinstance(found, dict) else None
-    if not isinstance(categories, dict):
-        return {}
-    described = {name: each.get("description") for name, each in categories.items() if isinstance(each, dict)}
-    return {name: text for name, text in described.items() if isinstance(text, str) and text.strip()}
+    return {name: text for name, text in texts.items() if isinstance(text, str) and text.strip()}
 
 
 def _validated(project: str) -> tuple[dict[str, Any], bool]:
@@ -176,35 +167,28 @@ def _unless_off(values: dict[str, Any], project: str) -> dict[str, Any]:
 
 
 def is_off(project: str) -> bool:
-    """Whether the first source that says so, in the order of authority, switches the hook off."""
+    """Whether the variable or a file says `enabled: false`, or anything that is in doubt."""
     import re  # noqa: PLC0415 - where a configuration is wrong
 
     variable = os.environ.get(VARIABLE, "")
     if variable:
         return variable.lower() not in _TRUE
-    user, own, foreign = environment.configuration_files(project)
-    for source in (own, foreign, user):
-        inside = os.path.join(os.path.realpath(project), "")
-        if not os.path.lexists(source) or (
-            source == foreign and not os.path.realpath(source).startswith(inside)
-        ):
-            continue  # another tool's settings count inside the project alone
+    for source in filter(os.path.lexists, environment.configuration_files(project)):
+        if not os.path.isfile(source):  # a device may have no end
+            return True
         try:
-            if not os.path.isfile(source):  # a device may have no end
-                return True
             with open(source, encoding="utf-8-sig", errors="replace") as file:
                 text = file.read(_MOST).replace("\0", "")  # of UTF-16 the letters are left
         except OSError:
             return True
         words = re.findall(_KEY, text)
-        if source == foreign:
+        if source.endswith(".json"):  # another tool's, with other sections
             try:
-                found = quickjson.loads(text)
-                section = found.get("retrieval") if isinstance(found, dict) else None
-                said = section.get("enabled") if isinstance(section, dict) else None
-                words = [] if said is None else [str(said)]
+                words = [str(quickjson.loads(text)["retrieval"]["enabled"])]
+            except (KeyError, TypeError):
+                words = []
             except ValueError:  # which `enabled` is meant cannot be told
                 pass
-        if words:
-            return not all(word.lower() in _TRUE for word in words)
+        if not all(word.lower() in _TRUE for word in words):
+            return True
     return False

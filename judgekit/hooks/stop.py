@@ -55,7 +55,8 @@ def answer(payload: Mapping[str, Any], project: str, configured: Mapping[str, An
         # The files, and what they must fulfil.
         parts = [document.sha256, document.task_id, task.description, task.acceptance]
         key = hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
-        seen, told = _remembered(session)
+        kept = os.path.join(environment.cache_home(), FOLDER, environment.file_name_for(session) + ".json")
+        seen, told = _remembered(kept)
         if key in seen:
             return "", []
         request = JudgeRequest(deadline=max(0.1, until - time.monotonic()))
@@ -67,30 +68,26 @@ def answer(payload: Mapping[str, Any], project: str, configured: Mapping[str, An
     else:
         asks = verdict.verdict in ("reject", "improve") and bool(verdict.findings)
     asks = asks and told < configured["blocks"]
-    _remember(session, [*seen, key] if verdict.verdict in _SETTLED else seen, told + asks)
+    _remember(kept, [*seen, key] if verdict.verdict in _SETTLED else seen, told + asks)
     if verdict.verdict == "undetermined" and verdict.degraded:
         notes.append(f"undetermined, so the agent may stop: {verdict.degraded}")
     text = quickjson.dumps({"decision": "block", "reason": reason(verdict)}) if asks else ""
     return text, notes
 
 
-def _file(session: str) -> str:
-    return os.path.join(environment.cache_home(), FOLDER, environment.file_name_for(session) + ".json")
-
-
-def _remembered(session: str) -> tuple[list[str], int]:
+def _remembered(path: str) -> tuple[list[str], int]:
     """Return the contents that were judged in a session, and how often it was asked to go on."""
     try:
-        with open(_file(session), encoding="utf-8", newline="\n") as file:
+        with open(path, encoding="utf-8", newline="\n") as file:
             kept: Any = quickjson.loads(file.read(1_000_000))
         return [str(each) for each in kept["seen"]], int(kept["told"])
     except (OSError, ValueError, KeyError, TypeError):
         return [], 0
 
 
-def _remember(session: str, seen: list[str], told: int) -> None:
+def _remember(path: str, seen: list[str], told: int) -> None:
     folder = environment.cache_folder(FOLDER)
-    environment.write_private(_file(session), quickjson.dumps({"seen": seen[-_MAX_SEEN:], "told": told}))
+    environment.write_private(path, quickjson.dumps({"seen": seen[-_MAX_SEEN:], "told": told}))
     for dir_entry in os.scandir(folder):
         if dir_entry.stat().st_mtime < time.time() - _MAX_AGE:
             os.unlink(dir_entry.path)

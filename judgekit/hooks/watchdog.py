@@ -17,10 +17,9 @@ _notes: list[int] = []  # the pipe in which a child notes something; a process w
 
 
 def split(seconds: float) -> tuple[int | None, int | None] | None:
-    """Return None in a child that goes on and has `seconds` for it, and in the parent how the child ended.
+    """Return None in a child that goes on and has `seconds` for it, or where no process can be had.
 
-    That is its exit code, None when its time was up, and the last byte that it noted. None is also returned
-    where no process can be had.
+    In the parent, return the child's exit code, None when its time was up, and the last byte that it noted.
     """
     if not hasattr(os, "fork"):
         return None
@@ -53,15 +52,11 @@ def split(seconds: float) -> tuple[int | None, int | None] | None:
 
 
 def extend(seconds: float, note: int | None = None) -> None:
-    """Let the child end in `seconds` from now, and leave a byte for the parent, should it be ended.
-
-    In any other process this does nothing.
-    """
+    """Let the child end in `seconds` from now, with a byte for the parent; elsewhere this does nothing."""
     if _notes:
         if note is not None:
             os.write(_notes[0], bytes([note]))
-        signals = _signals()
-        signals.setitimer(signals.ITIMER_REAL, seconds)
+        _signals().setitimer(_signals().ITIMER_REAL, seconds)
 
 
 def _signals() -> Any:  # noqa: ANN401 - no stub

@@ -53,10 +53,7 @@ def lower(errors: int, total: int, level: float) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def needed(rate: float, level: float, share: float = 0.0) -> int | None:
-    """Return how many labels show a rate of at most `rate`, if `share` of them are errors.
-
-    None when no number does: `share` is not below `rate`, or it would take more than a million.
-    """
+    """Return how many labels show such a `rate` if `share` of them are errors; None beyond a million."""
     few, many = 0, 1
     while share < rate and at_most(round(share * many), many, rate) > level:
         few, many = many, many * 2

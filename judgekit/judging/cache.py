@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import sqlite3
 import threading
 import time
 import weakref
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from judgekit import environment
 from judgekit.config import files
@@ -25,21 +24,14 @@ from judgekit.judging.fence import without_nonce
 from judgekit.providers.base import Reply, secret_values
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from judgekit.providers.base import Endpoint, Request
 
-MAX_REPLIES = 20_000
 MAX_DAYS = 30
 MAX_BYTES = 100_000_000  # of the file
-MAX_REPLY = 1_000_000  # characters; a longer one is not worth its place
 _WAIT = 1.0  # seconds for another process that writes
-_TRIM_EVERY = 100  # replies kept between two looks at what is too old or too much
 _CREATE = """CREATE TABLE IF NOT EXISTS reply (
     key TEXT PRIMARY KEY, at REAL NOT NULL, reply TEXT NOT NULL) WITHOUT ROWID"""
-_TRIM = """DELETE FROM reply WHERE at < ? OR key IN (
-    SELECT key FROM reply ORDER BY at DESC LIMIT -1 OFFSET ?)"""
-_TRIM_BYTES = """DELETE FROM reply WHERE key IN (SELECT key FROM (
+_MAKE_ROOM = """DELETE FROM reply WHERE key IN (SELECT key FROM (
     SELECT key, SUM(LENGTH(CAST(reply AS BLOB))) OVER (ORDER BY at DESC, key) AS total FROM reply)
     WHERE total > ?)"""
 # What a profile says of itself, and where the values of an endpoint come from: no call shows it.
@@ -49,81 +41,60 @@ _DESCRIBING = {
 }
 _ADDRESSES = ("URL", "BASE", "ENDPOINT")
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
-_lasting = threading.local()
-Value = TypeVar("Value")
 
 
 class ReplyCache:
-    """A file of replies that only its owner can read: the user's, or the one at `path`.
-
-    A fault of the file costs a call, never a verdict. Several processes may use it at once; a method may wait
-    a second for them. It is bounded in days, replies and bytes, the oldest go first; a damaged one is begun
-    anew.
-    """
+    """A private file of replies, for several processes; a fault of it costs a call, never a verdict."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path or Path(environment.cache_home()) / "replies.sqlite"
         self._opened: sqlite3.Connection | None = None
-        self._mark: tuple[int, ...] | None = None
-        self._kept = 0
+        self._is_trimmed = False
         self._turn = threading.Lock()
-
-    def is_same_as(self, other: ReplyCache) -> bool:
-        """Whether the other is of the same file, and that has not been replaced since this one was opened."""
-        return self._path == other._path and (self._opened is None or _mark(self._path) == self._mark)
 
     def find(self, endpoint: Endpoint, request: Request) -> Reply | None:
         """Return what `endpoint` replied to the same request before, without its usage; else None."""
         if endpoint.profile.kind == "replay" or not self._path.is_file():
             return None
-        query, wanted = "SELECT reply FROM reply WHERE key = ?", (key(endpoint, request),)
-        found = self._use(lambda connection: connection.execute(query, wanted).fetchone())
+        row = self._run("SELECT reply FROM reply WHERE key = ?", key(endpoint, request))
         with suppress(ValueError, KeyError, TypeError):
-            kept = json.loads(found[0] if found else "")
+            kept = json.loads(row[0] if row else "")
             tokens, held = tuple(kept.get("tokens", ())), bool(kept.get("held"))
             return Reply(kept["text"], kept["model"], KEPT, tuple(kept["logprobs"]), tokens, held)
         return None
 
     def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
-        """Keep a reply that could be read."""
-        kept = {"text": reply.text, "model": reply.model, "logprobs": reply.logprobs, "tokens": reply.tokens}
-        text = json.dumps({**kept, "held": reply.held})
-        # A recording is kept already, and may be made anew.
-        if endpoint.profile.kind == "replay" or len(text) > MAX_REPLY:
+        """Keep a reply that could be read; a recording is kept already, and may be made anew."""
+        if endpoint.profile.kind == "replay":
             return
-        row = (key(endpoint, request), time.time(), text)
+        kept = {"text": reply.text, "model": reply.model, "logprobs": reply.logprobs, "tokens": reply.tokens}
+        text, now = json.dumps({**kept, "held": reply.held}), time.time()
+        self._run("INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", key(endpoint, request), now, text)
+        if not self._is_trimmed:
+            self._run("DELETE FROM reply WHERE at < ?", now - MAX_DAYS * 86_400)
+            self._is_trimmed = True
 
-        def insert(connection: sqlite3.Connection) -> None:
-            connection.execute("INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", row)
-            self._kept += 1
-            if self._kept % _TRIM_EVERY == 1 % _TRIM_EVERY:
-                _trim(connection)
-
-        self._use(insert)
-
-    def _use(self, work: Callable[[sqlite3.Connection], Value]) -> Value | None:
-        """Return what `work` returns with the connection, which is one thread's at a time; None if it fails.
-
-        Makes room where there is none, and removes a damaged file; other errors pass by themselves.
-        """
-        if not self._turn.acquire(timeout=2 * _WAIT):
+    def _run(self, statement: str, *values: str | float) -> tuple[Any, ...] | None:
+        """Return the first row of a statement, None without one or on failure; removes a damaged file."""
+        if not self._turn.acquire(timeout=2 * _WAIT):  # the connection is one thread's at a time
             return None
+        row: tuple[Any, ...] | None = None
         try:
-            if self._opened is None:
-                self._opened = self._open()
-            return work(self._opened)
+            self._opened = self._opened or self._open()
+            row = self._opened.execute(statement, values).fetchone()
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            with suppress(sqlite3.Error):
-                if code == sqlite3.SQLITE_FULL and self._opened is not None:
-                    _trim(self._opened)
+            if code == sqlite3.SQLITE_FULL and self._opened is not None:
+                with suppress(sqlite3.Error):
+                    self._opened.execute(_MAKE_ROOM, (MAX_BYTES // 4,))
+                    self._opened.execute(statement, values)
             if code in _DAMAGED:
                 self._remove()
         except OSError:
             pass
         finally:
             self._turn.release()
-        return None
+        return row
 
     def _open(self) -> sqlite3.Connection:
         environment.private_folder(str(self._path.parent))
@@ -132,9 +103,8 @@ class ReplyCache:
         connection = sqlite3.connect(self._path, timeout=_WAIT, isolation_level=None, check_same_thread=False)
         try:
             # Without a wait for the disk at each reply: the last ones may be lost with the power.
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-            connection.execute("PRAGMA journal_size_limit = 1000000")
+            for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "journal_size_limit = 1000000"):
+                connection.execute(f"PRAGMA {pragma}")
             size = connection.execute("PRAGMA page_size").fetchone()[0]
             connection.execute(f"PRAGMA max_page_count = {max(16, MAX_BYTES // size)}")
             connection.execute(_CREATE)
@@ -142,7 +112,6 @@ class ReplyCache:
             connection.close()
             raise
         weakref.finalize(self, connection.close)
-        self._mark = _mark(self._path)
         return connection
 
     def _remove(self) -> None:
@@ -161,39 +130,8 @@ class ReplyCache:
                 Path(f"{self._path}{end}").unlink(missing_ok=True)
 
 
-def _trim(connection: sqlite3.Connection) -> None:
-    """Remove what is too old or too much; so much at a time that there is room for long."""
-    connection.execute(_TRIM, (time.time() - MAX_DAYS * 86_400, MAX_REPLIES))
-    pages, free, size = (
-        connection.execute(f"PRAGMA {name}").fetchone()[0]
-        for name in ("page_count", "freelist_count", "page_size")
-    )
-    if (pages - free) * size > MAX_BYTES // 2:
-        connection.execute(_TRIM_BYTES, (MAX_BYTES // 4,))
-
-
-def _mark(path: Path) -> tuple[int, ...] | None:
-    try:
-        state = path.stat()
-    except OSError:
-        return None
-    return state.st_dev, state.st_ino, os.getpid()  # no connection may be used on in a forked process
-
-
-def lasting_cache() -> ReplyCache:
-    """Return the user's cache, left open for this thread: opening it takes longer than a question to it."""
-    fresh = ReplyCache()
-    known: ReplyCache | None = getattr(_lasting, "cache", None)
-    if known is None or not known.is_same_as(fresh):
-        known = _lasting.cache = fresh
-    return known
-
-
 def key(endpoint: Endpoint, request: Request) -> str:
-    """Return a hash of all that an answer depends on, which neither a provider's key nor the time left is.
-
-    Of the environment that a program sees only addresses are of it: a hook's PATH is not a shell's.
-    """
+    """Return a hash of all that an answer depends on; of a program's environment only addresses count."""
     asked = [(message.role, without_nonce(message.content)) for message in request.messages]
     profile, secrets = endpoint.profile, secret_values(endpoint)
     whom = [profile.model_dump(mode="json", exclude=_DESCRIBING), endpoint.api_base, endpoint.model]

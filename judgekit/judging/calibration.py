@@ -17,8 +17,6 @@ import os
 import re
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain
-from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
@@ -55,6 +53,8 @@ SCHEMA = "judgekit/calibration@1"
 TOGETHER = " + "  # between the models of one jury, where they stand as one name
 Readings: TypeAlias = dict[TierName, dict[str, logprobs.ScoreSource]]
 Asking: TypeAlias = dict[TierName, dict[str, str]]
+Count: TypeAlias = Annotated[int, Field(ge=0, le=1_000_000)]  # nobody gives more; a bound on more takes long
+Share: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
 
 
 class Asked(Strict):
@@ -76,8 +76,8 @@ class Promise(Strict):
     whose own opinion is then the last word.
     """
 
-    rate: Annotated[float, Field(gt=0, lt=1)]
-    confidence: Annotated[float, Field(gt=0, lt=1)]
+    rate: Share
+    confidence: Share
     reference: TierName | None = None
 
 
@@ -87,13 +87,13 @@ class CalibratedRule(Strict):
     tier: TierName
     outcome: Outcome
     after: Outcome | None = None
-    least_margin: float = 0.0
+    least_margin: Annotated[float, Field(allow_inf_nan=False)] = 0.0
     stands: TierName | None = Field(
         default=None, description="instead: the wins of this tier that `tier` answers with a tie"
     )
-    labels: int
-    errors: int
-    gains: int = 0
+    labels: Count
+    errors: Count
+    gains: Count = 0
     bound: float
 
     @property
@@ -109,10 +109,10 @@ class RefusedRule(CalibratedRule):
 
 
 class Measured(Strict):
-    decided: int
-    errors: int
-    by_gate: int = 0
-    calls: dict[TierName, int]
+    decided: Count
+    errors: Count
+    by_gate: Count = 0
+    calls: dict[TierName, Annotated[int, Field(ge=0)]]
 
 
 class Subjects(Strict):
@@ -147,16 +147,16 @@ class Calibration(Strict):
     gates: list[CalibratedRule]
     not_promised: list[RefusedRule] = []
     read_otherwise: dict[TierName, int] = {}
-    cases: int
+    cases: Count
     labels_sha256: str
     with_gates: Measured
     without: Measured
 
     def rules(self) -> FinalityRules:
         """Return the gates as the judge applies them."""
+        rules = (gate.rule for gate in self.gates)
         read = {(tier, model, how) for tier, models in self.read.items() for model, how in models.items()}
-        rules = tuple(gate.rule for gate in self.gates)
-        return FinalityRules(self.id, rules, self.promise.reference, frozenset(read))
+        return FinalityRules(self.id, tuple(rules), self.promise.reference, frozenset(read))
 
     def text(self) -> str:
         return self.model_dump_json(by_alias=True, indent=2) + "\n"
@@ -178,60 +178,59 @@ class ErrorCounts(NamedTuple):
         return (self.errors - self.gains) / self.labels if self.labels else 0.0
 
 
-_MOST = 1_000_000  # labels; nobody gives more, and a bound on more takes long
-_ROUNDED = 1e-6  # bounds are written with six digits
-
-
 def bound(counts: ErrorCounts, level: float, promise: Promise) -> float:
-    """Return what the rate exceeds with a probability of at most `level`.
-
-    With a reference losses and gains are each bounded at half the level.
-    """
+    """Return what the rate exceeds with a probability of at most `level`, shared by losses and gains."""
     if promise.reference is None:
         return upper(counts.errors, counts.labels, level)
     losses = upper(counts.errors, counts.labels, level / 2)
     return losses - lower(counts.gains, counts.labels, level / 2)
 
 
+_ROUNDED = 1e-6  # bounds are written with six digits
+
+
 def _flaws(known: Calibration) -> Iterator[tuple[str, str]]:
     """Yield the keys that do not follow from the others, and what was expected of each."""
-    tiers, last = [tier for tier in TIERS if tier in known.models], known.promise.reference
-    gates = {f"gates.{at}": gate for at, gate in enumerate(known.gates)}
-    refused = {f"not_promised.{at}": rule for at, rule in enumerate(known.not_promised)}
-    counts: list[tuple[str, int, float]] = [("cases", known.cases, _MOST)]
-    for where, rule in (*gates.items(), *refused.items()):
-        gains = rule.labels - rule.errors if last else 0
-        limits = {"labels": known.cases, "errors": rule.labels, "gains": gains}
-        counts += [(f"{where}.{key}", getattr(rule, key), most) for key, most in limits.items()]
-        if not isfinite(rule.least_margin):
-            yield f"{where}.least_margin", f"expected a number, got {rule.least_margin}"
-    for where, measured in (("with_gates", known.with_gates), ("without", known.without)):
-        limits = {"decided": known.cases, "errors": measured.decided, "by_gate": measured.decided}
-        counts += [(f"{where}.{key}", getattr(measured, key), most) for key, most in limits.items()]
-        counts += [(f"{where}.calls.{tier}", count, inf) for tier, count in measured.calls.items()]
-    for key, count, most in counts:
-        if not 0 <= count <= most:
-            yield key, f"expected {'no less than 0' if most == inf else f'0 to {most}'}, got {count}"
+    tiers, last, rate = (
+        [tier for tier in TIERS if tier in known.models],
+        known.promise.reference,
+        known.promise.rate,
+    )
     if last is not None and last not in tiers[1:]:
         yield "promise.reference", f"expected a tier after the first one, got {last}"
-        return
-    rate, share = known.promise.rate, (1 - known.promise.confidence) / max(1, len(gates))
-    classes = [(each.tier, each.outcome, each.after, each.stands) for each in known.gates]
-    for (where, gate), own in zip(gates.items(), classes, strict=True):
+    limits: list[tuple[str, int, int]] = []
+    for name, rules in (("gates", known.gates), ("not_promised", known.not_promised)):
+        for at, rule in enumerate(rules):
+            limits.append((f"{name}.{at}.labels", rule.labels, known.cases))
+            limits.append((f"{name}.{at}.errors", rule.errors, rule.labels))
+            limits.append((f"{name}.{at}.gains", rule.gains, rule.labels - rule.errors if last else 0))
+    for name, measured in (("with_gates", known.with_gates), ("without", known.without)):
+        limits.append((f"{name}.decided", measured.decided, known.cases))
+        limits.append((f"{name}.errors", measured.errors, measured.decided))
+        limits.append((f"{name}.by_gate", measured.by_gate, measured.decided))
+    for key, count, most in limits:
+        if count > most:
+            yield key, f"expected {most} at most, got {count}"
+    share = (1 - known.promise.confidence) / max(1, len(known.gates))
+    classes = [(gate.tier, gate.outcome, gate.after, gate.stands) for gate in known.gates]
+    for at, gate in enumerate(known.gates):
+        where, own = f"gates.{at}", classes[at]
         may = tiers[1:2] if gate.stands else tiers[: tiers.index(last) if last else -1]
         if gate.tier not in may:
             yield f"{where}.tier", f"expected {' or '.join(may) or 'none'}, got {gate.tier}"
-        elif gate.stands and own[1:] != ("improve", "accept", tiers[0]):
+        if gate.stands and own[1:] != ("improve", "accept", tiers[0]):
             yield f"{where}.stands", f"expected a win of {tiers[0]} against a tie of {gate.tier}"
-        elif gate.after is not None and gate.tier == tiers[0]:
+        if gate.after is not None and gate.tier == tiers[0]:
             yield f"{where}.after", f"expected none, because {gate.tier} is the first tier"
         if classes.count(own) > 1:
             yield where, "expected one gate for each class of opinions, got several"
         # The classes of one tier have no opinion in common.
         labels = sum(each.labels for each in known.gates if each.tier == gate.tier and not each.stands)
         if labels > known.cases:
-            wanted = f"{known.cases} at most in all gates of {gate.tier}"
-            yield f"{where}.labels", f"expected {wanted}, got {labels}"
+            yield (
+                f"{where}.labels",
+                f"expected {known.cases} at most in all gates of {gate.tier}, got {labels}",
+            )
         least = bound(ErrorCounts(gate.labels, gate.errors, gate.gains), share, known.promise)
         if least > rate:
             seen = f"{gate.errors} wrong of {gate.labels} does not support a rate of at most {rate:g}"
@@ -241,9 +240,6 @@ def _flaws(known: Calibration) -> Iterator[tuple[str, str]]:
 
 
 # --- Which panel, and which way of asking, it holds for
-
-
-_USUALLY_READ: tuple[logprobs.ScoreSource, ...] = ("expected", "points", "whole")
 
 
 class PanelFingerprint(NamedTuple):
@@ -257,12 +253,8 @@ class PanelFingerprint(NamedTuple):
 
 def fingerprint(panel: PanelModels, rubric: Rubric, options: JudgeOptions = USUAL) -> PanelFingerprint:
     """Return what judging with these models comes to."""
-    asked = Asked(
-        samples=options.samples,
-        criteria="each" if options.each else "together",
-        jury=options.jury,
-        redact=bool(options.redact),
-    )
+    criteria: Literal["together", "each"] = "each" if options.each else "together"
+    asked = Asked(samples=options.samples, criteria=criteria, jury=options.jury, redact=bool(options.redact))
     now, scores = PanelFingerprint({}, asked, {}, {}), isinstance(rubric, ScoreRubric)
     for tier, jury in models_by_tier(panel).items():
         now.models[tier] = together(endpoint.model for endpoint in jury)
@@ -298,64 +290,54 @@ def profile_sha256(endpoint: Endpoint) -> str | None:
 
 def misfit(known: Calibration, loaded: LoadedRubric, now: PanelFingerprint, subjects: int = 0) -> str | None:
     """Say in a few words why it does not fit, None where it does; `subjects` is how many are compared."""
-    return next(chain(_other_subject(known, loaded, now, subjects), _other_ways(known, loaded, now)), None)
+    return next(_differences(known, loaded, now, subjects), None)
 
 
-def _other_subject(
+def _differences(
     known: Calibration, loaded: LoadedRubric, now: PanelFingerprint, subjects: int
 ) -> Iterator[str]:
+    rubric, was, asked, several = loaded.rubric, known.asked, now.asked, known.subjects
     if known.rubric.sha256 != loaded.sha256:
         yield f"it was made for a different {known.rubric.id} ({known.rubric.version})"
-    if known.prompt_sha256 != loaded.rubric.prompt.sha256:
+    if known.prompt_sha256 != rubric.prompt.sha256:
         yield "the prompt has changed"
-    if known.wording_sha256 not in (None, wording(loaded.rubric, known.mode)):
+    if known.wording_sha256 not in (None, wording(rubric, known.mode)):
         yield "judgekit's own prompts, or how it reads replies, have changed"
-    if (several := known.subjects) and not several.least <= subjects <= several.most:
+    if several and not several.least <= subjects <= several.most:
         count = f"{several.least} to {several.most}" if several.least < several.most else several.most
         yield f"it was made for {count} texts, not for {subjects}"
-    for tier, model in now.models.items():
-        before = known.models.get(tier, "nobody")
+    for tier in known.models | now.models:
+        before, model = known.models.get(tier, "nobody"), now.models.get(tier, "nobody")
         if together(before.split(TOGETHER)) != model:
             yield f"{tier} was {before} and is {model} now"
-    if gone := sorted(set(known.models) - set(now.models)):
-        yield f"{', '.join(gone)} is no longer asked"
-
-
-def _other_ways(known: Calibration, loaded: LoadedRubric, now: PanelFingerprint) -> Iterator[str]:
     # A model that answers in single tokens answers once; and about each thing alone, but for pairs.
     points = all(able == {"points"} for models in now.able.values() for able in models.values())
-    rubric, was, asked = loaded.rubric, known.asked, now.asked
     one_way = len(rubric.questions) == 1 or (points and not isinstance(rubric, CompareRubric))
     # Where several subjects are ranked their scores are averaged, whatever juries come to elsewhere.
-    juries = not known.subjects and any(TOGETHER in model for model in now.models.values())
-    if was.samples != asked.samples and not points:
-        yield f"samples were {was.samples} and are {asked.samples} now"
-    if was.criteria != asked.criteria and not one_way:
-        yield f"criteria were judged {was.criteria} and are judged {asked.criteria} now"
-    if was.jury != asked.jury and juries:
-        yield f"juries came to the {was.jury} and come to the {asked.jury} now"
-    if was.redact != asked.redact:
-        before, after = ("removed before sending" if each.redact else "sent" for each in (was, asked))
-        yield f"secrets were {before} and are {after} now"
+    juries = not several and any(TOGETHER in model for model in now.models.values())
+    for name, plays_a_part in (
+        ("samples", not points),
+        ("criteria", not one_way),
+        ("jury", juries),
+        ("redact", True),
+    ):
+        if plays_a_part and (before := getattr(was, name)) != (after := getattr(asked, name)):
+            yield f"judge.{name} was {str(before).lower()} and is {str(after).lower()} now"
     for tier, models in now.able.items():
         for model, able in models.items():
             how = known.read.get(tier, {}).get(model)
-            words = logprobs.WORDS[next(each for each in _USUALLY_READ if each in able)]
+            words = logprobs.WORDS[next(how for how in ("expected", "points", "whole") if how in able)]
             if how is None and "expected" in able:
                 yield f"it does not say how the scores of {tier} were read, and they are {words} now"
             if how is not None and how not in able:
                 yield f"what {tier} said was {logprobs.WORDS[how]} and is {words} now"
-    for tier, hashes in now.asking.items():
-        were = known.asking.get(tier, {})
-        if other := [model for model, digest in hashes.items() if were.get(model, digest) != digest]:
-            yield f"how its provider's profile asks {other[0]} has changed"
+            digest = now.asking.get(tier, {}).get(model)
+            if digest and known.asking.get(tier, {}).get(model, digest) != digest:
+                yield f"how its provider's profile asks {model} has changed"
 
 
 def wording(rubric: Rubric, mode: ModeName) -> str:
-    """Return a hash of what judgekit says to models under a rubric, whatever is judged, and of its own bars.
-
-    These are the numbers by which it reads answers: with others the same replies make other opinions.
-    """
+    """Return a hash of what judgekit says to models under a rubric, and of the bars for their answers."""
     part, task, idle = Part("a", "b", 1), Task("c", "d"), None
     # Models that answer in one token are asked otherwise: `points`.
     fence, endpoint = Fence("nonce"), replace(recorded("m", registry.UNKNOWN_FAMILY), pointwise=True)
@@ -368,7 +350,7 @@ def wording(rubric: Rubric, mode: ModeName) -> str:
         bars = [logprobs.ALTERNATIVES, logprobs.LEAST_MASS, logprobs.SURE]
         bars += [pointwise.LEAST_MASS, pointwise.LEAST_LEAD]
     elif isinstance(rubric, CompareRubric):
-        texts, said = [Part("LEFT", "a", 1), Part("RIGHT", "b", 1)], [compare.EarlierOpinion("LEFT", "c")]
+        texts, said = [Part("LEFT", "a", 1), Part("RIGHT", "b", 1)], [("LEFT", "c")]
         sent = [compare.pair_messages(rubric, tier, "d", texts, said) for tier in TIERS]
         comparison_input = ComparisonInput("a", (file_of("A", "b"), file_of("B", "c")))
         points = compare.CompareTask(rubric, mode, comparison_input, "quick").prompts(endpoint, fence)
@@ -409,7 +391,6 @@ MOST_TOLD = 3  # files that cannot be read are named
 MOST_READ = 20  # of a folder: what a clone may bring is read before a judge's time begins
 MOST_BYTES = 64_000  # of one: several times those of the largest that were made
 _WAIT = 2.0  # seconds for another process that accepts one
-_KIND = f'"{SCHEMA.partition("@")[0]}@'
 _ID = re.compile(r"(.+-(?:strict|lenient))-[0-9a-f]{12}")
 
 
@@ -428,82 +409,57 @@ def find(
     options: JudgeOptions = USUAL,
     subjects: int = 0,
 ) -> UsableCalibration:
-    """Return the newest calibration that fits rubric, mode, models and options, the project's first.
-
-    A stale one is named where none fits, one that cannot be read in any case. With one tier there is nothing
-    to decide. `subjects` is how many are scored to be compared, if they are.
-    """
+    """Return the newest calibration that fits, the project's first; `subjects` are scored to compare."""
     one_tier = len(panel) < 2  # noqa: PLR2004 - one opinion cannot go up
-    found = [] if one_tier else list(_calibrations(loaded.rubric.rubric, mode, project))
-    if not found:
+    files = [] if one_tier else list(_calibrations(loaded.rubric.rubric, mode, project))
+    if not files:
         return UsableCalibration()
-    now = fingerprint(panel, loaded.rubric, options)
-    fitting, stale, broken = None, list[str](), list[str]()
-    for known in found:
-        if isinstance(known, str):
-            broken.append(f"calibration not used: {known}")
-        elif fitting is None and (known.subjects is None) == (subjects == 0):
-            if why := misfit(known, loaded, now, subjects):
-                stale.append(f"calibration {known.id} not used: {why}; {AGAIN}")
-            else:
-                fitting = known
-    told = [*broken[:MOST_TOLD], *([] if fitting else stale[:1])]
-    if len(broken) > MOST_TOLD:
-        told.append(f"{len(broken) - MOST_TOLD} more calibrations cannot be read")
-    return UsableCalibration(fitting.rules() if fitting else None, "; ".join(told) or None)
+    now, stale = fingerprint(panel, loaded.rubric, options), list[str]()
+    broken = [f"calibration not used: {file}" for file in files if isinstance(file, str)][:MOST_TOLD]
+    for known in files:
+        if isinstance(known, str) or (known.subjects is None) != (subjects == 0):
+            continue
+        if not (why := misfit(known, loaded, now, subjects)):
+            return UsableCalibration(known.rules(), "; ".join(broken) or None)
+        stale.append(f"calibration {known.id} not used: {why}; {AGAIN}")
+    return UsableCalibration(None, "; ".join([*broken, *stale[:1]]) or None)
 
 
 def _calibrations(rubric: str, mode: ModeName, project: Path | None) -> Iterator[Calibration | str]:
-    """Yield the calibrations of a rubric and mode, a folder's newest first, and what is wrong with others.
-
-    Files whose name is an id come first, each the newest before others; an id says what it is for.
-    """
+    """Yield the calibrations of a rubric and mode, a folder's newest first, and what is wrong with others."""
     for origin, folder in search_path.folders(FOLDER, project):
-        named = [(_ID.fullmatch(path.stem), path) for path in folder.glob("*.json") if origin != "bundled"]
-        files = sorted(
-            (id_ is None, -path.stat().st_mtime if path.exists() else 0.0, path)
-            for id_, path in named
-            if id_ is None or id_[1] == f"{rubric}-{mode}"
-        )
+        files = [] if origin == "bundled" else list(folder.glob("*.json"))
+        ids = {path: _ID.fullmatch(path.stem) for path in files}  # an id says what it is for
+        files = [path for path, id_ in ids.items() if id_ is None or id_[1] == f"{rubric}-{mode}"]
         if len(files) > MOST_READ:
-            told = f"{len(files)} files that may be for {rubric}, {mode}; read {MOST_READ} of them"
-            yield f"{folder}: {told}"
-        found: list[Calibration] = []
-        for no_id, _, path in files[:MOST_READ]:
+            yield f"{folder}: {len(files)} files that may be for {rubric}, {mode}; read {MOST_READ} of them"
+        readable: list[Calibration] = []
+        for path in sorted(files, key=lambda path: path.lstat().st_mtime, reverse=True)[:MOST_READ]:
             try:
                 known = read(path, of_project=origin == "project")
-                found += [known] if (known.rubric.id, known.mode) == (rubric, mode) else []
+                readable += [known] if (known.rubric.id, known.mode) == (rubric, mode) else []
             except ConfigError as error:
-                text = _bytes(path).decode(errors="replace")
-                if not no_id or all(each in text for each in (_KIND, f'"{rubric}"', f'"{mode}"')):
+                text = path.name
+                if path.is_file():  # a pipe may have no end
+                    with suppress(OSError), path.open("rb") as file:
+                        text += file.read(MOST_BYTES).decode(errors="replace")
+                if rubric in text and mode in text:
                     yield str(error)
-        yield from sorted(found, key=lambda each: each.made, reverse=True)
+        yield from sorted(readable, key=lambda known: known.made, reverse=True)
 
 
 def read(path: Path, *, of_project: bool = False) -> Calibration:
-    """Return a calibration; of a project only a file that the user has accepted.
-
-    Raises `ConfigError` naming the first key that is wrong, or that the counts in the file do not bear out.
-    """
+    """Return a calibration, a project's only if the user accepted it; raises `ConfigError`."""
     if of_project:
         yamlfile.check_own(path, path.parents[2])
     known = yamlfile.read(path, Calibration, version_key="schema", most=MOST_BYTES)
-    if of_project and hashlib.sha256(_bytes(path)).hexdigest() not in _accepted():
+    if of_project and hashlib.sha256(path.read_bytes()).hexdigest() not in _accepted():
         shown = path.relative_to(path.parents[2])
-        told = "it belongs to the project and you have not accepted it"
-        raise ConfigError(f"{told}; see what it does with judgekit calibrate accept {shown}", path=shown)
+        problem = "it belongs to the project and you have not accepted it"
+        raise ConfigError(f"{problem}; see what it does with judgekit calibrate accept {shown}", path=shown)
     for key, wrong in _flaws(known):
         raise ConfigError(f"{wrong}; {AGAIN}", path=path, key=key)
     return known
-
-
-def _bytes(path: Path) -> bytes:
-    """Return the beginning of a regular file, one byte more than may be read; b"" where there is none."""
-    with suppress(OSError):
-        if path.is_file():  # a pipe may have no end
-            with path.open("rb") as file:
-                return file.read(MOST_BYTES + 1)
-    return b""
 
 
 class Accepted(Strict):
@@ -514,11 +470,8 @@ class Accepted(Strict):
 
 
 def accept(path: Path) -> None:
-    """Let projects bring the calibration that `path` holds: a file of the same bytes, whatever its name.
-
-    Raises `ConfigError` for one that cannot be used, and `InputError` if the list cannot be written.
-    """
-    known, digest = read(path), hashlib.sha256(_bytes(path)).hexdigest()
+    """Let projects bring a file of these bytes; raises `ConfigError` or `InputError`."""
+    known, digest = read(path), hashlib.sha256(path.read_bytes()).hexdigest()
     kept = Path(environment.config_home()) / ACCEPTED
     try:
         environment.private_folder(str(kept.parent))

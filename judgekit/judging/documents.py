@@ -72,11 +72,7 @@ _HOW: dict[Giving, str] = {
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """One file of a document: its path as given, its text, and the SHA-256 of its bytes.
-
-    `total` is the number of characters of the whole file, of which `text` may be the beginning. Models see
-    `shown`, where there is one, in place of the path.
-    """
+    """A file: path, beginning, SHA-256 of the bytes, characters of all; `shown` to models for the path."""
 
     path: str
     text: str
@@ -95,6 +91,7 @@ def file_of(path: str, text: str) -> File:
 class Document:
     """What is judged as one: usually a file, or all files of a task."""
 
+    sided: ClassVar[tuple[str, ...]] = ()  # there is nothing to choose from
     files: tuple[File, ...]
     task_id: str
     task: Task = field(default_factory=Task)
@@ -111,12 +108,11 @@ class Document:
 
     def body(self, name: Callable[[str], str] = str) -> dict[str, Any]:
         """Return it as an engine and a team's server take it, with names as `name` changes them."""
-        files = [
-            {"path": name(file.path), "text": file.text, "sha256": file.sha256, "total": file.total}
-            for file in self.files
-        ]
         return {
-            "files": files,
+            "files": [
+                {"path": name(file.path), "text": file.text, "sha256": file.sha256, "total": file.total}
+                for file in self.files
+            ],
             "task_id": name(self.task_id),
             "description": self.task.description,
             "acceptance": self.task.acceptance,
@@ -132,16 +128,12 @@ class Document:
     def wrote(self) -> tuple[str, ...]:
         return named(self.author.family) if self.author.family else ()
 
-    @property
-    def sided(self) -> tuple[str, ...]:
-        return ()  # there is nothing to choose from
-
     def lacks(self, rubric: ScoreRubric) -> str | None:
         """Say in one line what a rubric needs that was not given, if there is something."""
         there = {
-            "description": bool(self.task.description.strip()),
-            "acceptance": bool(self.task.acceptance.strip()),
-            "sources": len(self.files) > 1,
+            "description": self.task.description.strip(),
+            "acceptance": self.task.acceptance.strip(),
+            "sources": self.files[1:],
         }
         missing = [_HOW[need] for need in rubric.given.needs if not there[need]]
         return f"{rubric.ref} needs {' and '.join(missing)}" if missing else None
@@ -150,11 +142,10 @@ class Document:
         """Return the files as a tier sees them: its characters are shared out in order."""
         context_limit = endpoint.profile.limits.context_chars if endpoint else None
         left = min(tier.max_chars or CONTEXT_CHARS, context_limit or CONTEXT_CHARS)
-        parts = []
+        parts: list[Part] = []
         for file in self.files:
-            text = file.text[:left]
-            left -= len(text)
-            parts.append(Part(file.shown or file.path, text, file.total))
+            parts.append(Part(file.shown or file.path, file.text[:left], file.total))
+            left -= len(parts[-1].text)
         return tuple(parts)
 
 
@@ -169,11 +160,7 @@ LEAST, MOST = 2, len(LETTERS)
 
 @dataclass(frozen=True, slots=True)
 class ComparisonInput:
-    """Subjects, called A, B, … in their order, and the prompt that they answer.
-
-    `authors` says of each which families of models wrote it, as `named` reads it:
-    "none" for a person's, None where nothing is said.
-    """
+    """A prompt and the subjects A, B, … that answer it; `authors` are families, "none" for a person."""
 
     prompt: str
     files: tuple[File, ...]
@@ -236,12 +223,7 @@ _SNIFFED = 8192  # bytes in which a NUL marks a file as binary, as git does it
 
 
 def expand(paths: Iterable[str]) -> Iterator[str]:
-    """Yield the paths, each folder replaced by the text files in it that git does not ignore.
-
-    Files in a folder that are binary, empty or not UTF-8 are passed over. A folder without any other file
-    is yielded itself, so that reading it says so. A file is looked at when its turn comes. Raises
-    `UsageError` for an empty path before anything is yielded.
-    """
+    """Yield paths, a folder as the text files in it that git does not ignore; raises `UsageError`."""
     given = list(paths)
     if "" in given:
         raise UsageError("an empty path was given; is a variable unset?")
@@ -255,10 +237,7 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
 
 
 def read_file(path: str, stdin: BinaryIO) -> File:
-    """Return one file, or standard input for `-`.
-
-    Raises `InputError` in one line when it is missing, a folder, empty, binary, not UTF-8 or too large.
-    """
+    """Return one file, or standard input for `-`; raises `InputError` in one line."""
     if path == STDIN:
         return decode(path, stdin.read(MAX_BYTES + 1), "standard input")
     if "\0" not in path and Path(path).is_dir():
@@ -278,10 +257,7 @@ def read_file(path: str, stdin: BinaryIO) -> File:
 
 
 def decode(path: str, data: bytes, name: str | None = None) -> File:
-    """Return the file at `path` that holds `data`; errors call it `name`, by default its path.
-
-    Raises `InputError` in one line when it is empty, binary, not UTF-8 or too large.
-    """
+    """Return the file that holds `data`, called `name` in errors; raises `InputError` in one line."""
     shown = encodable(name or path)
     if len(data) > MAX_BYTES:
         raise InputError(f"{shown}: larger than {MAX_BYTES // 1_000_000} MB; judge a part of it")
@@ -299,17 +275,9 @@ def decode(path: str, data: bytes, name: str | None = None) -> File:
 def document(
     files: Sequence[File], task_id: str | None = None, task: Task | None = None, family: str | None = None
 ) -> Document:
-    """Return files as one subject; without `task_id` it is named by the first file and its hash.
-
-    `family` names the models that wrote them, where it is known: those of one company, or several.
-    """
-    name = encodable(task_id or "") or task_id_of(files[0])
+    """Return files as one subject, named by the first without `task_id`; `family` names who wrote them."""
+    name = encodable(task_id or "") or f"{files[0].path}@{files[0].sha256[:16]}"
     return Document(tuple(files), name, task or Task(), Author(family=family))
-
-
-def task_id_of(file: File) -> str:
-    """Return the name of a file as a subject of its own: it changes with its content."""
-    return f"{file.path}@{file.sha256[:16]}"
 
 
 def _is_text(path: Path) -> bool:

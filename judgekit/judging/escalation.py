@@ -1,8 +1,7 @@
 """Which tier is asked next, and when the judging ends: a pure function of the opinions of the tiers.
 
-The same rules serve documents and single candidates (kept counts as accept, dropped as reject). The whole
-table stands in docs/escalation.md and is the test of this module. `judgekit.evaluation.calibrate` learns
-from labels which opinions of which tier may be final.
+The whole table stands in docs/escalation.md. The same rules serve documents and single candidates (kept
+counts as accept, dropped as reject). `judgekit.evaluation.calibrate` learns which opinions may be final.
 """
 
 from __future__ import annotations
@@ -28,12 +27,7 @@ Seen: TypeAlias = "Mapping[TierName, Outcome | None]"
 
 
 class FinalityRule(NamedTuple):
-    """A class of opinions that may be final: those of `tier` with this `outcome` and at least this margin.
-
-    `after` is the outcome of the tier before it; None stands for the first tier, and for one that failed.
-    Where `stands` names a tier it is another class: the wins of that tier, from this margin on, after which
-    `tier` finds a tie. They may stand.
-    """
+    """Opinions of `tier` that may be final; with `stands`, wins of that tier against its tie."""
 
     tier: TierName
     outcome: Outcome
@@ -44,12 +38,7 @@ class FinalityRule(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FinalityRules:
-    """The gates of one calibration; with none at all every tier is asked for a second opinion.
-
-    The opinion of the tier `last`, where one is named, is final too, and no tier before it is passed over.
-    `read` says how the opinions of each tier's models were read that it was learned from; where that is
-    known, opinions that are read otherwise are of none of its classes.
-    """
+    """The rules of one calibration; `last` always ends it, `read` says how its opinions were read."""
 
     id: str = ""
     rules: tuple[FinalityRule, ...] = ()
@@ -57,14 +46,9 @@ class FinalityRules:
     read: frozenset[tuple[TierName, str, ScoreSource]] = frozenset()
 
     def knows(self, tier: TierName, sources: Iterable[tuple[str, ScoreSource]]) -> bool:
-        """Whether the opinions of a tier's models were read as those that it was learned from."""
         return not self.read or all((tier, model, how) in self.read for model, how in sources)
 
     def final(self, tier: TierName, seen: Seen, margins: Mapping[TierName, float]) -> bool:
-        """Whether the opinion of `tier`, one of those in `seen`, may be final.
-
-        No gate lets an opinion through that has no margin in `margins`.
-        """
         if seen[tier] is None:
             return False
         return tier == self.last or self._lets_through(tier, seen, margins.get(tier), None)
@@ -93,11 +77,7 @@ def _before(tier: TierName, seen: Seen) -> TierName | None:
 
 
 def margin(rubric: ScoreRubric, scores: Mapping[str, float], mode: ModeName) -> float:
-    """Return how far the scores are from another outcome, in points of the rubric's scale.
-
-    For an acceptance the least distance above a threshold, for a rejection how far the lowest score is below
-    its own, for `improve` the distance to the nearer of the two.
-    """
+    """Return how far the scores are from another outcome, in points of the rubric's scale."""
     rule: ScoreMode = getattr(rubric.modes, mode)
     values = [scores[name] for name in rubric.dimensions]
     above = [min(values) - rule.accept.each]
@@ -121,8 +101,6 @@ class Final(NamedTuple):
     tier: TierName | None
 
 
-_NO_MARGINS: Mapping[TierName, float] = {}
-_UNDIVIDED: Mapping[TierName, bool] = {}
 UNDETERMINED = Final("undetermined", "none", None)
 ESCALATE = Final("escalate", "none", None)
 
@@ -131,12 +109,10 @@ ESCALATE = Final("escalate", "none", None)
 class EscalationRules:
     """What governs escalation in one judging.
 
-    `confirm` is the quick outcome that a second tier must confirm. `tiers` are those that may be asked.
-    `truncated` are the tiers that see a cut text: an acceptance of theirs is never final. `models` names the
-    models of each tier: one model is one voice. With `finality` a calibration says which opinions are final:
-    those it lets through, and of a first tier no others. Without one, an opinion whose margin is less than
-    `margin` is not final alone, where another model can be asked. Of the tiers in `partial` no opinion is,
-    whatever a calibration says.
+    `confirm` is the quick outcome that a second tier must confirm. An acceptance of the tiers that are
+    `truncated` is never final. One model in several tiers is one voice. With `finality`, of a first tier no
+    opinions are final but those it lets through. Without, an opinion whose margin is less than `margin` is
+    not final alone, where another model can be asked. Of the tiers in `partial` no opinion is.
     """
 
     confirm: Literal["accept", "reject"]
@@ -150,22 +126,18 @@ class EscalationRules:
     def next(
         self,
         seen: Seen,
-        margins: Mapping[TierName, float] = _NO_MARGINS,
-        divided: Mapping[TierName, bool] = _UNDIVIDED,
+        margins: Mapping[TierName, float] = {},
+        divided: Mapping[TierName, bool] = {},
     ) -> TierName | Final:
-        """Return the tier to ask now, or the end of the judging.
-
-        `margins` says how far each opinion is from another outcome. `divided` are the tiers between whose
-        families the outcome differed, and whether most of them came to the tier's: such an outcome is final
-        in no tier but the last, and there only with most of them.
-        """
+        """Return the tier to ask now or the end; `divided` says of split juries if most agree with it."""
         if any(self._ends_with(tier) and not most for tier, most in divided.items()):
             return ESCALATE
         told = {
             tier: None if tier in divided and not self._ends_with(tier) else outcome
             for tier, outcome in seen.items()
         }
-        step = self._gated(told, margins) or self._step(told, margins)
+        step = self._calibrated(told, margins) if self.finality and len(self.tiers) > 1 else None
+        step = step or self._step(told, margins)
         if isinstance(step, str):
             return step
         blind = [tier for tier in told if told[tier] == "accept" and tier not in self.truncated]
@@ -184,11 +156,8 @@ class EscalationRules:
         quick, deep, third = (set(self.models.get(tier, ())) for tier in TIERS)
         return "tiebreaker" in self.tiers and (not third or bool(third - quick - deep))
 
-    def _gated(self, seen: Seen, margins: Mapping[TierName, float]) -> TierName | Final | None:
-        """Return what a calibration decides, None where the rules below do."""
-        finality = self.finality
-        if finality is None or len(self.tiers) == 1:
-            return None
+    def _calibrated(self, seen: Seen, margins: Mapping[TierName, float]) -> TierName | Final | None:
+        finality = self.finality or FinalityRules()
         for tier in self.tiers:
             if tier not in seen:
                 return tier if finality.last in self.tiers[self.tiers.index(tier) :] else None

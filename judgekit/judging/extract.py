@@ -12,23 +12,12 @@ import json
 import re
 from contextlib import suppress
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from judgekit.errors import AmbiguousReply, InvalidReply
-from judgekit.judging.fit import (
-    CutOff,
-    Misfit,
-    fit,
-    is_model,
-    is_number,
-    is_quoted,
-    names_of,
-    plain,
-    shape,
-    strip,
-)
+from judgekit.judging import fit
 from judgekit.judging.scan import CUT, MAX_ENTRIES, QUOTES, Array, Object, scan, value_at
 
 if TYPE_CHECKING:
@@ -70,14 +59,10 @@ _SAID: Final = (  # a name, the number that it is given, and what shows that the
 def extract(raw: str, model: type[Model]) -> Model:
     """Return the last object in `raw` that fits `model`, if `raw` gives no other answer.
 
-    An object that was never closed counts when every value it is read for is followed by a delimiter; a
-    field with a default that was begun but not ended keeps its default. Keys match exactly, else without
-    regard to case, spaces, underscores and hyphens where only one does. Keys that `model` does not name are
-    left to its own `extra` setting: a model for replies should ignore them, because models add some.
-
-    An object inside another one is no answer, save under a key such as `result` or `answer`. A `<think>`
-    block at the beginning counts only if nothing after it fits. Answers that agree in the fields which
-    `model` requires are one answer. Time and memory grow linearly with `raw`.
+    A value that was begun and not ended is none; a field with a default keeps that then. Keys match exactly,
+    else without regard to case, spaces, underscores and hyphens where only one does. An object inside another
+    one is no answer, save under a key such as `result` or `answer`. A `<think>` block at the beginning counts
+    only if nothing after it fits. Answers that agree in the fields which `model` requires are one answer.
 
     Raises `AmbiguousReply` if `raw` gives two answers that differ, and `InvalidReply` if it gives none; the
     message says what the last object lacked.
@@ -86,11 +71,7 @@ def extract(raw: str, model: type[Model]) -> Model:
 
 
 def read(raw: str, model: type[Model], *, held: bool = False) -> Model:
-    """Return a judge's answer: `extract`, but a differing answer inside the object is refused too.
-
-    If the provider `held` the reply to a schema, the whole reply is the object; nothing is searched for.
-    Raises `InvalidReply`.
-    """
+    """Return the answer of a reply, which is the object if `held` to a schema. Raises `InvalidReply`."""
     if not held:
         return _read(raw, model, nested=True)
     text = _after_thinking(raw).strip("\ufeff \t\r\n")
@@ -102,8 +83,8 @@ def read(raw: str, model: type[Model], *, held: bool = False) -> Model:
         with suppress(ValidationError):
             return model.model_validate_json(text, strict=True, extra="forbid")
     try:
-        return fit(scan(text)[0], model)
-    except Misfit as misfit:
+        return fit.fit(scan(text)[0], model)
+    except fit.Misfit as misfit:
         raise InvalidReply(str(misfit)) from None
 
 
@@ -118,10 +99,7 @@ def _read(raw: str, model: type[Model], *, nested: bool) -> Model:
 
 
 def _after_thinking(raw: str) -> str:
-    """Return what follows the thinking that a reply begins with.
-
-    A second end of it may be quoted, and so may one without a beginning: then all of the reply counts.
-    """
+    """Return what follows the thinking that a reply begins with; where its end may be a quote, all of it."""
     _, end, rest = raw.partition(_THOUGHT)
     return rest if end and _THOUGHT not in rest and _THINKING.match(raw) else raw
 
@@ -131,13 +109,13 @@ def _only(raw: str, model: type[Model], *, nested: bool) -> Model:
     reason, answers = "", []
     for found in reversed(scan(raw)):
         try:
-            answers.append((found, fit(found, model)))
-        except Misfit as misfit:
+            answers.append((found, fit.fit(found, model)))
+        except fit.Misfit as misfit:
             reason = reason or str(misfit)
     if not answers:
         raise InvalidReply(reason or f"no object in the reply: {_quote(raw)}")
     last, answer = answers[0]
-    if is_quoted(last, model):
+    if fit.is_quoted(last, model):
         raise AmbiguousReply("an answer within a string of another object: which one is meant is not certain")
     deciding = [[getattr(each, name) for name in _decisive(model)] for _, each in answers]
     if any(each != deciding[0] for each in deciding):
@@ -167,11 +145,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _no_number(word: str) -> NoReturn:
-    raise ValueError(word)
-
-
-_DECODER: Final = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_no_number)
+# NaN and infinities, which are no JSON, are no whole numbers either: `int` raises.
+_DECODER: Final = json.JSONDecoder(object_pairs_hook=_once, parse_constant=int)
 
 
 def _decisive(model: type[BaseModel]) -> list[str]:
@@ -187,18 +162,12 @@ _Places = dict[str, list[tuple[BaseModel, str]]]
 
 
 def _differing(raw: str, objects: Sequence[Object], answer: BaseModel, *, nested: bool) -> str | None:
-    """Return a key of `answer` that `raw` gives again with another value, None where there is none.
-
-    `objects` give `answer`, the one that it was read from first. If that is exact JSON, its strings are no
-    part of the search, and the objects in it only with `nested`. Beside it, numbers count that no score can
-    be, and numbers in prose, if each key that wants one has one.
-    """
+    """Return a key of `answer` that `raw` gives again with another value, None where there is none."""
     wanted: _Places = {}
     inner = [getattr(answer, name) for name in _decisive(type(answer))]
     for holder in (answer, *(each for each in inner if isinstance(each, BaseModel))):
         for name in _decisive(type(holder)):
-            for key in {plain(key) for key in names_of(name, type(holder))}:
-                wanted.setdefault(key, []).append((holder, name))
+            wanted.setdefault(fit.plain(fit.key_of(name, type(holder))), []).append((holder, name))
     around, until = list[str](), len(raw)  # what stands around the objects in exact JSON, from the last on
     for each in objects:
         exact = _exact_end(raw, each.start)
@@ -222,13 +191,10 @@ def _differing(raw: str, objects: Sequence[Object], answer: BaseModel, *, nested
 
 
 def _mentions(text: str, wanted: _Places) -> Iterator[tuple[str, object, bool]]:
-    """Yield each wanted key in a text, the value behind its colon, and whether an object begins there.
-
-    So may a clause of prose. If the value of such a beginning breaks off, it says nothing yet.
-    """
+    """Yield each wanted key in a text, the value behind its colon, and whether an object may begin there."""
     places = []
     for match in _MENTION.finditer(text):
-        if (key := plain(match["quoted"] or match["bare"])) in wanted:
+        if (key := fit.plain(match["quoted"] or match["bare"])) in wanted:
             places.append((key, match))
         if len(places) > MAX_MENTIONS:
             yield key, CUT, False
@@ -242,7 +208,7 @@ def _mentions(text: str, wanted: _Places) -> Iterator[tuple[str, object, bool]]:
 def _inside(value: Object | Array) -> Iterator[tuple[str, object]]:
     """Yield every key at any depth, and its value."""
     for key, item in value.items() if isinstance(value, Object) else (("", item) for item in value):
-        yield plain(key), item
+        yield fit.plain(key), item
         if isinstance(item, (Object, Array)):
             yield from _inside(item)
 
@@ -262,8 +228,8 @@ def _is_amount(value: object, places: list[tuple[BaseModel, str]]) -> bool:
     if not split or not all(map(_AMOUNT.fullmatch, split)):
         return False
     for holder, name in places:
-        kind = strip(type(holder).model_fields[name].annotation)
-        number = is_number(kind) or (is_model(kind) and not isinstance(value, (int, float)))
+        kind = fit.strip(type(holder).model_fields[name].annotation)
+        number = fit.is_number(kind) or (fit.is_model(kind) and not isinstance(value, (int, float)))
         if number and _value(value, holder, name) is None:
             return True
     return False
@@ -272,31 +238,30 @@ def _is_amount(value: object, places: list[tuple[BaseModel, str]]) -> bool:
 def _value(value: object, holder: BaseModel, name: str) -> object:
     """Return what a field of `holder` is when this is given for it: `_UNKNOWN` if cut, None if no value."""
     model = type(holder)
-    fields = {names_of(other, model)[0]: getattr(holder, other) for other in model.model_fields}
+    fields = {fit.key_of(other, model): getattr(holder, other) for other in model.model_fields}
     try:
-        fields[names_of(name, model)[0]] = shape(value, model.model_fields[name].annotation, name)
+        fields[fit.key_of(name, model)] = fit.shape(value, model.model_fields[name].annotation, name)
         return getattr(model.model_validate(fields), name)
-    except CutOff:
+    except fit.CutOff:
         return _UNKNOWN
-    except (Misfit, ValidationError):
+    except (fit.Misfit, ValidationError):
         return None
 
 
 def _otherwise_in_prose(texts: list[str], wanted: _Places) -> str | None:
     """Return a key that prose or markup gives another number, if all keys that want one are given one."""
     numbers = {
-        plain(key): (re.split(r"[\s_-]+", key), getattr(holder, name))
-        for places in wanted.values()
+        key: (re.split(r"[\s_-]+", fit.key_of(name, type(holder))), getattr(holder, name))
+        for key, places in wanted.items()
         for holder, name in places
-        if is_number(strip(type(holder).model_fields[name].annotation))
-        for key in names_of(name, type(holder))
+        if fit.is_number(fit.strip(type(holder).model_fields[name].annotation))
     }
     if len(numbers) < _LEAST_SCORES:
         return None
     names = "|".join(r"[\s_-]?".join(map(re.escape, words)) for words, _ in numbers.values())
     pattern = re.compile(_SAID.format(names=names, filler=_FILLER), re.IGNORECASE)
     given = [
-        (plain(match["key"]), float(match["number"]))
+        (fit.plain(match["key"]), float(match["number"]))
         for text in texts
         for match in pattern.finditer(text)
         # The number under a heading may be that of the first item of a list.

@@ -51,6 +51,8 @@ _SECTIONS: Final = (
     "TITLE|ABSTRACT|INTRODUCTION|SUMMARY|COMMENT|ANSWER|QUESTION|DOMAIN|PREFIX|SUFFIX|MIDDLE"  # Falcon's
 )
 _ROLES: Final = "SYSTEM|HUMAN|ASSISTANT|OBSERVATION"  # Ling's
+# The bracket that opens a chat template's mark: with a blank behind it, it is text. Of marks between plain
+# brackets only known names are taken, since texts have tags and placeholders of their own.
 _OPENING: Final = re.compile(
     rf"<(?=/?[{_BAR}][^\s<>]{{1,{_LONGEST}}}>|/?[^\s<>{_BAR}]{{1,{_LONGEST}}}[{_BAR}]>|/?(?:{_NAMES})>)"
     rf"|<(?=</?SYS>>|role>(?:{_ROLES})</role>)"
@@ -124,11 +126,7 @@ def skeleton(text: str) -> str:
 
 
 def folded(text: str) -> str:
-    """Return how a text reads in ASCII, as far as it can, each character in its place.
-
-    Accents go; styled letters, quotes, dashes and blanks become the plain ones; a NUL stands for a mark that
-    is written over the letter before it. Only for looking things up: other scripts give no words.
-    """
+    """Return how a text reads in ASCII, each character in its place; NUL for a mark over a letter."""
     return "".join(map(_folded, text))
 
 
@@ -165,44 +163,23 @@ def _plain_word(word: str) -> str:
     return letters if imitates else word
 
 
-def broken_up(text: str) -> str:
-    """Return the text with a blank behind the bracket that opens a chat template's mark: it is text then.
-
-    Of marks between plain brackets only known names are taken, since texts have tags and placeholders of
-    their own. Models whose turns begin with a plain word, like `USER:`, have nothing that could be taken.
-    """
-    return _OPENING.sub(r"\g<0> ", text)
-
-
 class Fence:
-    """One fence, used for every untrusted part of one prompt; `guard` tells the model what it means.
-
-    The nonce is 64 random bits in letters. A digit costs a token, and a tag stands six times in a question
-    about a memory: in letters the 1.5B model of the demo reads 12 tokens a tag instead of 18, a fifth less in
-    all, and told right memories from wrong ones no worse (AUC .96 after .91, one nonce each; 22 November
-    2026).
-    """
+    """One fence for all untrusted parts of a prompt: a nonce of 64 random bits, in letters."""
 
     def __init__(self, nonce: str | None = None) -> None:
         if nonce is None:
-            number, nonce = int(secrets.token_hex(_NONCE_BYTES), 16), ""
-            for _ in range(_NONCE_LETTERS):
-                number, place = divmod(number, len(ascii_lowercase))
-                nonce += ascii_lowercase[place]
+            drawn = int(secrets.token_hex(_NONCE_BYTES), 16)
+            nonce = "".join(ascii_lowercase[drawn // 26**place % 26] for place in range(_NONCE_LETTERS))
         self.tag = f"{_WORD}-{nonce}"
         self.guard = _GUARD.format(tag=self.tag)
 
     def around(self, text: str, **attributes: str) -> str:
-        """Return `text` made visible and plain, and fenced; `attributes` come from us or are quoted here.
-
-        The word of the tag is broken up in it, in whatever letters it is written. That is enough: no text can
-        then close or open a fence, whatever nonce it guesses.
-        """
+        """Return `text` visible, plain and fenced; template marks and the tag's word are broken up."""
         quoted = ""
         for name, value in attributes.items():
-            line = " ".join(broken_up(visible(value)).split())
+            line = " ".join(_OPENING.sub(r"\g<0> ", visible(value)).split())
             quoted += f' {name}="{line.translate(_QUOTED)}"'
-        shown, parts, at = broken_up(plain(visible(text))), [], 0
+        shown, parts, at = _OPENING.sub(r"\g<0> ", plain(visible(text))), [], 0
         for match in _WORD_BEFORE_NONCE.finditer(skeleton(shown)):
             parts.append(shown[at : match.end()])
             at = match.end()
@@ -215,11 +192,7 @@ def without_nonce(text: str) -> str:
 
 
 def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
-    """Return a label for each id, in the shuffled order in which the candidates are shown.
-
-    No label stands in what is `shown` of them. Order and labels come from an HMAC-SHA-256 of the query and
-    the ids under a secret of this installation: the same here every time, not to be foreseen elsewhere.
-    """
+    """Return shuffled labels by id, by an HMAC under a secret; none of them stands in what is `shown`."""
     context = "\0".join((query, *sorted(ids))).encode("utf-8", "surrogatepass")
     key = hmac.digest(_secret(), context, "sha256")
     drawn = {name: hmac.digest(key, name.encode("utf-8", "surrogatepass"), "sha256") for name in ids}

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import enum
 import re
 from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from functools import lru_cache
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeGuard, TypeVar, Union, get_args, get_origin
-from weakref import WeakKeyDictionary
 
-from pydantic import AliasChoices, BaseModel, RootModel, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from judgekit.judging.scan import CUT, QUOTES, SPELT_NUMBER, Array, Object, number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
 Model = TypeVar("Model", bound=BaseModel)
-Value = TypeVar("Value")
 
 # Where an item of `[{"dimension": "…", "score": 4}, …]` says what it rates, and where its number is.
 _NAME_KEYS = frozenset({"dimension", "criterion", "aspect", "name"})
@@ -56,44 +52,22 @@ def plain(key: str) -> str:
     return re.sub(r"[\s_-]+", "", key).casefold()
 
 
-def _remembered(function: Callable[[type[BaseModel]], Value]) -> Callable[[type[BaseModel]], Value]:
-    """Keep what a function returns as long as the model lives: some are made for one reply."""
-    known = WeakKeyDictionary[type[BaseModel], Value]()
-
-    def remembered(model: type[BaseModel]) -> Value:
-        if (found := known.get(model)) is None:
-            known[model] = found = function(model)
-        return found
-
-    return remembered
-
-
-@_remembered
-def _keys_of(model: type[BaseModel]) -> dict[str, tuple[str, ...]]:
-    config, keys = model.model_config, dict[str, tuple[str, ...]]()
-    by_name = config.get("populate_by_name") or config.get("validate_by_name")
-    for name, field in model.model_fields.items():
-        alias = field.validation_alias
-        choices = alias.choices if isinstance(alias, AliasChoices) else [alias]
-        aliases = tuple(choice for choice in choices if isinstance(choice, str))
-        keys[name] = (*aliases, name) if by_name or not aliases else aliases
-    return keys
-
-
-def names_of(name: str, model: type[BaseModel]) -> tuple[str, ...]:
-    """Return the keys under which `model` reads a field, the one to write first."""
-    return _keys_of(model)[name]
+def key_of(name: str, model: type[BaseModel]) -> str:
+    """Return the key under which `model` reads a field."""
+    alias = model.model_fields[name].validation_alias
+    return alias if isinstance(alias, str) else name
 
 
 def _inner(model: type[BaseModel]) -> list[type[BaseModel]]:
     return [kind for field in model.model_fields.values() if is_model(kind := strip(field.annotation))]
 
 
-@_remembered
+@lru_cache(maxsize=64)  # some models are made for one reply
 def _inside(model: type[BaseModel]) -> frozenset[str]:
     """Return the keys (plain) of a model's fields, and of the models that are its fields."""
-    every = (names for each in (model, *_inner(model)) for names in _keys_of(each).values())
-    return frozenset(plain(key) for names in every for key in names)
+    return frozenset(
+        plain(key_of(name, each)) for each in (model, *_inner(model)) for name in each.model_fields
+    )
 
 
 def _maximum(model: type[BaseModel]) -> float | None:
@@ -104,15 +78,10 @@ def _maximum(model: type[BaseModel]) -> float | None:
 
 
 def strip(annotation: Any) -> Any:  # noqa: ANN401 - an annotation can be any object
-    """Return the annotation without `Annotated`, aliases and `| None`."""
-    while True:
-        arms = _arms(annotation)
-        if get_origin(annotation) is Annotated or len(arms) == 1:
-            annotation = arms[0] if arms else get_args(annotation)[0]
-        elif hasattr(annotation, "__value__"):
-            annotation = annotation.__value__
-        else:
-            return annotation
+    """Return the annotation without `Annotated` and `| None`."""
+    while get_origin(annotation) is Annotated or len(_arms(annotation)) == 1:
+        annotation = (_arms(annotation) or get_args(annotation))[0]
+    return annotation
 
 
 def _arms(annotation: object) -> list[Any]:
@@ -165,16 +134,10 @@ def shape(value: object, annotation: object, where: str) -> object:
         return _model(value, kind, where)
     if is_number(kind):
         return _number(value, where)
-    choices: tuple[object, ...] = ()
-    if get_origin(kind) is Literal:
-        choices = get_args(kind)
-    elif isinstance(kind, type) and issubclass(kind, enum.Enum):
-        choices = tuple(member.value for member in kind)
+    choices = get_args(kind) if get_origin(kind) is Literal else ()
     arms = _arms(kind)
     # A bool would be taken for a number, or for one that is offered.
-    if isinstance(value, bool) and (
-        bool not in map(type, choices) if choices else {int, float} & {*arms} and bool not in arms
-    ):
+    if isinstance(value, bool) and (choices or ({int, float} & {*arms} and bool not in arms)):
         raise Misfit(f"`{where}` is {str(value).lower()}, which was not asked for")
     if isinstance(value, (Object, Array)) and not value.closed:
         raise CutOff(f"`{where}` is cut off")
@@ -214,24 +177,15 @@ def _number(value: object, where: str) -> object:
 
 
 def _container(value: object, kind: object, where: str) -> object:
-    """Shape the values of a mapping, or the items of a sequence."""
+    """Shape the values of a mapping, or the items of a list."""
     origin, wanted = get_origin(kind), get_args(kind)
-    of = origin if isinstance(origin, type) else object
-    if issubclass(of, Mapping):
-        value = _keyed(value) or value
-        if isinstance(value, Object):
-            _refuse_repeated(value, value, where)
-            return {key: shape(item, wanted[1], _join(where, key)) for key, item in value.items()}
+    if origin in (dict, Mapping) and isinstance(value := _keyed(value) or value, Object):
+        _refuse_repeated(value, value, where)
+        return {key: shape(item, wanted[1], _join(where, key)) for key, item in value.items()}
     if not isinstance(value, Array):
         return value
-    if not wanted or not issubclass(of, (Sequence, AbstractSet)):
-        wanted = (Any,) * len(value)
-    elif of is tuple and ... not in wanted:
-        wanted = (*wanted, *(Any,) * len(value))[: len(value)]
-    else:
-        wanted = (wanted[0],) * len(value)
-    inner = zip(value, wanted, strict=True)
-    return [shape(item, kind, _join(where, at)) for at, (item, kind) in enumerate(inner)]
+    item_kind = wanted[0] if origin in (list, Sequence) else Any
+    return [shape(item, item_kind, _join(where, at)) for at, item in enumerate(value)]
 
 
 def _join(where: str, part: object) -> str:
@@ -240,8 +194,6 @@ def _join(where: str, part: object) -> str:
 
 def _model(value: object, model: type[BaseModel], where: str) -> object:
     """Shape an object, in which the answer may be wrapped, nested deeper or flatter than `model`."""
-    if issubclass(model, RootModel):
-        return shape(value, model.model_fields["root"].annotation, where)
     keyed = _keyed(value)
     if keyed is not None and any(plain(key) in _inside(model) for key in keyed):
         value = keyed
@@ -263,7 +215,7 @@ def _model(value: object, model: type[BaseModel], where: str) -> object:
         # Null means the default where a field has one, and null is no value of it.
         if item is not _MISSING and (item is not None or required or takes_none):
             with suppress(*[] if required else [CutOff]):
-                shaped[names_of(name, model)[0]] = shape(item, field.annotation, _join(where, name))
+                shaped[key_of(name, model)] = shape(item, field.annotation, _join(where, name))
     extras = {key: item for key, item in value.items() if key not in used.values() and item is not CUT}
     return extras | shaped
 
@@ -273,14 +225,11 @@ def _model(value: object, model: type[BaseModel], where: str) -> object:
 
 def _match(value: Object, name: str, model: type[BaseModel], where: str = "") -> str | None:
     """Return the key of `value` that holds the field `name`: the same, else the only one that is alike."""
-    names = names_of(name, model)
-    key = next((key for key in names if key in value), None)
-    if key is None:
-        others = {
-            plain(each) for other in _keys_of(model) if other != name for each in names_of(other, model)
-        }
-        wanted = set(map(plain, names))
-        alike = [] if wanted & others else [each for each in value if plain(each) in wanted]
+    key: str | None = key_of(name, model)
+    if key not in value:
+        wanted = plain(key_of(name, model))
+        others = {plain(key_of(other, model)) for other in model.model_fields if other != name}
+        alike = [] if wanted in others else [each for each in value if plain(each) == wanted]
         if len(alike) > 1:
             raise Misfit(f"`{name}` is given as {' and '.join(map(repr, alike[:2]))}")
         key = alike[0] if alike else None
@@ -368,10 +317,7 @@ def _refuse_other_scale(value: Object, model: type[BaseModel]) -> None:
 
 
 def is_quoted(found: Object, model: type[BaseModel]) -> bool:
-    """Whether an object that was found in a string of others may be a quote there.
-
-    A model that forgets to close a string and begins again had not answered before, and closes nothing after.
-    """
+    """Whether an object that was found in a string of others may be a quote, not an answer begun again."""
     outer, behind = found.around, found.tail.strip()
     if outer is None or behind.startswith(tuple(QUOTES)) or "}" in behind or "]" in behind:
         return outer is not None

@@ -1,16 +1,11 @@
-"""A model's opinion, and the one opinion that the models of a tier come to as a jury.
-
-The models of one family have one vote together. About a pair the rules of escalation see the side of the
-first winner: a win of it is an acceptance, a win of the other text a rejection, a tie an `improve`.
-Pure: no model is asked here.
-"""
+"""A model's opinion, and the one opinion that the models of a tier come to as a jury, a family a vote."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
 
 from judgekit.providers.registry import UNKNOWN_FAMILY
 
@@ -22,7 +17,6 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint
 
 JuryRule: TypeAlias = Literal["mean", "majority"]
-"""How the models of a tier come to one opinion."""
 Decide: TypeAlias = "Callable[[Mapping[str, float]], Outcome]"
 Value = TypeVar("Value")
 EVEN = 0.5  # a candidate is kept when it is likelier than not that it should be
@@ -40,7 +34,6 @@ def voter(model: str, family: str) -> str:
 
 
 def by_family(voices: Sequence[tuple[Endpoint, Value]]) -> list[list[Value]]:
-    """Return the voices family by family."""
     families: dict[str, list[Value]] = {}
     for endpoint, value in voices:
         families.setdefault(voter(endpoint.model, endpoint.family), []).append(value)
@@ -48,7 +41,6 @@ def by_family(voices: Sequence[tuple[Endpoint, Value]]) -> list[list[Value]]:
 
 
 def _division(outcome: Outcome, families: Sequence[Outcome]) -> bool | None:
-    """Return whether most families came to `outcome`, None where all came to the same one."""
     return None if len(set(families)) == 1 else has_quorum(families.count(outcome), len(families))
 
 
@@ -56,10 +48,9 @@ def _division(outcome: Outcome, families: Sequence[Outcome]) -> bool | None:
 class Opinion:
     """Scores of a document and what the thresholds make of them; `said` is the model's own verdict word.
 
-    `samples` is how many replies of the model the scores are the mean of. Of a jury whose families came to
-    different outcomes, `divided` says whether most of them came to this one; else it is None. `dimensions`
-    are those that the reasoning mentions, `expected` those whose score is the mean over the scale's points,
-    each weighted with its probability.
+    The scores are the mean of so many `samples`. Of a jury whose families came to different outcomes,
+    `divided` says whether most of them came to this one. The reasoning mentions the `dimensions`; scores of
+    those `expected` are means over the scale's points by their probabilities.
     """
 
     outcome: Outcome
@@ -72,25 +63,9 @@ class Opinion:
     dimensions: tuple[str, ...] = ()
     expected: tuple[str, ...] = ()
 
-    def record(self) -> dict[str, Any]:
-        return {
-            "outcome": self.outcome,
-            "scores": self.scores,
-            "reasoning": self.reasoning,
-            "dimensions": list(self.dimensions),
-            "findings": [finding.model_dump() for finding in self.findings],
-            "said": self.said,
-            **({"samples": self.samples} if self.samples > 1 else {}),
-            **({"expected": list(self.expected)} if self.expected else {}),
-        }
-
 
 def opinion(voices: Sequence[tuple[Endpoint, Opinion]], rule: JuryRule, decide: Decide) -> Opinion:
-    """Return the one opinion of a jury; `decide` applies a rubric's thresholds to scores.
-
-    The outcome is the one that all families come to; else, by `rule`, that of the mean of their scores, or
-    the one that more than half of them come to (`improve` where there is none). It is `divided` then.
-    """
+    """Return the one opinion of a jury: what all families say, else by `rule` that of the mean or of most."""
     if len(voices) == 1:
         return voices[0][1]
     families = [_pooled(family, rule, decide) for family in by_family(voices)]
@@ -126,28 +101,20 @@ def mean_scores(opinions: Sequence[Opinion]) -> dict[str, float]:
 
 def nearest(opinions: Sequence[Opinion], to: Opinion) -> Opinion:
     """Return the opinion with nearest scores, of those with the same outcome where there are any."""
-
-    def distance(other: Opinion) -> tuple[bool, float]:
-        apart = sum(abs(other.scores[name] - to.scores[name]) for name in to.scores)
-        return other.outcome != to.outcome, apart
-
-    return min(opinions, key=distance)
+    apart = [sum(abs(own.scores[name] - to.scores[name]) for name in to.scores) for own in opinions]
+    order = [(own.outcome != to.outcome, far) for own, far in zip(opinions, apart, strict=True)]
+    return opinions[order.index(min(order))]
 
 
 class Mark(NamedTuple):
-    """Whether one candidate is kept (`accept`) or dropped (`reject`); exactly between is `improve`.
-
-    The probability is known where models give token probabilities or several samples. `divided` is as in
-    an opinion.
-    """
+    """Whether one candidate is kept (`accept`), dropped (`reject`), or exactly between (`improve`)."""
 
     outcome: Outcome
     probability: float | None = None
     divided: bool | None = None
 
 
-Marks: TypeAlias = dict[str, Mark | None]
-"""The marks of one round by candidate id; None where the round brought none."""
+Marks: TypeAlias = dict[str, Mark | None]  # by candidate id; None where a round brought none
 
 
 def marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) -> Marks:
@@ -177,13 +144,11 @@ def marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) 
 
 
 def _share(chances: Sequence[float], rule: JuryRule) -> float:
-    """Return how far several are for keeping, from 0 to 1: each counts whole where the majority decides."""
     whole = {"accept": 1.0, "improve": EVEN, "reject": 0.0}
     return fmean(chance if rule == "mean" else whole[leaning(chance)] for chance in chances)
 
 
 def leaning(share: float) -> Outcome:
-    """Return what the share of those who would keep a candidate comes to: kept, dropped or neither."""
     return "improve" if share == EVEN else "accept" if share > EVEN else "reject"
 
 
@@ -213,11 +178,7 @@ class Vote(NamedTuple):
 
 
 class TierVote(NamedTuple):
-    """What the votes of a tier's models come to; without a word where too few answered.
-
-    `lead` is how far the word is ahead. The `agreement` of families that did not all say the same tells how
-    many of them said the word. `behind` are the families whose models voted for it.
-    """
+    """The vote of a tier's models: `lead` is how far its word is ahead, `behind` are the families for it."""
 
     word: PairWord | None = None
     lead: float = 0.0
@@ -236,11 +197,7 @@ def vote(votes: Sequence[Vote | None]) -> Vote | None:
 
 
 def of_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | None:
-    """Return what all calls of one model come to: in the order of samples, of `criteria`, of texts.
-
-    Where criteria are asked about one by one, the most important on which one text wins in both orders
-    decides. Each of several samples counts alike; None unless more than half of them have a word.
-    """
+    """Return what a model's calls come to, by sample, criterion, order; the first criterion won decides."""
     votes = [vote(answers[at : at + len(ORDERS)]) for at in range(0, len(answers), len(ORDERS))]
     known: list[Vote] = []
     for at in range(0, len(votes), criteria):
@@ -256,11 +213,7 @@ def of_calls(answers: Sequence[Vote | None], criteria: int = 1) -> Vote | None:
 
 
 def tier_vote(voices: Sequence[tuple[Endpoint, Vote | None]], rule: JuryRule = "mean") -> TierVote:
-    """Return what a tier's models say together; nothing unless more than half of them have a word.
-
-    Each family has one vote: the mean of its models' votes, or by the rule `majority` the word of most of
-    them; then the word must be that of more than half of the families, too.
-    """
+    """Return the vote of a tier's models, a family one voice; nothing unless more than half have a word."""
     known = [(endpoint, vote) for endpoint, vote in voices if vote is not None]
     if not has_quorum(len(known), len(voices)):
         return TierVote()
@@ -286,14 +239,6 @@ def favourite(votes: Mapping[TierName, TierVote]) -> PairWord | None:
 
 
 def outcomes(votes: Mapping[TierName, TierVote]) -> dict[TierName, Outcome | None]:
-    """Return what the tiers said, seen from the side of the first winner."""
-    first = favourite(votes)
-    words: dict[PairWord | None, Outcome | None] = {
-        None: None,
-        "A": "reject",
-        "B": "reject",
-        "tie": "improve",
-    }
-    if first is not None:
-        words[first] = "accept"
-    return {tier: words[vote.word] for tier, vote in votes.items()}
+    """Return what the tiers said, seen from the side of the first winner: its win is an acceptance."""
+    words: dict[PairWord | None, Outcome | None] = {favourite(votes): "accept", "tie": "improve", None: None}
+    return {tier: words.get(vote.word, "reject") for tier, vote in votes.items()}

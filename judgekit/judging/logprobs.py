@@ -1,8 +1,7 @@
-"""Scores by the probabilities of a reply's tokens: how sure a model was of each number that it wrote.
+"""Scores by the probabilities of a reply's tokens: a 4 may have been nearly a 3.
 
-A reply that gives a 4 may have been nearly a 3. Where a provider gives the alternatives of each token, a
-score is the expectation over the scale's points at the place of its number. The number itself stays where any
-of this is in doubt.
+Where a provider gives the alternatives of each token, a score is the expectation over the scale's points at
+the place of its number. The number itself stays where any of this is in doubt.
 """
 
 from __future__ import annotations
@@ -78,11 +77,7 @@ def places(text: str, answer: ScoreReply, points: range) -> dict[str, tuple[int,
 
 
 def expectation(token: str, beside: Mapping[str, float], value: int, points: range) -> float | None:
-    """Return the expected point at the place of a `token` that stands for `value`, or None.
-
-    `beside` holds the logarithms of the probabilities of the alternatives and of the token. None where the
-    token is more than the number, or where too little of the probability is on `points`.
-    """
+    """Return the expected point where `token` stands for `value`; None where too little is on `points`."""
     if token.lstrip(_BEFORE).rstrip(_BEHIND) != str(value) or token not in beside:
         return None
     mass = dict.fromkeys(points, 0.0)
@@ -132,7 +127,6 @@ def score_source(
 
 
 def able(endpoint: Endpoint, *, scores: bool) -> frozenset[ScoreSource]:
-    """Return how opinions of a model may be read here."""
     if endpoint.pointwise:
         return frozenset({"points"})
     return frozenset({"expected", "partly", "untold"} if endpoint.logprobs and scores else {"whole"})

@@ -1,9 +1,7 @@
 """The one loop of judging: a subject is prepared, tier after tier is asked, and rules or limits end it.
 
-A task (`score`, `select`, `compare`, `ranking`) defines the prompt for a model, how its replies become an
-opinion, how the opinions of a tier combine, and how far that is from another outcome. The rest is here:
-secrets, the models of other families than the author's, the deadline, the cost, several samples, and the
-record's rounds.
+A task (`score`, `select`, `compare`, `ranking`) says what a model is asked, how its replies become an
+opinion, how the opinions of a tier combine, and how far that is from another outcome.
 """
 
 from __future__ import annotations
@@ -15,17 +13,18 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
+from judgekit import errors
 from judgekit.config import TIERS
 from judgekit.errors import GatewayError
 from judgekit.judging.escalation import UNDETERMINED, EscalationRules, Final
 from judgekit.judging.fence import Fence
 from judgekit.judging.panel import apart
-from judgekit.judging.round import Answer, Session, gather_limited, joined
-from judgekit.judging.verdict import Round
+from judgekit.judging.round import Answer, Calls, Session, gather_limited, joined, ms_since
+from judgekit.judging.verdict import Round, rubric_ref
 from judgekit.providers.servers import with_family
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from typing import Self
 
     from judgekit.config import ModeName, TierName
@@ -47,10 +46,7 @@ Opinion = TypeVar("Opinion")
 
 
 class Judged(Protocol):
-    """What is judged: how many characters there are to look through, and which families of models wrote it.
-
-    Of several texts some families wrote one and not the others: their models have a favourite (`sided`).
-    """
+    """A subject: characters, families that wrote it, and those `sided` that wrote some of its texts only."""
 
     @property
     def size(self) -> int: ...
@@ -65,23 +61,13 @@ Record = TypeVar("Record")
 
 
 class JudgeOptions(NamedTuple):
-    """How models are asked and their answers combined: what a user sets beside rubric, mode and models.
-
-    `jury` says how the models of a tier come to one opinion. `samples` is how many replies of a model are
-    averaged. `each` asks about one dimension or criterion in a call instead of all together. An opinion
-    whose scores are less than `margin` points from another outcome is not final in its tier. Without `redact`
-    secrets are sent with the texts.
-    """
+    """What a user sets beside rubric, mode and models; opinions nearer to another than `margin` go up."""
 
     jury: JuryRule = "mean"
     samples: int = 1
     each: bool = False
     margin: float = 0.0
     redact: bool | Literal["refuse"] = True
-
-    def samples_of(self, endpoint: Endpoint) -> int:
-        """Return how many replies of a model there must be: token probabilities leave nothing to repeat."""
-        return 1 if endpoint.pointwise else self.samples
 
     def calls(self, questions: int) -> int:
         """Return how many calls a model of a tier may get at a time for one subject."""
@@ -113,11 +99,7 @@ class ModelTurn(Generic[Opinion]):
 
 @dataclass(frozen=True)
 class Task(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
-    """What one tier is asked about a subject, in calls of which each brings a `Value`.
-
-    `words` is the tier whose instructions are given, where that is another; `told` are the earlier opinions
-    that the tiebreaker is shown. All calls of a model come to its `Opinion`.
-    """
+    """What one tier is asked: with the instructions of `words`, and shown the earlier opinions in `told`."""
 
     rubric: AnyRubric
     mode: ModeName
@@ -132,9 +114,7 @@ class Task(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         """Return what would be sent to a model, in order."""
 
     @abstractmethod
-    def calls(
-        self, endpoint: Endpoint, session: Session, sample: int
-    ) -> list[Callable[[], Awaitable[Answer[Value]]]]:
+    def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Value]:
         """Return the calls that ask a model once; of several replies to a question `sample` is the number."""
 
     @abstractmethod
@@ -164,11 +144,9 @@ class Task(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
     async def ask(
         self, endpoint: Endpoint, session: Session, samples: Sequence[int] | None = None, at_once: int = 1
     ) -> ModelTurn[Opinion]:
-        """Ask one model, as often as the options say, or once for each of `samples`.
-
-        Each call may make `at_once` calls at a time itself.
-        """
-        count, started = self.options.samples_of(endpoint), time.monotonic()
+        """Ask one model for each of `samples`, by default as configured; a call may make `at_once`."""
+        # Token probabilities leave nothing to repeat.
+        count, started = 1 if endpoint.pointwise else self.options.samples, time.monotonic()
         numbers = samples or (range(1, count + 1) if count > 1 else [0])
         calls = [self.calls(endpoint, session, number) for number in numbers]
         answers = await gather_limited([call for own in calls for call in own], session, endpoint, at_once)
@@ -178,7 +156,6 @@ class Task(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         return ModelTurn(endpoint, answers, joined(answers, opinion, started, always=len(calls) == 1))
 
     def rounds(self, first: int, turns: Sequence[ModelTurn[Opinion]]) -> Sequence[Round | CompareRound]:
-        """Return the record of the turns, as rounds whose numbers begin with `first`."""
         return [
             Round(
                 round=number,
@@ -190,20 +167,12 @@ class Task(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
         ]
 
 
-class ModelOpinion(NamedTuple):
-    """One model's opinion, in a tier that counts."""
-
-    tier: TierName
-    endpoint: Endpoint
-    opinion: Any
-
-
 @dataclass(slots=True)
 class JudgingState(Generic[Subject]):
     """One judging on its way: what each tier that was asked came to, in order, and every round.
 
     `refused` says why no model is asked about the subject. `secrets` were left out of it. `cut` are the tiers
-    that do not see all of it, `turns` every call by tier.
+    that do not see all of it, `turns` every call by tier, `voices` models' opinions where the tier has one.
     """
 
     subject: Subject
@@ -214,20 +183,19 @@ class JudgingState(Generic[Subject]):
     turns: dict[TierName, Sequence[ModelTurn[Any]]] = field(default_factory=dict)
     opinions: dict[TierName, Any] = field(default_factory=dict)
     rounds: list[Any] = field(default_factory=list)
-    voices: list[ModelOpinion] = field(default_factory=list)
+    voices: list[tuple[TierName, Endpoint, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     """Judges under one rubric in one mode, with the models of each tier in `panel`.
 
-    `deadline` is in seconds for one subject. `nobody` says why there is no model, where there is none.
-    `cache` holds replies of earlier judgings. `finality` are the rules of a calibration,
+    `deadline` is in seconds for one subject, `call_seconds` for one call beside its tier's timeout. `nobody`
+    says why there is no model, where there is none. `finality` are the rules of a calibration,
     `calibration_warning` says in one line why one that is there is not used. `written_by` names families of
-    models that wrote the subjects, beside what these say themselves. Where the
-    family of the author judges, `others` may take its places, but not for the families in `claimed`, which
-    only a project names; `substitutes` are the providers that did. `independence` says whether an acceptance
-    by the author's family alone counts.
+    models that wrote the subjects, beside what these say themselves. Where the author's family judges,
+    `others` may take its places, but not for the families in `claimed`, which only a project names;
+    `substitutes` are the providers that did.
     """
 
     gateway: Gateway
@@ -246,6 +214,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     claimed: frozenset[str] = frozenset()
     substitutes: frozenset[str] = frozenset()
     independence: Independence = "prefer"
+    call_seconds: float | None = None
 
     @abstractmethod
     def task(self, tier: TierName, state: JudgingState[Subject]) -> Task[AnyRubric, Subject, Any, Any]:
@@ -290,16 +259,15 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
             tier, task = final, self.task(final, state)
             calls = [partial(task.ask, endpoint, state.session) for endpoint in self.panel[tier]]
             state.turns[tier] = turns = await gather_limited(calls, state.session)
-            voices = [(turn.endpoint, turn.answer.value) for turn in turns]
-            opinion = state.opinions[tier] = task.combine(voices)
+            state.opinions[tier] = task.combine([(turn.endpoint, turn.answer.value) for turn in turns])
             state.rounds += task.rounds(len(state.rounds) + 1, turns)
-            if opinion:
-                state.voices += [ModelOpinion(tier, *voice) for voice in voices if voice[1]]
+            if state.opinions[tier]:
+                heard = [turn for turn in turns if turn.answer.value]
+                state.voices += [(tier, turn.endpoint, turn.answer.value) for turn in heard]
             final = self.step(state)
         return self.record(state, final)
 
     def unjudged(self, state: JudgingState[Subject], why: str) -> Record:
-        """Return the record of a judging that did not begin."""
         state.refused = why
         return replace(self, finality=None, calibration_warning=None).record(state, UNDETERMINED)
 
@@ -317,31 +285,22 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         judge = self.for_subject(subject)
         if not judge.panel:
             return [(tier, "no model is set up", judge.prompts(tier, subject)) for tier in TIERS]
-        instead = ", in place of the author's family"
-        return [
-            (
-                tier,
-                endpoint.model + (instead if endpoint.profile.provider in judge.substitutes else ""),
-                judge.prompts(tier, subject, endpoint),
-            )
-            for tier in TIERS
-            for endpoint in judge.panel.get(tier, ())
-        ]
+        shown = []
+        for tier, endpoint in ((each, own) for each in TIERS for own in judge.panel.get(each, ())):
+            instead = endpoint.profile.provider in judge.substitutes
+            name = endpoint.model + (", in place of the author's family" if instead else "")
+            shown.append((tier, name, judge.prompts(tier, subject, endpoint)))
+        return shown
 
     @property
     def rubric(self) -> AnyRubric:
         return self.loaded.rubric  # type: ignore[return-value]  # the library saw to it
 
     def as_judge(self, kind: type[AnyJudge]) -> AnyJudge:
-        """Return a judge of another kind with all that this one has."""
         return kind(**{field.name: getattr(self, field.name) for field in fields(Judge)})
 
     def for_subject(self, subject: Subject) -> Self:
-        """Return the judge without models of the families that wrote a subject, where others are there.
-
-        Where none are, models of the families with a favourite go first. A calibration holds only for the
-        models that it was learned for.
-        """
+        """Return the judge without models of the families that wrote a subject, where others are there."""
         attributed = self.attributed(subject)
         wrote: tuple[str, ...] = attributed.wrote
         sided: tuple[str, ...] = attributed.sided
@@ -358,6 +317,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
             stay, gone = ({each.family for jury in own.values() for each in jury} for own in (panel, before))
             left = ", ".join(family for family in dict.fromkeys([*wrote, *sided]) if family in gone - stay)
             why = f"calibration {finality.id} not used: {left} wrote this text, so other models judge it"
+            # A calibration holds only for the models that it was learned for.
             finality, calibration_warning = None, "; ".join(filter(None, (why, self.calibration_warning)))
         return replace(
             self,
@@ -368,7 +328,23 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         )
 
     def session(self) -> Session:
-        return Session(self.gateway, self.deadline, self.max_cost_usd, cache=self.cache)
+        return Session(self.gateway, self.deadline, self.max_cost_usd, self.call_seconds, cache=self.cache)
+
+    def measured(self, state: JudgingState[Subject]) -> dict[str, Any]:
+        """Return what every record says: the rules, the rounds, the time, and the cost in US dollars."""
+        usages = [errors.CallUsage(**each.usage.model_dump()) for each in state.rounds]
+        usd, source = errors.added(usages)
+        return {
+            "rubric": rubric_ref(self.loaded),
+            "mode": self.mode,
+            "prompt_sha256": self.rubric.prompt.sha256,
+            "calibration": self.finality.id if self.finality else None,
+            "rounds": state.rounds,
+            "duration_ms": ms_since(state.session.started),
+            "cost_usd": usd and round(usd, 6),
+            "cost_source": source,
+            "cost_complete": not any(usage.unpriced_calls for usage in usages),
+        }
 
     def rules(self, cut: Collection[TierName] = (), margin: float = 0.0) -> EscalationRules:
         """Return what governs escalation; `cut` are the tiers that do not see the whole subject."""

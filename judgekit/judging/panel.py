@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from judgekit.config import TierName
     from judgekit.config.settings import Config
     from judgekit.providers.base import Endpoint
-    from judgekit.providers.resolve import Others, Panel
+    from judgekit.providers.resolve import Others
 
     Tiers = Mapping[TierName, tuple[Endpoint, ...]]
 
@@ -53,15 +53,10 @@ _AGENTS = {
         r".*\+copilot@users\.noreply\.github\.com>",
         r"cursor(?: agent)?(?: <|$)",
         r".*cursoragent@cursor\.com>",
-        r"devin-ai-integration\b",
-        r"devin ai\b",
-        r"aider\b",
+        r"(?:devin-ai-integration|devin ai|aider|opencode|openhands)\b",
         r".*@aider\.chat>",
-        r"opencode\b",
         r"amp <amp@ampcode\.com>",
-        r"openhands\b",
-        r"windsurf\b",
-        r"sweep-ai\b",
+        r"(?:windsurf|sweep-ai)\b",
     ),
 }
 # Who helped to write; a reviewer or a tester did not.
@@ -71,11 +66,7 @@ _WROTE = re.compile(
 
 
 def signed(people: Iterable[str], trailers: Iterable[str] = ()) -> tuple[str, ...]:
-    """Return the families of the agents among `people` and those who `trailers` say helped to write.
-
-    People are given as `Name <address>`, trailers as `Key: value`. An agent that may use any model counts as
-    "unknown"; people have no family.
-    """
+    """Return the families of the agents among `people` (`Name <address>`) and the writers in `trailers`."""
     helped = [line[key.end() :] for line in trailers if (key := _WROTE.match(line))]
     found = {}
     for person in (*people, *helped):
@@ -88,18 +79,11 @@ def signed(people: Iterable[str], trailers: Iterable[str] = ()) -> tuple[str, ..
     return tuple(found)
 
 
-Independence: TypeAlias = Literal["prefer", "require"]
-"""Whether an acceptance by models of the author's own family alone counts."""
+Independence: TypeAlias = Literal["prefer", "require"]  # of an acceptance, from the author's own family
 
 
 def apart(panel: Tiers, wrote: Collection[str], others: Others = tuple) -> Tiers:
-    """Return the models that judge what the families in `wrote` wrote.
-
-    Of a jury those of other families remain. Where none does, models of other families take the places: those
-    of the nearest tier that has some, a deeper one first, else those of the first of the panels that `others`
-    returns. A model of an unknown family takes a place where no other does. Where none can take it, a tier
-    stays as it is.
-    """
+    """Return the models that judge what `wrote` wrote: other families, the nearest tier, then `others`."""
     strangers = _but(panel, set(wrote) - {UNKNOWN_FAMILY})
     known = _but(panel, {*wrote, UNKNOWN_FAMILY})
     apart = dict(panel)
@@ -113,7 +97,6 @@ def apart(panel: Tiers, wrote: Collection[str], others: Others = tuple) -> Tiers
 
 
 def _but(panel: Tiers, families: Collection[str]) -> Tiers:
-    """Return the models of each tier that are of none of `families`."""
     return {tier: tuple(own for own in jury if own.family not in families) for tier, jury in panel.items()}
 
 
@@ -124,11 +107,7 @@ def _nearest(tier: TierName, others: Tiers) -> tuple[Endpoint, ...]:
 
 
 def is_independent(wrote: Collection[str], judged: Collection[str]) -> bool | None:
-    """Whether another family had a say: `judged` are the families behind the outcome.
-
-    False when all of them wrote the text; None when it is not known who wrote it, when none judged it, or
-    when those that may be others are of a family that is not known.
-    """
+    """Whether another family than the author's is among those behind the outcome; None if it is not known."""
     known = set(wrote) - {UNKNOWN_FAMILY}
     if not known or not judged:
         return None
@@ -150,18 +129,13 @@ def lacking(independence: Independence, wrote: Sequence[str], judged: Collection
 
 
 _ADDRESS = "JUDGEKIT_API_BASE"
-_TIERS = ("JUDGEKIT_QUICK_MODEL", "JUDGEKIT_DEEP_MODEL", "JUDGEKIT_TIEBREAKER_MODEL")
-_VARIABLES = ("JUDGEKIT_MODEL", *_TIERS)
+_VARIABLES = ("JUDGEKIT_MODEL", *(f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS))
 
 
 def wanted(
     config: Config, project: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> PanelRequest:
-    """Return what a configuration asks of the choice of models.
-
-    What `project` names is no wish of the user's; models in `JUDGEKIT_*` variables go before all files, an
-    address there before a project's.
-    """
+    """Return what a configuration asks of the choice of models; variables go before files."""
     environ = environment.environ() if environ is None else environ
     allow, order = config.providers.allow, config.providers.order
     if any(environ.get(name, "").strip() for name in _VARIABLES):
@@ -173,25 +147,16 @@ def wanted(
     return PanelRequest(named, allow, order, listed_only=theirs)
 
 
-def chosen(config: Config, project: Path | None = None, environ: Mapping[str, str] | None = None) -> Panel:
-    """Return the models of each tier, the reason for these, and the others that may be asked."""
-    environ = environment.environ() if environ is None else environ
-    return resolve(wanted(config, project, environ), environ)
-
-
 def resolve_panel(
     config: Config, project: Path | None = None, environ: Mapping[str, str] | None = None
 ) -> tuple[dict[TierName, tuple[Endpoint, ...]], str]:
-    """Return the models of each tier (none when no provider is configured) and why, in one line."""
-    panel = chosen(config, project, environ)
+    """Return the models of each tier, and why these or none, in one line."""
+    panel = resolve(wanted(config, project, environ), environment.environ() if environ is None else environ)
     return panel.endpoints, panel.reason
 
 
 def claimed(config: Config, project: Path | None = None) -> frozenset[str]:
-    """Return the families of authors that only a project names, where the user says which models to ask.
-
-    A project may not send texts elsewhere than the user does, by saying that the user's models wrote them.
-    """
+    """Return the families that only a project names: it may not send texts elsewhere than the user does."""
     environ = environment.environ()
     variables = any(environ.get(name, "").strip() for name in (_ADDRESS, *_VARIABLES))
     own = settings.load(None)

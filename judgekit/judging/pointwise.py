@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from judgekit.errors import KEPT, CallUsage, FailureKind, GatewayError, of_failure
 from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.round import Answer, failure_of, ms_since
+from judgekit.providers import running
 from judgekit.providers.base import Message, Request
 
 if TYPE_CHECKING:
@@ -65,11 +67,7 @@ _AROUND = " \t\r\n*_`\"'.:"
 
 
 def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
-    """Return how likely each of `tokens` is as the first token of the reply, given that it is one of them.
-
-    Spellings that differ in case, spaces or quotes count as the same token. Raises `GatewayError` of kind
-    `INVALID_REPLY` when together they carry less than `LEAST_MASS`.
-    """
+    """Return how likely each of `tokens` is among them; raises `GatewayError` below `LEAST_MASS` together."""
     if not reply.logprobs:
         why = f"{reply.model} gave no token probabilities"
         raise GatewayError(FailureKind.INVALID_REPLY, why, usage=CallUsage())
@@ -105,11 +103,7 @@ def earned(yes: float, idle: float, least: float = LEAST_GAIN) -> float:
 
 
 def earned_scores(scores: Mapping[str, float], idle: float, bar: float, span: float) -> dict[str, float]:
-    """Return scores as far as the text earned them, where an acceptance takes at least `bar` of each.
-
-    `idle` is its score for a subject that it has nothing to do with, `span` the length of the scale. Where
-    the mean score is hardly higher, the text asks for high scores whatever is rated: all stay below the bar.
-    """
+    """Return scores, below `bar` where their mean is hardly above `idle`; `span` is that of the scale."""
     least = LEAST_LEAD * span
     if fmean(scores.values()) - idle >= least:
         return dict(scores)
@@ -118,11 +112,7 @@ def earned_scores(scores: Mapping[str, float], idle: float, bar: float, span: fl
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Questions to a pointwise model: one at a time after a context they share.
-
-    `questions` by name, `tokens` the answers that are offered, `examples` contexts with the right answer:
-    they are shown as earlier turns, each with the question that is asked.
-    """
+    """Questions by name after one context, the answers offered (`tokens`), and answered examples."""
 
     system: str
     context: str
@@ -132,7 +122,6 @@ class Points:
     examples: Sequence[tuple[str, str]] = ()
 
     def prompts(self) -> list[tuple[Message, ...]]:
-        """Return the messages of each question, in order: the question comes last."""
         prompts = []
         for question in self.questions.values():
             messages = [Message("system", self.system)]
@@ -145,11 +134,7 @@ class Points:
 async def ask_pointwise(
     session: Session, endpoint: Endpoint, points: Points, timeout: float
 ) -> Answer[dict[str, dict[str, float]]]:
-    """Return for each question the probability of each token; each may take `timeout` seconds.
-
-    One call a question, in order; the probabilities of one question sum to 1. A model does not get the same
-    question twice: at temperature 0 it would only answer the same.
-    """
+    """Return for each question the probability of each token; each may take `timeout` seconds, none twice."""
     started, usage, model = time.monotonic(), CallUsage(), endpoint.model
     found: dict[str, dict[str, float]] = {}
     if long := [token for token in points.tokens if token.isdecimal() and len(token) > 1]:
@@ -158,10 +143,19 @@ async def ask_pointwise(
     try:
         seconds = session.call_timeout(timeout * len(points.questions))
         for name, messages in zip(points.questions, points.prompts(), strict=True):
-            done = f"{len(found)} of {len(points.questions)} questions were answered in {seconds:g} s"
-            left, key = _left(started + seconds, done), points.call_key.within(name)
-            request = Request(messages, key, left, max_tokens=1, top_logprobs=ALTERNATIVES)
-            reply = await _reply(session, endpoint, request)
+            left = started + seconds - time.monotonic()
+            if left <= 0:
+                done = f"{len(found)} of {len(points.questions)} questions were answered in {seconds:g} s"
+                late = failure_of(FailureKind.TIMEOUT, f"no time left: {done}")
+                return Answer(None, late, usage, ms_since(started), endpoint.model)
+            question = points.call_key.within(name)
+            request = Request(messages, question, left, max_tokens=1, top_logprobs=ALTERNATIVES)
+            if (key := (endpoint.model, messages)) in session.remembered:
+                reply = replace(session.remembered[key], usage=KEPT)
+            else:
+                reply = session.remembered[key] = await session.reply(endpoint, request)
+                if session.cache and reply.logprobs and reply.usage != KEPT:
+                    await running.aside(partial(session.cache.keep, endpoint, request, reply))
             usage, model = usage.plus(reply.usage.of_call()), reply.model
             found[name] = probabilities(reply, points.tokens)
     except GatewayError as error:
@@ -169,31 +163,3 @@ async def ask_pointwise(
         spent, failure = usage.plus(of_failure(error)), failure_of(error.kind, error.message)
         return Answer(None, failure, spent, ms_since(started), endpoint.model)
     return Answer(found, None, usage, ms_since(started), model)
-
-
-def _left(deadline: float, done: str) -> float:
-    seconds = deadline - time.monotonic()
-    if seconds <= 0:
-        raise GatewayError(FailureKind.TIMEOUT, f"no time left: {done}", usage=CallUsage())
-    return seconds
-
-
-async def _reply(session: Session, endpoint: Endpoint, request: Request) -> Reply:
-    """Return the model's reply, without usage where it was given before."""
-    key = endpoint.model, request.messages
-    if key in session.remembered:
-        return replace(session.remembered[key], usage=KEPT)
-    reply = await session.found(endpoint, request)
-    if reply is None:
-        if session.max_cost_usd is not None:
-            session.afford(session.max_cost_usd)
-        try:
-            reply = await session.gateway.complete(endpoint, request)
-        except GatewayError as error:
-            session.pay(of_failure(error), failed=True)
-            raise
-        session.pay(reply.usage)
-        if reply.logprobs:
-            await session.keep(endpoint, request, reply)
-    session.remembered[key] = reply
-    return reply

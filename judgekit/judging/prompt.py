@@ -42,8 +42,6 @@ _AGENT_FENCE = (
 
 @dataclass(frozen=True, slots=True)
 class PromptCandidate:
-    """One candidate as a model sees it."""
-
     id: str
     title: str
     category: str = ""
@@ -60,10 +58,7 @@ class Earlier:
 
 
 def document_context(fence: Fence, parts: Sequence[Part], task: Task, given: Given | None = None) -> str:
-    """Return the fenced document, with its task before it; a rubric's `given` has the headings.
-
-    Sources come before the text that is checked against them: the text stands next to the question about it.
-    """
+    """Return the fenced document, its task and its sources before it; a rubric's `given` has the headings."""
     given = given or Given()
     blocks = []
     for role in ("description", "acceptance"):
@@ -87,7 +82,6 @@ def _fenced(fence: Fence, parts: Sequence[Part], **attributes: str) -> Iterator[
 def score_messages(
     rubric: ScoreRubric, tier: TierName, parts: Sequence[Part], task: Task, earlier: Sequence[Earlier] = ()
 ) -> tuple[Message, ...]:
-    """Return the messages that ask `tier` to rate a document on every dimension."""
     fence = Fence()
     points = "\n".join(f"  {value}: {label}" for value, label in sorted(rubric.scale.labels.items()))
     dimensions = "\n".join(dimension_text(rubric, name) for name in rubric.dimensions)
@@ -108,7 +102,6 @@ def score_messages(
 
 
 def dimension_text(rubric: ScoreRubric, name: str) -> str:
-    """Return one dimension with its question and what to look for."""
     dimension = rubric.dimensions[name]
     looks = f" Look for: {'; '.join(dimension.look_for)}." if dimension.look_for else ""
     return f"- {name}: {dimension.question}{looks}"
@@ -164,7 +157,6 @@ def select_messages(
     turns: Sequence[str],
     shown: Sequence[PromptCandidate],
 ) -> tuple[tuple[Message, ...], dict[str, str]]:
-    """Return the messages that ask `tier` which candidates to keep, and the id behind each label."""
     fence, texts = Fence(), {}
     for candidate in shown:
         lines = visible(plain(candidate_text(candidate))).split("\n")
@@ -240,7 +232,6 @@ def rubric_text(rubric: Rubric, mode: ModeName) -> str:
 
 
 def query_context(fence: Fence, query: str, turns: Sequence[str]) -> str:
-    """Return the fenced request, with the conversation's last turns before it."""
     blocks = []
     if turns:
         talk = "\n".join(one_line(turn, TURN_CHARS) for turn in turns)
@@ -260,7 +251,6 @@ def candidate_context(fence: Fence, candidate: PromptCandidate, query: str, turn
 
 
 def candidate_text(candidate: PromptCandidate) -> str:
-    """Return what is shown of one candidate: category, title, tags and text."""
     head = one_line(candidate.title, TITLE_CHARS)
     if candidate.category:
         head = f"{one_line(candidate.category, 40)}: {head}"
@@ -270,10 +260,6 @@ def candidate_text(candidate: PromptCandidate) -> str:
 
 
 def messages(system: str, rules: Sequence[str], fence: Fence, blocks: Sequence[str]) -> tuple[Message, ...]:
-    """Return the messages of a prompt: what is trusted in the system message, the fenced rest in the user's.
-
-    The nonce comes last in the system message: what stands before it is the same for every text that is
-    judged under these rules, so a provider that caches prompts reads it once.
-    """
+    """Return trusted text as system message, its nonce last for caches, and the fenced rest as the user's."""
     trusted = "\n\n".join([system, *rules]) + "\n\n"
     return Message("system", f"{trusted}{fence.guard}", len(trusted)), Message("user", "\n\n".join(blocks))

@@ -25,27 +25,23 @@ from judgekit.judging.verdict import TIE, CompareRound
 from judgekit.rubric.schema import ScoreRubric
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
     from judgekit.config import ModeName, Outcome, TierName
     from judgekit.judging.escalation import FinalityRules
-    from judgekit.judging.round import Answer, Session
+    from judgekit.judging.round import Answer, Calls, Session
     from judgekit.judging.verdict import Comparison, Consensus
     from judgekit.providers.base import Endpoint, Message
 
 
 NEARLY = 1e-9  # two means of the same numbers may differ by so much
-QUICK_SHARE, DEEP_SHARE = 0.1, 0.05  # of the scale's length: the margins where no labels say better ones
+QUICK_SHARE, DEEP_SHARE = 0.1, 0.05  # of the scale's length
 
-Scored: TypeAlias = "Mapping[str, Sequence[float]]"
-"""The scores that one model gave to each subject, by letter: a mean of dimensions for each time."""
-
+Scored: TypeAlias = "Mapping[str, Sequence[float]]"  # a model's means of dimensions, by letter
 Margins: TypeAlias = "Mapping[TierName, float]"
 
 
 class Voter(NamedTuple):
-    """A model with its family."""
-
     model: str
     family: str
 
@@ -54,8 +50,7 @@ class Voter(NamedTuple):
         return jury.voter(self.model, self.family)
 
 
-Said: TypeAlias = "Mapping[Voter, Scored]"
-"""The scores of the models of one tier; a model that stands there twice has twice the scores."""
+Said: TypeAlias = "Mapping[Voter, Scored]"  # of one tier; a model that stands there twice has twice as many
 
 
 def usual_margins(rubric: ScoreRubric) -> dict[TierName, float]:
@@ -68,12 +63,7 @@ def usual_margins(rubric: ScoreRubric) -> dict[TierName, float]:
 def values(
     scored: Iterable[tuple[Hashable, Scored]], letters: Collection[str], asked: int | None = None
 ) -> dict[str, float] | None:
-    """Return the mean score of each subject over the scores of models; None where one cannot be known.
-
-    A model counts when it scored every one of `letters`: its leniency must not fall on some of them alone.
-    Where `asked` says of how many models this is, more than half of them must count. Each model comes with
-    its group: a group weighs as much as any other, however many of its models count.
-    """
+    """Return the mean score of each subject over models that scored all; a group weighs as one."""
     whole = [(group, points) for group, points in scored if all(map(points.get, letters))]
     if not whole or (asked is not None and not jury.has_quorum(len(whole), asked)):
         return None
@@ -96,10 +86,7 @@ def lead(found: Mapping[str, float]) -> float:
 
 
 def last_word(found: Mapping[str, float], margin: float, mode: ModeName) -> str | None:
-    """Return the winner where no further tier can be asked, None for a tie.
-
-    In strict mode a lead within the margin is none; in lenient mode any lead wins.
-    """
+    """Return the winner where no further tier can be asked, None for a tie; in lenient mode any lead wins."""
     near = contending(found, margin if mode == "strict" else 0.0)
     return near[0] if len(near) == 1 else None
 
@@ -110,13 +97,7 @@ def asked(said: Said, letters: Collection[str]) -> int:
 
 
 class RankingStep(NamedTuple):
-    """The result of one tier.
-
-    `found` are the means of all scores so far, None where the tier failed. `near` are those that go up if
-    another tier is asked: none is after the `last` one. `leader` is the best of this tier alone, `heard` are
-    the models so far that scored all. A `trusted` step ends it by a calibration, one that is `cut` has no
-    winner.
-    """
+    """The result of one tier: means so far (`found`), which go up (`near`), and the models `heard` so far."""
 
     tier: TierName
     near: tuple[str, ...]
@@ -138,7 +119,6 @@ class RankingStep(NamedTuple):
 
     @property
     def outcome(self) -> Outcome | None:
-        """The step as the rules of escalation see it: a leader, a tie, or a failure."""
         return None if self.found is None else "accept" if self.lead else "improve"
 
     @property
@@ -147,12 +127,7 @@ class RankingStep(NamedTuple):
 
 
 class RankingRules(NamedTuple):
-    """The rules of one comparison.
-
-    `panel` names the models of each tier, in order. Who goes up follows from the `margins` in points of the
-    scale; with the `finality` of a calibration the best of a tier is final where its lead suffices, and of
-    the first tier no other. The families in `sided` have a reason to prefer the subject of that letter.
-    """
+    """Which subjects go up a tier, by `margins` in points; families in `sided` favour a letter."""
 
     letters: tuple[str, ...]
     panel: Mapping[TierName, Collection[str]]
@@ -170,11 +145,7 @@ class RankingRules(NamedTuple):
         cut: bool = False,
         barred: bool = False,
     ) -> RankingStep:
-        """Return the result of a tier's scores after the steps `before`.
-
-        A calibration ends nothing with a tier that is `barred`. What only models with a reason to prefer it
-        found best is not final alone.
-        """
+        """Return the result of a tier after `before`; a tier that is `barred` ends nothing by calibration."""
         alive = before[-1].near if before else self.letters
         here = values(((voter.name, scored) for voter, scored in said.items()), alive, len(self.panel[tier]))
         if here is None:
@@ -202,15 +173,10 @@ class RankingRules(NamedTuple):
         return step._replace(near=tuple(near), last=last, trusted=trusted)
 
     def following(self, steps: Sequence[RankingStep]) -> TierName | None:
-        """Return the tier to ask after these steps, None at the end."""
         return None if steps and steps[-1].is_end else self._after(steps)
 
     def _after(self, steps: Sequence[RankingStep]) -> TierName | None:
-        """Return the tier that can be asked after these steps, if there is any.
-
-        A tiebreaker of which every model was heard would only say the same again, unless it stands in for a
-        deep tier that failed.
-        """
+        """Return the tier that can be asked next: no tiebreaker of which every model was heard."""
         tiers = list(self.panel)
         after = next(iter(tiers[tiers.index(steps[-1].tier) + 1 :] if steps else tiers), None)
         known = [step for step in steps if step.found is not None]
@@ -230,10 +196,7 @@ NAME = "text"  # what models are told: a path may say who wrote it
 
 @dataclass(frozen=True, kw_only=True)
 class RankingTask(TierTask[ScoreRubric, ComparisonInput, Opinion, dict[str, Opinion]]):
-    """What the models of a tier are asked about each of these `letters`: the same as about a document.
-
-    What is compared is not accepted: scores are taken as they are first given.
-    """
+    """What the models of a tier are asked about each of these `letters`: the same as about a document."""
 
     rules: RankingRules
     before: Sequence[RankingStep]
@@ -265,13 +228,10 @@ class RankingTask(TierTask[ScoreRubric, ComparisonInput, Opinion, dict[str, Opin
     async def ask(
         self, endpoint: Endpoint, session: Session, samples: Sequence[int] | None = None, at_once: int = 1
     ) -> ModelTurn[dict[str, Opinion]]:
-        """Ask one model about each subject; one that stands there twice is asked as often."""
         at_once = 1 if endpoint.pointwise else self.options.calls(len(self.rubric.dimensions))
         return await TierTask.ask(self, endpoint, session, samples or [0], at_once)
 
-    def calls(
-        self, endpoint: Endpoint, session: Session, sample: int
-    ) -> list[Callable[[], Awaitable[Answer[Opinion]]]]:
+    def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Opinion]:
         del sample  # the calls about each subject have their own
 
         async def once(letter: str) -> Answer[Opinion]:
@@ -299,17 +259,16 @@ class RankingTask(TierTask[ScoreRubric, ComparisonInput, Opinion, dict[str, Opin
         return self.rules.step(self.before, self.tier, scored, cut=self.is_cut, barred=barred)
 
     def record(self, opinion: dict[str, Opinion]) -> dict[str, Any]:
-        return {letter: own.record() for letter, own in opinion.items()}
+        return {letter: self.score_task(letter).record(own) for letter, own in opinion.items()}
 
     def rounds(self, first: int, turns: Sequence[ModelTurn[dict[str, Opinion]]]) -> list[CompareRound]:
-        """Return the record: of each subject a round for each model."""
         calls = [(letter, turn.calls[place]) for place, letter in enumerate(self.letters) for turn in turns]
         return [
             CompareRound(
                 round=number,
                 tier=self.tier,
                 order=[letter],
-                opinion=answer.value.record() if answer.value else None,
+                opinion=self.score_task(letter).record(answer.value) if answer.value else None,
                 **answer.record(),
             )
             for number, (letter, answer) in enumerate(calls, first)
@@ -318,11 +277,7 @@ class RankingTask(TierTask[ScoreRubric, ComparisonInput, Opinion, dict[str, Opin
 
 @dataclass(frozen=True, slots=True)
 class RankingJudge(ComparisonJudge[ScoreRubric]):
-    """Ranks subjects under a rubric that scores.
-
-    The models of one family weigh as much as one model in a tier. A model that stands several times there is
-    asked as often.
-    """
+    """Ranks subjects by their scores; a model that stands several times in a tier is asked as often."""
 
     async def run(self, state: JudgingState[ComparisonInput]) -> Comparison:
         if self.panel:  # a rubric for documents may need what a comparison does not have

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from judgekit.judging.documents import Document, File
-    from judgekit.judging.secret_rules import SecretMatch
+    from judgekit.judging.secret_blocks import SecretMatch
 
     Record = TypeVar("Record", bound=BaseModel)
 
@@ -60,28 +60,6 @@ def redact(text: str) -> Redacted:
         if not matches:
             break
     return Redacted(text, secrets)
-
-
-def passage(whole: str, part: str) -> Redacted:
-    """Return a passage of `whole`, its blanks made single, without the secrets of the whole text.
-
-    A passage may begin or end within a secret, which it then no longer shows the form of.
-    """
-    whole = visible(whole)
-    count, edges = 0, (part.startswith("…"), part.endswith("…"))
-    core = visible(part).strip("…")
-    for start, end, kind in _matches(whole):
-        value, label, before = " ".join(whole[start:end].split()), f"{MARK}{kind}]", core
-        core = core.replace(value, label)
-        sizes = range(min(len(value) - 1, len(core)), 3, -1)
-        if size := next((size for size in sizes if core.endswith(value[:size])), 0):
-            core = core[:-size] + label
-        sizes = range(min(len(value) - 1, len(core)), 3, -1)
-        if size := next((size for size in sizes if core.startswith(value[-size:])), 0):
-            core = label + core[size:]
-        count += core != before
-    rest = redact(core)
-    return Redacted(f"{'…' * edges[0]}{rest.text}{'…' * edges[1]}", count + rest.secrets)
 
 
 def _matches(text: str) -> list[SecretMatch]:

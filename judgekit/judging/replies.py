@@ -1,4 +1,4 @@
-"""The form of models' answers: reply models, and their JSON Schemas, made from a rubric.
+"""The form of models' answers: reply models, and the JSON Schemas that are sent, made from a rubric.
 
 The models are for `judgekit.judging.extract.extract`: they accept missing findings, surplus keys and long
 texts, but a score that is missing or off the scale, or a list of unknown labels, makes the reply invalid.
@@ -9,63 +9,28 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, cast
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    create_model,
-    model_validator,
-)
-from pydantic.json_schema import SkipJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
+
+from judgekit.judging.verdict import TIE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.rubric.schema import ScoreRubric, SelectRubric
-
-# Characters (and findings) beyond which a reply is cut, not refused: they decide nothing.
-MAX_FINDINGS: Final = 50
+# Characters beyond which a text of a reply is cut, not refused: it decides nothing.
 MAX_REASONING: Final = 8_000
 MAX_TEXT: Final = 2_000
 MAX_WORD: Final = 80
 KEEP: Final = "keep"  # the one key of a reply to a rubric with a single criterion
+_NO_WINNER: Final = (TIE, "both", "neither", "equal", "none")
 
 
-def _flatten(value: object) -> str:
-    """Return as one text what a model gave as a list, or by dimension."""
+def _text(value: object, most: int) -> str:
+    """Return as one text what a model gave as a text, as a list, or by dimension."""
     if isinstance(value, dict):
-        return "\n".join(f"{key}: {_flatten(item)}" for key, item in value.items())
-    if isinstance(value, list):
-        return "\n".join(map(_flatten, value))
-    return "" if value is None else str(value).strip()
-
-
-def _text(limit: int) -> BeforeValidator:
-    return BeforeValidator(lambda value: _flatten(value)[:limit])
-
-
-Text = Annotated[str, _text(MAX_TEXT)]
-_Word = BeforeValidator(
-    lambda value: str(value).strip()[:MAX_WORD] if isinstance(value, str) or type(value) is int else None
-)
-
-
-class FindingReply(BaseModel):
-    """One problem that a model found; everything but the issue may be left out."""
-
-    dimension: Text = ""
-    location: Text = ""
-    issue: Text = ""
-    suggestion: Text = ""
-    quote: Text = ""
-
-    @model_validator(mode="after")
-    def _says_what(self) -> FindingReply:
-        self.issue = self.issue or self.suggestion
-        return self
+        value = "\n".join(f"{key}: {_text(item, most)}" for key, item in value.items())
+    elif isinstance(value, list):
+        value = "\n".join(_text(item, most) for item in value)
+    return "" if value is None else str(value).strip()[:most]
 
 
 def _listed(value: object) -> object:
@@ -86,110 +51,109 @@ def _listed(value: object) -> object:
     return [item for item in items if isinstance(item, dict)]
 
 
-class ScoreReply(BaseModel):
-    """A document's assessment; `scores` is added by `score_reply_model`, and `verdict` is only recorded."""
+def _label(text: str) -> str:
+    return text.strip().removeprefix("[").removesuffix("]").strip().casefold()
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of an object in the part of the language that strict providers accept."""
+    required = list(properties)
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+_STRING: Final[dict[str, Any]] = {"type": "string"}
+_Reasoning = Annotated[str, BeforeValidator(functools.partial(_text, most=MAX_REASONING))]
+_Text = Annotated[str, BeforeValidator(functools.partial(_text, most=MAX_TEXT))]
+_Word = Annotated[str, BeforeValidator(functools.partial(_text, most=MAX_WORD))]
+
+
+class ReplyForm(BaseModel):
+    """A reply; `sent` is the JSON Schema that models are to follow."""
 
     model_config = ConfigDict(serialize_by_alias=True)
 
-    reasoning: Annotated[str, _text(MAX_REASONING)] = ""
-    verdict: SkipJsonSchema[Annotated[str | None, _Word]] = None
+    sent: ClassVar[dict[str, Any]] = {}
 
 
-def score_reply_model(rubric: ScoreRubric) -> type[ScoreReply]:
-    """Return the model of a reply: `reasoning`, `findings`, and `scores`, an integer for each dimension."""
-    return _score_reply_model(tuple(rubric.dimensions), rubric.scale.min, rubric.scale.max)
+class FindingReply(BaseModel):
+    """One problem that a model found; everything may be left out."""
+
+    dimension: _Text = ""
+    location: _Text = ""
+    issue: _Text = ""
+    suggestion: _Text = ""
+    quote: _Text = ""
+
+
+class ScoreReply(ReplyForm):
+    """A document's assessment; `scores` is added by `score_reply_model`, and `verdict` is only recorded."""
+
+    reasoning: _Reasoning = ""
+    verdict: _Word = ""
+
+
+class CompareReply(ReplyForm):
+    """Which of two is better: a label that was offered, or a tie."""
+
+    reasoning: _Reasoning = ""
+    better: str
 
 
 @functools.lru_cache(maxsize=16)  # making one takes 9 ms, and a push has hundreds of files
-def _score_reply_model(dimensions: tuple[str, ...], least: int, most: int) -> type[ScoreReply]:
+def score_reply_model(dimensions: tuple[str, ...], least: int, most: int) -> type[ScoreReply]:
+    """Return the model of a reply: `reasoning`, `findings`, and `scores`, an integer for each dimension."""
     score = Annotated[int, Field(strict=True, ge=least, le=most)]
     # Fields have names of their own: a dimension may be called `copy` or `json`, as methods of pydantic are.
     fields: dict[str, Any] = {
         f"dimension_{at}": (score, Field(alias=name)) for at, name in enumerate(dimensions)
     }
-    config = ConfigDict(serialize_by_alias=True)
-    scores = create_model("Scores", __config__=config, **fields)
-    named = Annotated[Text, Field(json_schema_extra={"enum": list(dimensions)})]
-    finding = create_model("Finding", __base__=FindingReply, dimension=(named, ""))
-    useful = AfterValidator(lambda findings: [each for each in findings if each.issue][:MAX_FINDINGS])
-    findings = Annotated[list[finding], BeforeValidator(_listed), useful]
+    scores = create_model("Scores", __config__=ConfigDict(serialize_by_alias=True), **fields)
+    findings = Annotated[list[FindingReply], BeforeValidator(_listed)]
     model = create_model("ScoreReply", __base__=ScoreReply, scores=(scores, ...), findings=(findings, []))
+    points = {"type": "integer", "enum": list(range(least, most + 1))}
+    words = {"type": "string", "enum": list(dimensions)}
+    finding = {**dict.fromkeys(FindingReply.model_fields, _STRING), "dimension": words}
+    model.sent = _object(
+        {
+            "reasoning": _STRING,
+            "scores": _object(dict.fromkeys(dimensions, points)),
+            "findings": {"type": "array", "items": _object(finding)},
+        }
+    )
     return cast("type[ScoreReply]", model)
 
 
-def _label(text: str) -> str:
-    return text.strip().removeprefix("[").removesuffix("]").strip().casefold()
-
-
-class SelectReply(BaseModel):
-    """Which labels a model keeps, as they were offered; case and brackets around them do not matter."""
-
-    model_config = ConfigDict(serialize_by_alias=True)
-
-    offered: ClassVar[dict[str, str]] = {}
-    _unknown: int = PrivateAttr(default=0)
-
-    @property
-    def unknown(self) -> int:
-        """How many labels were given that were not offered; they are left out."""
-        return self._unknown
-
-    @model_validator(mode="after")
-    def _keep_what_was_offered(self) -> SelectReply:
-        for name in type(self).model_fields:
-            given: list[str] = getattr(self, name)
-            known = [self.offered.get(_label(label)) for label in given]
-            kept = list(dict.fromkeys(label for label in known if label is not None))
-            if given and not kept:
-                raise ValueError("none of the labels was offered")
-            self._unknown += known.count(None)
-            setattr(self, name, kept)
-        return self
-
-
-def select_reply_model(rubric: SelectRubric, labels: Sequence[str]) -> type[SelectReply]:
-    """Return the model of a reply about `labels`: `keep` for one criterion, else a list for each criterion.
-
-    An empty list keeps none. A list of which no label was offered is invalid: it does not mean none.
-    """
+def select_reply_model(criteria: Sequence[str], labels: Sequence[str]) -> type[ReplyForm]:
+    """Return the model of a reply about `labels`; unknown ones alone are invalid, not none."""
     offered = {_label(label): label for label in labels}
-    if not labels or len(offered) < len(labels):
-        raise ValueError("there must be labels, and they must differ in more than case")
-    label = Annotated[str, Field(json_schema_extra={"enum": list(labels)})]
+
+    def known(given: list[str]) -> list[str]:
+        kept = [label for each in given if (label := offered.get(_label(each)))]
+        if given and not kept:
+            raise ValueError("none of the labels was offered")
+        return list(dict.fromkeys(kept))
+
     # A label may come without its list.
     alone = BeforeValidator(lambda value: [value] if isinstance(value, str) and value.strip() else value)
-    given = Annotated[list[label], alone]
-    keys = [KEEP] if len(rubric.criteria) == 1 else list(rubric.criteria)
+    given = Annotated[list[str], alone, AfterValidator(known)]
+    keys = [KEEP] if len(criteria) == 1 else list(criteria)
     fields: dict[str, Any] = {f"list_{at}": (given, Field(alias=key)) for at, key in enumerate(keys)}
-    model = create_model("SelectReply", __base__=SelectReply, **fields)
-    model.offered = offered
+    model = create_model("SelectReply", __base__=ReplyForm, **fields)
+    several = {"type": "array", "items": {"type": "string", "enum": list(labels)}}
+    model.sent = _object(dict.fromkeys(keys, several))
     return model
 
 
-@functools.lru_cache(maxsize=16)  # as long as making the model
-def json_schema(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the JSON Schema of a reply in the part of the language that strict providers accept.
+def compare_reply_model(labels: Sequence[str]) -> type[CompareReply]:
+    """Return the model of a reply about two texts: the label of the better one, or a tie."""
+    offered = dict.fromkeys(_NO_WINNER, TIE) | {_label(label): label for label in labels}
 
-    Definitions are written out, every property is required and no other allowed, whole numbers on a scale
-    are an enum, and defaults, titles and lengths are left out. Properties keep their order.
-    """
-    whole = model.model_json_schema(by_alias=True)
-    return _strict(whole, whole.get("$defs", {}))
+    def known(given: str) -> str:
+        if _label(given) not in offered:
+            raise ValueError(f"expected {', '.join(labels)} or {TIE}")
+        return offered[_label(given)]
 
-
-def _strict(schema: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-    if "$ref" in schema:
-        return _strict(definitions[schema["$ref"].rpartition("/")[2]], definitions)
-    if schema["type"] == "object":
-        properties = {name: _strict(each, definitions) for name, each in schema["properties"].items()}
-        return {
-            "type": "object",
-            "properties": properties,
-            "required": list(properties),
-            "additionalProperties": False,
-        }
-    if schema["type"] == "array":
-        return {"type": "array", "items": _strict(schema["items"], definitions)}
-    if schema["type"] == "integer" and "enum" not in schema:
-        return {"type": "integer", "enum": list(range(schema["minimum"], schema["maximum"] + 1))}
-    return {key: schema[key] for key in ("type", "enum") if key in schema}
+    better = Annotated[str, AfterValidator(known)]
+    model = create_model("CompareReply", __base__=CompareReply, better=(better, ...))
+    model.sent = _object({"reasoning": _STRING, "better": {"type": "string", "enum": [*labels, TIE]}})
+    return model

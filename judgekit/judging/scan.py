@@ -109,12 +109,7 @@ def _decoded(text: str) -> str:
     return text
 
 
-class _Cut:
-    def __repr__(self) -> str:
-        return "CUT"
-
-
-CUT: Final = _Cut()
+CUT: Final = object()
 """Stands for a value that was begun and of which the end was not seen."""
 
 
@@ -127,12 +122,13 @@ class Object(dict[str, Any]):
     a string of which this one was found, if it was.
     """
 
-    __slots__ = ("around", "closed", "cut", "repeated", "start", "tail")
+    closed = cut = False
+    start, tail = 0, ""
+    around: Object | None = None
 
     def __init__(self) -> None:
         super().__init__()
-        self.closed, self.cut, self.repeated, self.tail, self.start = False, False, set[str](), "", 0
-        self.around: Object | None = None
+        self.repeated = set[str]()
 
     def put(self, key: str, value: object) -> None:
         """Set `key`, and remember it as repeated unless it was there with the same scalar."""
@@ -146,19 +142,11 @@ class Object(dict[str, Any]):
 class Array(list[Any]):
     """An array of the reply; `closed` says whether its bracket was seen and nothing in it is cut."""
 
-    __slots__ = ("closed", "cut")
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.closed, self.cut = False, False
+    closed = cut = False
 
 
 def scan(raw: str) -> Sequence[Object]:
-    """Return the last `MAX_OBJECTS` outermost objects of `raw`, in order.
-
-    An object that breaks off, at the end of the text or at something that cannot stand there, is returned as
-    far as it goes, and scanning goes on behind it. Raises `InvalidReply` for more than `MAX_ENTRIES`.
-    """
+    """Return the last outermost objects of `raw`, as far as each goes; raises `InvalidReply`."""
     objects: deque[Object] = deque(maxlen=MAX_OBJECTS)
     reader, end = _Reader(raw), 0
     while match := _START.search(raw, reader.pos):
@@ -191,10 +179,7 @@ class _Reader:
         self.broken, self.bare_key = False, False
 
     def read(self, start: int) -> Object:
-        """Read the object that begins at `start`; leave `pos` behind it, or where it breaks off.
-
-        `end` is the same, save that a string which breaks off does not count as read.
-        """
+        """Read the object that begins at `start`; `pos` and `end` stand behind it, or where it breaks off."""
         top = Object()
         open_: list[Object | Array] = [top]
         self.pos, self.broken, self.unread = start + 1, False, -1
@@ -262,11 +247,7 @@ class _Reader:
         return number(word) if _NUMBER.fullmatch(word) else _LITERALS.get(word.lower(), word)
 
     def _string(self, opening: str, *, in_object: bool) -> object:
-        """Read a string: to its first quote if that can be its end, else to the first one that can.
-
-        A string may quote an object as a whole. One that ends inside it, or never, was itself left unclosed
-        by the model, and what follows is the next answer.
-        """
+        """Read a string to the first quote that can end it; one that swallowed an object was never closed."""
         start = self.pos + 1
         strict = _FIRST_QUOTE[opening].match(self.raw, start)
         if strict and _AFTER_STRING[in_object].match(self.raw, strict.end()):

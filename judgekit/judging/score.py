@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.judging import jury, logprobs, panel, pointwise, prompt, redact
 from judgekit.judging.documents import Document, is_cut, named
@@ -22,9 +22,9 @@ from judgekit.judging.orchestrator import Judge, JudgingState, ModelTurn, Task
 from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.prompt import Earlier
 from judgekit.judging.replies import ScoreReply, score_reply_model
-from judgekit.judging.round import Answer, Question, joined, ms_since, run_round
-from judgekit.judging.verdict import Finding, Subject, Verdict, cost_of, failures, rubric_ref
-from judgekit.providers.base import CallKey
+from judgekit.judging.round import Answer, joined, run_round
+from judgekit.judging.verdict import Finding, Subject, Verdict, failures
+from judgekit.providers.base import CallKey, Request
 from judgekit.retrieval.terms import fold, stem, words
 from judgekit.rubric.schema import ScoreRubric
 from judgekit.text import visible
@@ -33,19 +33,18 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from judgekit.config import TierName
+    from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.fence import Fence
     from judgekit.judging.logprobs import ScoreSource
-    from judgekit.judging.round import Session
+    from judgekit.judging.round import Calls, Session
     from judgekit.providers.base import Endpoint, Message, Reply
 
 REPLY_TOKENS = 2048
+MAX_FINDINGS = 50  # of one reply
 
 
 class RatedReply(NamedTuple):
-    """One reply, made fit to be shown; `word` is the verdict that a model may add.
-
-    `expected` names the dimensions whose score is an expectation over the probabilities of tokens.
-    """
+    """One reply; `word` is the verdict that a model may add, `expected` is as in an opinion."""
 
     scores: Mapping[str, float]
     reasoning: str = ""
@@ -56,10 +55,7 @@ class RatedReply(NamedTuple):
 
 @dataclass(frozen=True)
 class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
-    """What a tier is asked about a document.
-
-    Where scores are `compared` with those of other documents, they are taken as first given.
-    """
+    """What a tier is asked about a document; scores that are `compared` are taken as first given."""
 
     compared: bool = False
 
@@ -71,7 +67,7 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
     async def ask(
         self, endpoint: Endpoint, session: Session, samples: Sequence[int] | None = None, at_once: int = 1
     ) -> ModelTurn[Opinion]:
-        if not endpoint.logprobs or self.options.samples_of(endpoint) == 1:
+        if not endpoint.logprobs or self.options.samples == 1:
             return await Task.ask(self, endpoint, session, samples, at_once)
         started = time.monotonic()
         once = await Task.ask(self, endpoint, session, [0])
@@ -83,23 +79,45 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
         answers = [*once.calls, *turn.calls]
         return ModelTurn(endpoint, answers, joined(answers, turn.answer.value, started))
 
-    def calls(
-        self, endpoint: Endpoint, session: Session, sample: int
-    ) -> list[Callable[[], Awaitable[Answer[RatedReply]]]]:
+    def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[RatedReply]:
         if endpoint.pointwise:
             return [partial(self._ask_pointwise, endpoint, session)]
+        scale, key = self.rubric.scale, CallKey(self.subject.sha256, self.rubric.ref, self.tier)
+        likely, timeout = logprobs.ALTERNATIVES if endpoint.logprobs else 0, self.limits.timeout
+        request = Request((), key, timeout, REPLY_TOKENS, top_logprobs=likely, sample=sample)
         return [
-            partial(self._ask_about, part, rubric, endpoint, session, sample)
+            partial(
+                run_round,
+                session,
+                endpoint,
+                replace(request, call_key=key.within(part)),
+                partial(self._messages, rubric, endpoint),
+                self.subject.size,
+                score_reply_model(tuple(rubric.dimensions), scale.min, scale.max),
+                partial(self._read, part),
+            )
             for part, rubric in self.parts.items()
         ]
 
     def opinion(self, samples: Sequence[Sequence[RatedReply | None]]) -> Opinion | None:
-        whole = [[rated for rated in sample if rated] for sample in samples]
-        opinions = [
-            self._judged(rated)
-            for rated, sample in zip(whole, samples, strict=True)
-            if len(rated) == len(sample)
-        ]
+        opinions = []
+        for sample in samples:
+            replies = [reply for reply in sample if reply]
+            if len(replies) < len(sample):
+                continue
+            alone, reasoning = len(replies) == 1, replies[0].reasoning
+            if not alone:
+                named = [(name, reply.reasoning) for reply in replies for name in reply.scores]
+                reasoning = "\n".join(f"{name}: {why}" for name, why in named if why)
+            opinion = replace(
+                self._rated({name: score for reply in replies for name, score in reply.scores.items()}),
+                reasoning=reasoning,
+                findings=placed([finding for reply in replies for finding in reply.findings], self.rubric),
+                said=replies[0].word if alone else None,
+                dimensions=tuple(mentions(reasoning, self.rubric)),
+                expected=tuple(name for reply in replies for name in reply.expected),
+            )
+            opinions.append(opinion)
         if not jury.has_quorum(len(opinions), len(samples)):
             return None
         if len(samples) == 1:
@@ -115,40 +133,34 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
         return jury.opinion(known, self.options.jury, partial(self.rubric.decide, mode=self.mode))
 
     def record(self, opinion: Opinion) -> dict[str, Any]:
-        return opinion.record()
-
-    async def _ask_about(
-        self, part: str, rubric: ScoreRubric, endpoint: Endpoint, session: Session, sample: int
-    ) -> Answer[RatedReply]:
-        question = Question(
-            partial(self._messages, rubric, endpoint),
-            self.subject.size,
-            score_reply_model(rubric),
-            partial(self._read, part),
-            CallKey(self.subject.sha256, self.rubric.ref, self.tier, part),
-            REPLY_TOKENS,
-            sample=sample,
-            likely=True,
-        )
-        return await run_round(session, endpoint, question, self.limits.timeout)
+        return {
+            "outcome": opinion.outcome,
+            "scores": opinion.scores,
+            "reasoning": opinion.reasoning,
+            "dimensions": list(opinion.dimensions),
+            "findings": [finding.model_dump() for finding in opinion.findings],
+            "said": opinion.said,
+            **({"samples": opinion.samples} if opinion.samples > 1 else {}),
+            **({"expected": list(opinion.expected)} if opinion.expected else {}),
+        }
 
     def _read(self, part: str, found: ScoreReply, reply: Reply) -> RatedReply:
-        """Return a reply, with the scores that are expectations in place of those it gives."""
         scale, content = self.rubric.scale, found.model_dump()
         expected = logprobs.expectations(reply, found, range(scale.min, scale.max + 1))
-        # A model's words are shown on terminals and written as JSON: no escapes, no lone surrogates.
-        findings = [
-            {name: visible(str(value or "")) for name, value in finding.items()}
-            for finding in content["findings"]
-        ]
-        # A dimension that was asked about alone is what its findings are about.
-        alone = {"dimension": part} if part else {}
-        word = content.get("verdict")
+        findings = []
+        for finding in content["findings"]:
+            # A model's words are shown on terminals and written as JSON: no escapes, no lone surrogates.
+            words = {name: visible(text) for name, text in finding.items()}
+            words["issue"] = words["issue"] or words["suggestion"]
+            # A dimension that was asked about alone is what its findings are about.
+            words["dimension"] = part or words["dimension"]
+            if words["issue"]:
+                findings.append(Finding(**words))
         return RatedReply(
             content["scores"] | expected,
-            visible(content["reasoning"]),
-            tuple(Finding(**finding | alone) for finding in findings),
-            visible(word) if word else None,
+            visible(found.reasoning),
+            tuple(findings[:MAX_FINDINGS]),
+            visible(found.verdict) or None,
             tuple(expected),
         )
 
@@ -161,16 +173,9 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
         return prompt.score_messages(rubric, self.words or self.tier, shown, self.subject.task, told)
 
     async def _ask_pointwise(self, endpoint: Endpoint, session: Session) -> Answer[RatedReply]:
-        """Ask about each dimension, and where that would accept the text, about an idle subject.
-
-        A text that asks for high scores gets them for that one too. Such scores are kept below the bar, where
-        those of a worse text, of which nothing was asked, may be above them: that is no order.
-        """
-        started, points, timeout = (
-            time.monotonic(),
-            self._points(endpoint, session.fence),
-            self.limits.timeout,
-        )
+        """Ask about each dimension; where that would accept the text, about an idle subject too."""
+        started, timeout = time.monotonic(), self.limits.timeout
+        points = self._points(endpoint, session.fence)
         answer = await ask_pointwise(session, endpoint, points, timeout)
         scores = {name: pointwise.expectation(likely) for name, likely in (answer.value or {}).items()}
         if not scores or self.compared or self._rated(scores).outcome != "accept":
@@ -198,36 +203,12 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
         rounded = {name: round(float(value), 2) for name, value in scores.items()}
         return Opinion(self.rubric.decide(scores, self.mode), rounded)
 
-    def _judged(self, replies: Sequence[RatedReply]) -> Opinion:
-        """Return the opinion in one reply, or in several that are each about one dimension."""
-        reasoning = replies[0].reasoning
-        if len(replies) > 1:
-            reasoning = "\n".join(
-                f"{name}: {reply.reasoning}" for reply in replies for name in reply.scores if reply.reasoning
-            )
-        return replace(
-            self._rated({name: score for reply in replies for name, score in reply.scores.items()}),
-            reasoning=reasoning,
-            findings=placed([finding for reply in replies for finding in reply.findings], self.rubric),
-            said=replies[0].word if len(replies) == 1 else None,
-            dimensions=dimensions_in(reasoning, self.rubric),
-            expected=tuple(name for reply in replies for name in reply.expected),
-        )
-
-
-class ExternalJudge(Protocol):
-    """Another program that judges documents in place of this one."""
-
-    async def judge(self, judge: DocumentJudge, document: Document) -> Verdict:
-        """Return the verdict under the judge's rubric, mode and limits; failures are in it."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
 class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
-    """Judges documents. Where they are judged `elsewhere`, no model is asked from here."""
+    """Judges documents. Where another program judges them `elsewhere`, no model is asked from here."""
 
-    elsewhere: ExternalJudge | None = None
+    elsewhere: Callable[[DocumentJudge, Document], Awaitable[Verdict]] | None = None
 
     @property
     def can_judge(self) -> bool:
@@ -252,7 +233,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
                 if any(is_cut(subject.seen_by(getattr(tiers, tier), endpoint)) for endpoint in jury)
             }
             return await Judge.run(self, state)
-        verdict = await self.elsewhere.judge(self, subject)
+        verdict = await self.elsewhere(self, subject)
         verdict = verdict.model_copy(update={"redacted": state.secrets + verdict.redacted})
         accepted = verdict.verdict == "accept" and not verdict.independent and not verdict.human_override
         return self._demanding(verdict, subject, ()) if accepted else verdict
@@ -263,7 +244,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             return score_task
         # In which order a jury's models are named plays no part.
         tiers = list(state.opinions)
-        voices = sorted(state.voices, key=lambda voice: (tiers.index(voice.tier), voice.endpoint.model))
+        voices = sorted(state.voices, key=lambda voice: (tiers.index(voice[0]), voice[1].model))
         told = [Earlier(opinion.scores, redact.words(opinion.reasoning)) for _, _, opinion in voices]
         # Shuffled by the subject: the tiebreaker cannot learn whose opinion stands first.
         random.Random(state.subject.sha256).shuffle(told)  # noqa: S311 - an order, not a secret
@@ -275,51 +256,44 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     def step(self, state: JudgingState[Document]) -> TierName | Final:
         opinions: dict[TierName, Opinion | None] = state.opinions
         known = {tier: opinion for tier, opinion in opinions.items() if opinion}
+        margins = {
+            tier: margin(self.rubric, opinion.scores, self.mode)
+            for tier, opinion in known.items()
+            if self.finality is None or self.finality.knows(tier, _sources(tier, state))
+        }
         return self.rules(state.cut, self.options.margin).next(
             {tier: opinion.outcome if opinion else None for tier, opinion in opinions.items()},
-            self._margins(state),
+            margins,
             {tier: opinion.divided for tier, opinion in known.items() if opinion.divided is not None},
         )
-
-    def _margins(self, state: JudgingState[Document]) -> dict[TierName, float]:
-        """Return how far opinions are from another outcome, without those that no calibration covers."""
-        return {
-            tier: margin(self.rubric, opinion.scores, self.mode)
-            for tier, opinion in state.opinions.items()
-            if opinion and (self.finality is None or self.finality.knows(tier, _sources(tier, state)))
-        }
 
     def record(self, state: JudgingState[Document], final: Final) -> Verdict:
         document, rounds = state.subject, state.rounds
         opinions: dict[TierName, Opinion | None] = state.opinions
         deciding = opinions.get(final.tier) if final.tier else None
         scores = deciding.scores if deciding else None
+        heard = {tier: opinion for tier, opinion in opinions.items() if opinion}
         behind = {
-            voice.endpoint.family
-            for voice in state.voices
-            if final.tier is None or getattr(opinions[voice.tier], "outcome", None) == final.verdict
+            endpoint.family
+            for tier, endpoint, _ in state.voices
+            if final.tier is None or heard[tier].outcome == final.verdict
         }
         # One model in two tiers is one voice, however often it agrees with itself.
-        alone = len({voice.endpoint.model for voice in state.voices}) == 1
+        alone = len({endpoint.model for _, endpoint, _ in state.voices}) == 1
         consensus = "single" if final.tier and alone else final.consensus
-        heard = [tier for tier, opinion in opinions.items() if opinion]
-        if final.tier and not alone and consensus == "single" and heard == [final.tier]:
+        if final.tier and not alone and consensus == "single" and list(heard) == [final.tier]:
             consensus = "unanimous"  # a jury by itself
         degraded = failures(rounds) if rounds else f"not judged: {state.refused or self.nobody}"
-        accepted = {tier for tier, opinion in opinions.items() if opinion and opinion.outcome == "accept"}
+        accepted = {tier for tier, opinion in heard.items() if opinion.outcome == "accept"}
         if final.verdict == "undetermined" and accepted and accepted <= set(state.cut):
             degraded = degraded or "no model saw the whole text, so it cannot be accepted"
         asked = {endpoint.profile.provider for tier in opinions for endpoint in self.panel[tier]}
         models = [own.model for own in rounds if own.tier == final.tier and own.opinion]
-        unread = self._unread(self.finality.id, state) if self.finality else None
+        unread = self._unread(self.finality, state) if self.finality else None
         verdict = Verdict(
             id=uuid.uuid4().hex,
             task_id=document.task_id,
             subjects=[Subject(path=file.path, sha256=file.sha256) for file in document.files],
-            rubric=rubric_ref(self.loaded),
-            mode=self.mode,
-            prompt_sha256=self.rubric.prompt.sha256,
-            calibration=self.finality.id if self.finality else None,
             verdict=final.verdict,
             scores=scores,
             average=round(fmean(scores.values()), 2) if scores else None,
@@ -328,7 +302,6 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             consensus=consensus,
             judge_tier=final.tier,
             model=", ".join(models) or None,
-            rounds=rounds,
             degraded="; ".join(filter(None, (degraded, self.calibration_warning, unread))) or None,
             truncated=final.tier in state.cut if final.tier else bool(state.cut),
             redacted=state.secrets if rounds else 0,
@@ -337,8 +310,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             independent=panel.is_independent(document.wrote, behind),
             commit=document.commit,
             timestamp=datetime.now(UTC),
-            duration_ms=ms_since(state.session.started),
-            **cost_of(rounds),
+            **self.measured(state),
         )
         if rounds and self.options.redact:
             verdict = redact.replies(verdict)
@@ -355,19 +327,16 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         degraded = "; ".join(filter(None, (why, verdict.degraded)))
         return verdict.model_copy(update={**nothing, "degraded": degraded})
 
-    def _unread(self, calibration: str, state: JudgingState[Document]) -> str | None:
+    def _unread(self, finality: FinalityRules, state: JudgingState[Document]) -> str | None:
         """Say in one line which opinions were read otherwise than those of the calibration."""
-        last, known = list(self.panel)[-1:], self._margins(state)
-        tiers = [tier for tier, opinion in state.opinions.items() if opinion and tier not in [*known, *last]]
-        if not tiers:
-            return None
-        how = sorted({logprobs.WORDS[how] for tier in tiers for _, how in _sources(tier, state)})
+        asked = {tier: _sources(tier, state) for tier in state.opinions if tier not in list(self.panel)[-1:]}
+        other = {tier: sources for tier, sources in asked.items() if not finality.knows(tier, sources)}
+        how = sorted({logprobs.WORDS[how] for sources in other.values() for _, how in sources})
         told = f"its scores were {' and '.join(how)}"
-        return f"calibration {calibration} does not cover {', '.join(tiers)}: {told}"
+        return f"calibration {finality.id} does not cover {', '.join(other)}: {told}" if other else None
 
 
 def _sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, ScoreSource]]:
-    """Return for each model of a tier that gave an opinion how it was read."""
     return [
         (endpoint.model, logprobs.score_source(endpoint, opinion.scores, opinion.expected))
         for asked, endpoint, opinion in state.voices
@@ -375,46 +344,34 @@ def _sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, S
     ]
 
 
-def dimensions_in(text: str, rubric: ScoreRubric) -> tuple[str, ...]:
-    """Return the dimensions that a text mentions, in the rubric's order."""
-    return tuple(_counted(text, rubric))
-
-
 def placed(findings: Iterable[Finding], rubric: ScoreRubric) -> tuple[Finding, ...]:
-    """Return findings, each with a dimension of the rubric where its words leave no doubt which one it is.
-
-    One that names a dimension, in whatever spelling, keeps it. The others get the one of which they mention
-    the most terms; where there is none, or a tie, a finding stays as it is. Quotes do not count: they are
-    words of the subject, not of the judge.
-    """
-    result, names = [], {tuple(_stems(name)): name for name in reversed(rubric.dimensions)}
+    """Return findings, each with the dimension it names or alone mentions most; quotes do not count."""
+    result, names = [], {_stems(name): name for name in reversed(rubric.dimensions)}
     for finding in findings:
-        name = names.get(tuple(_stems(finding.dimension)), finding.dimension)
+        name = names.get(_stems(finding.dimension), finding.dimension)
         if name not in rubric.dimensions:
-            counts = _counted(f"{finding.dimension}. {finding.issue}. {finding.suggestion}", rubric)
+            counts = mentions(f"{finding.dimension}. {finding.issue}. {finding.suggestion}", rubric)
             best = [name for name, count in counts.items() if count == max(counts.values())]
             name = best[0] if len(best) == 1 else name
         result.append(finding.model_copy(update={"dimension": name}))
     return tuple(result)
 
 
-def _counted(text: str, rubric: ScoreRubric) -> Mapping[str, int]:
-    """Return how many different terms of each dimension stand in a text, where there are any."""
-    stems = _stems(text)
-    terms = {name: _terms(name, *dimension.terms) for name, dimension in rubric.dimensions.items()}
-    sizes = {len(term) for several in terms.values() for term in several}
-    rows = {row for size in sizes for row in zip(*(stems[at:] for at in range(size)), strict=False)}
-    found = {name: len(several & rows) for name, several in terms.items()}
-    return {name: count for name, count in found.items() if count}
+def mentions(text: str, rubric: ScoreRubric) -> dict[str, int]:
+    """Return how many different terms of each dimension stand in a text, for those that it mentions."""
+    stems, counts = _stems(text), dict[str, int]()
+    for name, dimension in rubric.dimensions.items():
+        terms = {_stems(term) for term in (name, *dimension.terms)}
+        places = {size: range(len(stems) - size + 1) for size in map(len, terms)}
+        count = len(terms & {stems[at : at + size] for size, ats in places.items() for at in ats})
+        if count:
+            counts[name] = count
+    return counts
 
 
 @lru_cache(maxsize=1024)
-def _terms(*terms: str) -> frozenset[tuple[str, ...]]:
-    return frozenset(tuple(_stems(term)) for term in terms)
-
-
-def _stems(text: str) -> list[str]:
-    return [_stem(word) for word in words(fold(text))]
+def _stems(text: str) -> tuple[str, ...]:
+    return tuple(_stem(word) for word in words(fold(text)))
 
 
 _stem = lru_cache(maxsize=20_000)(stem)  # the words of rubrics and of judges come again and again

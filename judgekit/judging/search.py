@@ -6,7 +6,7 @@ import asyncio
 import time
 from contextlib import aclosing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
@@ -16,7 +16,8 @@ from judgekit.config import settings as configuration
 from judgekit.errors import ConfigError, InputError
 from judgekit.judging import calibration, service
 from judgekit.judging import redact as redaction
-from judgekit.judging.cache import lasting_cache
+from judgekit.judging.cache import ReplyCache
+from judgekit.judging.documents import PROMPT_CHARS
 from judgekit.judging.orchestrator import configured
 from judgekit.judging.panel import resolve_panel
 from judgekit.judging.prompt import PromptCandidate
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from judgekit.config.settings import Config
     from judgekit.judging.verdict import Selection
     from judgekit.retrieval.search import Candidate
+
+Judged: TypeAlias = "tuple[list[Candidate], list[Candidate], Selection]"
 
 BODY_CHARS = 2_000
 SNIPPET_CHARS = 300
@@ -127,13 +130,25 @@ def search(
             judged = _judge(settings, Path(home), Query(query), _shown(ranked.candidates, texts), mode=asked)
         notes += filter(None, [None if isinstance(judged, str) else judged.stale])
         kept, degraded = apply(judged, ranked.candidates, asked, settings.retrieval.fallback_top_k)
+    results = [_result(candidate, kept_by) for candidate, kept_by in kept[:limit]]
+    took = round((time.perf_counter() - started) * 1000)
     return SearchResult(
-        query=encodable(query),
-        mode=asked,
-        degraded=degraded,
-        results=[_result(candidate, by) for candidate, by in kept[:limit]],
-        duration_ms=round((time.perf_counter() - started) * 1000),
-        notes=notes,
+        query=encodable(query), mode=asked, degraded=degraded, results=results, duration_ms=took, notes=notes
+    )
+
+
+def _result(candidate: Candidate, kept_by: str) -> Result:
+    return Result(
+        id=encodable(candidate.id),
+        path=encodable(candidate.path),
+        title=visible(candidate.title),
+        category=visible(candidate.category),
+        tags=[visible(tag) for tag in candidate.tags],
+        snippet=visible(candidate.snippet),
+        bm25=candidate.bm25,
+        confidence=candidate.confidence,
+        confidence_label=candidate.confidence_label,
+        kept_by=kept_by,
     )
 
 
@@ -150,27 +165,26 @@ def _folder(root: str) -> str:
     return str(path.resolve())
 
 
-class JudgedHits(NamedTuple):
-    """What models made of a prompt's candidates; `degraded` says why some were left `undecided`, if so."""
-
-    kept: list[Candidate]
-    undecided: list[Candidate]
-    degraded: str | None
-
-
 def judged_hook(
     prompt: str,
     candidates: Sequence[Candidate],
-    alone: Sequence[Candidate],
+    parts: Sequence[str],
     payload: Mapping[str, Any],
     project: str,
-) -> JudgedHits | str:
-    """Return what models keep of a prompt's candidates, or in one line why there is none to ask.
+) -> tuple[list[Candidate], list[Candidate], str | None] | str:
+    """Return the kept and the undecided candidates, and why; or in one line why no model is asked."""
+    judged = judged_prompt(prompt, candidates, parts, payload, project)
+    return judged if isinstance(judged, str) else (*judged[:2], judged[2].degraded)
 
-    The configured mode, tiers and deadline. Of what is left undecided the first `fallback_top_k` of `alone`,
-    what BM25 alone would inject, are kept. `payload` is what the client sent: its transcript's last turns are
-    shown to the models.
-    """
+
+def judged_prompt(
+    prompt: str,
+    candidates: Sequence[Candidate],
+    parts: Sequence[str],
+    payload: Mapping[str, Any],
+    project: str,
+) -> Judged | str:
+    """Return the kept and the undecided candidates, and what models selected; or why no model is asked."""
     settings = configuration.load(Path(project))
     own = settings.retrieval
     turns = transcript.last_turns(str(payload.get("transcript_path") or ""), own.context_turns)
@@ -180,45 +194,51 @@ def judged_hook(
     texts = []
     for passage, body in api.passages(prompt, candidates, profiles):
         text = passage[:SNIPPET_CHARS]
-        if settings.judge.redact and text:  # no secret is cut in two
-            text = redaction.passage(body[:WHOLE_CHARS], text).text[:SNIPPET_CHARS]
+        if settings.judge.redact and text:
+            whole = redaction.redact(body[:WHOLE_CHARS])
+            # A passage may begin or end within a secret: of a memory that has one, the beginning is shown.
+            text = " ".join((whole.text if whole.secrets else redaction.words(text)).split())[:SNIPPET_CHARS]
         texts.append(text)
     shown = _shown(candidates, texts)
-    judged = _judge(settings, Path(project), Query(prompt, turns), shown, mode=own.mode, hook=True)
+    query = Query(_best_first(prompt, parts, settings), turns)
+    judged = _judge(settings, Path(project), query, shown, mode=own.mode, hook=True)
     if isinstance(judged, str):
         return judged
-    kept = [candidate for candidate, _ in _standing(judged, candidates, alone[: own.fallback_top_k])]
-    decided = zip(candidates, judged.decisions, strict=True)
-    undecided = [candidate for candidate, decision in decided if decision.decision == "undetermined"]
-    return JudgedHits(kept, undecided, judged.degraded)
+    decided = [(each, decision.decision) for each, decision in zip(candidates, judged.decisions, strict=True)]
+    undecided = [candidate for candidate, word in decided if word == "undetermined"]
+    fallback = [candidate for candidate in candidates[: own.fallback_top_k] if candidate in undecided]
+    kept = [candidate for candidate, word in decided if word == "kept" or candidate in fallback]
+    return kept, undecided, judged
+
+
+def _best_first(prompt: str, parts: Sequence[str], settings: Config) -> str:
+    """Return a prompt that is longer than models are shown with its best parts first, and no secret cut."""
+    if len(prompt) <= PROMPT_CHARS or not parts:
+        return prompt
+    if settings.judge.redact:
+        without = redaction.redact(prompt[:WHOLE_CHARS]).text
+        if settings.judge.redact == "refuse" and without != prompt[:WHOLE_CHARS]:
+            return prompt
+        prompt, parts = without, [redaction.redact(part).text for part in parts]
+    prompt = " ".join(prompt.split())
+    return "\n".join([*[part for part in parts if part in prompt], prompt])
 
 
 def apply(
     judged: Selection | str, candidates: Sequence[Candidate], mode: ModeName, top_k: int
 ) -> tuple[list[tuple[Candidate, str]], str | None]:
-    """Return the candidates that stand, with what kept each, and why models had no part in it, if so.
-
-    Where nothing was decided about a candidate, lenient keeps it and strict keeps it only if it is among
-    the `top_k` that BM25 alone would inject.
-    """
-    sure = [candidate for candidate in candidates if candidate.confidence_label == INJECTED_LABEL][:top_k]
-    fallback = sure if mode == "strict" else list(candidates)
+    """Return the candidates that stand, what kept each (BM25 where nothing was decided), and why, if so."""
     if isinstance(judged, str):
-        return [(candidate, "bm25") for candidate in fallback], judged
-    return _standing(judged, candidates, fallback), judged.degraded
-
-
-def _standing(
-    judged: Selection, candidates: Sequence[Candidate], fallback: Sequence[Candidate]
-) -> list[tuple[Candidate, str]]:
-    """Return the candidates that models kept, and of the undecided ones those of `fallback`."""
+        sure = [candidate for candidate in candidates if candidate.confidence_label == INJECTED_LABEL][:top_k]
+        return [(candidate, "bm25") for candidate in (sure if mode == "strict" else candidates)], judged
+    fallback = candidates[:top_k] if mode == "strict" else candidates
     kept: list[tuple[Candidate, str]] = []
     for candidate, decision in zip(candidates, judged.decisions, strict=True):
         if decision.decision == "kept":
             kept.append((candidate, decision.tier or ""))
         elif decision.decision == "undetermined" and candidate in fallback:
             kept.append((candidate, "bm25"))
-    return kept
+    return kept, judged.degraded
 
 
 def _judge(
@@ -262,7 +282,7 @@ def _judge(
                 mode,
                 left,
                 settings.judge.max_cost_usd,
-                cache=None if is_recording(environment.environ()) else lasting_cache(),
+                cache=None if is_recording(environment.environ()) else ReplyCache(),
                 finality=learned.finality,
                 options=options,
                 call_seconds=own.timeout if hook else None,
@@ -277,8 +297,8 @@ def measured_for(query: Query, learned: calibration.UsableCalibration) -> calibr
     """Return what was learned, unless models see more than they did then: the turns of a conversation."""
     if learned.finality is None or not query.turns:
         return learned
-    told = "its labelled requests had no earlier conversation; set retrieval.context_turns to 0"
-    notes = [f"calibration {learned.finality.id} not used: {told}", learned.calibration_warning]
+    why = "its labelled requests had no earlier conversation; set retrieval.context_turns to 0"
+    notes = [f"calibration {learned.finality.id} not used: {why}", learned.calibration_warning]
     return calibration.UsableCalibration(calibration_warning="; ".join(filter(None, notes)))
 
 
@@ -290,18 +310,3 @@ def _shown(candidates: Sequence[Candidate], texts: Sequence[str]) -> list[Prompt
         PromptCandidate(name, candidate.title, candidate.category, tuple(candidate.tags), text)
         for name, candidate, text in zip(names, candidates, texts, strict=True)
     ]
-
-
-def _result(candidate: Candidate, kept_by: str) -> Result:
-    return Result(
-        id=encodable(candidate.id),
-        path=encodable(candidate.path),
-        title=visible(candidate.title),
-        category=visible(candidate.category),
-        tags=[visible(tag) for tag in candidate.tags],
-        snippet=visible(candidate.snippet),
-        bm25=candidate.bm25,
-        confidence=candidate.confidence,
-        confidence_label=candidate.confidence_label,
-        kept_by=kept_by,
-    )

@@ -1,19 +1,58 @@
-"""Finds the secrets that take more than a word and its name: tables, manifests, phrases, codes, private keys.
+"""Reads the rules of `secret_rules.toml`, and finds the secrets that take more than a word and its name.
 
-A private key is found between its header and its end, whatever stands before each line of it.
+These are tables, manifests, phrases, codes and private keys. A private key is found between its header and
+its end, whatever stands before each line of it.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
-
-from judgekit.judging.secret_rules import PHRASE, RE, SecretMatch, is_mixed, line_end
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from judgekit.judging.secret_rules import Span
+
+Span: TypeAlias = tuple[int, int]
+PRIVATE_KEY, PHRASE = "private key", "seed phrase"
+
+
+class SecretMatch(NamedTuple):
+    """A secret in a text, from `start` up to `end`."""
+
+    start: int
+    end: int
+    kind: str
+
+
+RULES: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("secret_rules.toml").read_text("utf-8"))
+
+
+def whole(text: str) -> str:
+    """Return a pattern, or words, with the parts put in that it names."""
+    for name, part in RULES["parts"].items():
+        text = text.replace(f"(?&{name})", part)
+    return text
+
+
+RE: Final[dict[str, re.Pattern[str]]] = {
+    name: re.compile(whole(pattern))
+    for section in ("names", "values", "settings", "blocks", "private_keys")
+    for name, pattern in RULES[section].items()
+}
+
+
+def line_end(text: str, at: int) -> int:
+    """Return where the line ends that a place is in."""
+    end = text.find("\n", min(at, len(text)))
+    return len(text) if end < 0 else end
+
+
+def is_mixed(value: str) -> bool:
+    return any(map(str.isdigit, value)) and any(map(str.isalpha, value))
+
 
 _CELL_EDGE: Final = " \t*`\"'_"
 _LEAST_CELL: Final = 4
@@ -45,7 +84,17 @@ def blocks(lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
                 at = code.end()
     if "kind" in lower and "secret" in lower:
         yield from _manifests(lower)
-    yield from _phrases(lower)
+    # The words that a wallet's key is made from: under their name, or as many alone on a line.
+    ways = [("lone_phrase", _PHRASE_WORDS, 1 / 6)]  # how many words, and the share of them with an ending
+    if any(map(lower.__contains__, _PHRASE_NAMES)):
+        ways.append(("named_phrase", (*_PHRASE_WORDS, 11, 13, 25), 1))
+    for name, counts, most in ways:
+        for match in RE[name].finditer(lower):
+            words = re.findall(r"[a-z]{3,8}", match["value"])
+            inflected = sum(map(bool, map(RE["inflected"].search, words)))
+            usual = len(words) in counts and inflected <= most * len(words)
+            if usual and not RE["prose"].search(" ".join(words)):
+                yield SecretMatch(*match.span("value"), PHRASE)
 
 
 def _manifests(lower: str) -> Iterator[SecretMatch]:
@@ -61,20 +110,6 @@ def _manifests(lower: str) -> Iterator[SecretMatch]:
     for data in RE["json_data"].finditer(lower) if RE["manifest_json"].search(lower) else ():
         for entry in RE["json_entry"].finditer(lower, *data.span(1)):
             yield SecretMatch(*entry.span(1), "password")
-
-
-def _phrases(lower: str) -> Iterator[SecretMatch]:
-    """Yield the words that a wallet's key is made from: under their name, or as many alone on a line."""
-    ways = [("lone_phrase", _PHRASE_WORDS, 1 / 6)]  # how many words, and the share of them with an ending
-    if any(map(lower.__contains__, _PHRASE_NAMES)):
-        ways.append(("named_phrase", (*_PHRASE_WORDS, 11, 13, 25), 1))
-    for name, counts, most in ways:
-        for match in RE[name].finditer(lower):
-            words = re.findall(r"[a-z]{3,8}", match["value"])
-            inflected = sum(map(bool, map(RE["inflected"].search, words)))
-            usual = len(words) in counts and inflected <= most * len(words)
-            if usual and not RE["prose"].search(" ".join(words)):
-                yield SecretMatch(*match.span("value"), PHRASE)
 
 
 def _table(lower: str, start: int, stop: int) -> Iterator[SecretMatch]:
@@ -169,10 +204,7 @@ def _line_break(text: str, start: int) -> Span:
 
 
 def _material(text: str, start: int, stop: int) -> tuple[list[Span], int]:
-    """Return where the parts of a key stand behind its header, and from where to look for the next.
-
-    `stop` is where the header's line ends.
-    """
+    """Return where the parts of a key stand behind its header, and from where to look for the next."""
     pieces: list[Span] = []
     others, at, next_line = 0, start, _line_break(text, stop)[1]
     for _ in range(_MOST_LINES):

@@ -14,22 +14,23 @@ import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, cast
 
-from judgekit.judging.secret_blocks import blocks, private_keys
-from judgekit.judging.secret_rules import (
+from judgekit.judging.secret_blocks import (
     PHRASE,
     PRIVATE_KEY,
     RE,
     RULES,
     SecretMatch,
+    blocks,
     is_mixed,
     line_end,
+    private_keys,
     whole,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from judgekit.judging.secret_rules import Span
+    from judgekit.judging.secret_blocks import Span
 
     # A kind of secret, words of which every text with one has at least one, and its form or place.
     Rule = tuple[str, tuple[str, ...], str | re.Pattern[str]]
@@ -248,10 +249,7 @@ def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> 
 
 
 def _in_file_of_settings(text: str, match: re.Match[str]) -> bool:
-    """Whether a word of letters is a value all the same: `DB_PASSWORD=x`, `Pwd=x;`, `password: x`.
-
-    So is one alone on a line without blanks, as in a file of settings: `passwd=x`.
-    """
+    """Whether a word is a value all the same: `DB_PASSWORD=x`, `Pwd=x;`, `password: x`, `passwd=x` alone."""
     operator, gap = match["operator"], text[match.end("operator") : match.start("value")]
     after = "" if RE["end_of_setting"].match(text, match.end()) else text[match.end() : match.end() + 1]
     before = _line_before(text, match.start()).strip(" \t-")

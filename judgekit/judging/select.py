@@ -1,8 +1,4 @@
-"""The task `select`: each tier's models choose among candidates; only contested candidates go up a tier.
-
-Many candidates are asked about in several calls at once: of a long list a model overlooks more, and takes
-longer.
-"""
+"""The task `select`: each tier's models choose among candidates; only contested candidates go up a tier."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit.judging import jury, pointwise, prompt, redact
 from judgekit.judging.documents import CONTEXT_CHARS, PROMPT_CHARS, TURN_CHARS
@@ -21,25 +17,24 @@ from judgekit.judging.jury import Mark, Marks
 from judgekit.judging.orchestrator import Judge, JudgingState, ModelTurn, Task
 from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.prompt import PromptCandidate, candidate_text
-from judgekit.judging.replies import KEEP, SelectReply, select_reply_model
-from judgekit.judging.round import Answer, Question, joined, ms_since, run_round
-from judgekit.judging.verdict import Decision, Selection, cost_of, failures, rubric_ref
-from judgekit.providers.base import CallKey
+from judgekit.judging.replies import KEEP, ReplyForm, select_reply_model
+from judgekit.judging.round import Answer, joined, run_round
+from judgekit.judging.verdict import Decision, Selection, failures
+from judgekit.providers.base import CallKey, Message, Request
 from judgekit.rubric.schema import SelectRubric
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from judgekit.config import TierName
     from judgekit.judging.fence import Fence
-    from judgekit.judging.round import Session
-    from judgekit.providers.base import Endpoint, Message, Reply
+    from judgekit.judging.round import Calls, Session
+    from judgekit.providers.base import Endpoint, Reply
 
 Holds: TypeAlias = dict[str, dict[str, bool]]
 """Whether each criterion holds, by candidate."""
-Item = TypeVar("Item")
 
-BATCH = 15  # candidates in one call
+BATCH = 15  # candidates in one call: of a long list a model overlooks more, and takes longer
 KEEP_AT = 0.5  # a pointwise candidate is kept when yes is likelier than no
 POINTWISE_CHARS = 300  # of a candidate's text; a small model judges it no better by more, only slower
 REPLY_TOKENS = 64  # the object around the labels, and a fence that a model may put around it
@@ -55,8 +50,6 @@ class Query(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The candidates for a query."""
-
     query: Query
     candidates: tuple[PromptCandidate, ...]
     wrote: tuple[str, ...] = ()
@@ -68,17 +61,15 @@ class Candidates:
         return sum(map(len, (self.query.text, *self.query.turns, *texts)))
 
 
-def batches(items: Sequence[Item], most: int = BATCH) -> list[Sequence[Item]]:
-    """Return `items` in as few runs of at most `most` as possible, of nearly equal length."""
-    count = -(-len(items) // most)
+def batches(items: Sequence[PromptCandidate]) -> list[Sequence[PromptCandidate]]:
+    """Return `items` in as few runs of at most `BATCH` as possible, of nearly equal length."""
+    count = -(-len(items) // BATCH)
     cuts = [round(len(items) * number / count) for number in range(count + 1)]
     return [items[a:b] for a, b in pairwise(cuts)]
 
 
 @dataclass(frozen=True)
 class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
-    """What a tier is asked about candidates."""
-
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[tuple[Message, ...]]:
         candidates = self.subject.candidates
         if endpoint is None or not endpoint.pointwise:
@@ -113,24 +104,28 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
         calls, value = list(answers.values()), marks if any(marks.values()) else None
         return ModelTurn(endpoint, calls, joined(calls, value, started, always=True))
 
-    def calls(
-        self, endpoint: Endpoint, session: Session, sample: int
-    ) -> list[Callable[[], Awaitable[Answer[Holds]]]]:
-        return [
-            partial(self._ask_about, part, rubric, batch, endpoint, session, sample)
-            for batch in batches(self.subject.candidates)
-            for part, rubric in self.parts.items()
-        ]
+    def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Holds]:
+        found: Calls[Holds] = []
+        for batch in batches(self.subject.candidates):
+            for part, rubric in self.parts.items():
+                messages, ids = self._messages(rubric, batch, endpoint)
+                tokens = REPLY_TOKENS + LABEL_TOKENS * len(batch) * len(rubric.criteria)
+                key, timeout = self._key(batch, part), self.limits.timeout
+                request = Request((), key, timeout, tokens, labels=ids, sample=sample)
+                model = select_reply_model(list(rubric.criteria), list(ids))
+                read = partial(_holds, list(rubric.criteria), ids, batch)
+                made = partial(tuple[Message, ...], messages)
+                found.append(partial(run_round, session, endpoint, request, made, 0, model, read))
+        return found
 
     def opinion(self, samples: Sequence[Sequence[Holds | None]]) -> Marks | None:
         said = [self._marks(sample) for sample in samples]
         if len(samples) == 1:
-            return said[0] or None
+            return {**said[0]} or None
         found: Marks = {}
         for candidate in dict.fromkeys(candidate for marks in said for candidate in marks):
-            kept = [mark.outcome == "accept" for marks in said if (mark := marks.get(candidate))]
-            share = fmean(kept) if kept else 0.0
-            counts = jury.has_quorum(len(kept), len(samples))
+            kept = [marks[candidate].outcome == "accept" for marks in said if candidate in marks]
+            share, counts = fmean(kept), jury.has_quorum(len(kept), len(samples))
             found[candidate] = Mark(jury.leaning(share), round(share, jury.DIGITS)) if counts else None
         return found if any(found.values()) else None
 
@@ -148,30 +143,6 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
             **({"probabilities": likely} if likely else {}),
         }
 
-    async def _ask_about(
-        self,
-        part: str,
-        rubric: SelectRubric,
-        batch: Sequence[PromptCandidate],
-        endpoint: Endpoint,
-        session: Session,
-        sample: int,
-    ) -> Answer[Holds]:
-        """Return whether each criterion holds for each candidate."""
-        messages, ids = self._messages(rubric, batch, endpoint)
-        tokens = REPLY_TOKENS + LABEL_TOKENS * len(batch) * len(rubric.criteria)
-        names = list(rubric.criteria)
-        keys = {names[0]: KEEP} if len(names) == 1 else {name: name for name in names}
-
-        def holds(reply: SelectReply, _: Reply) -> Holds:
-            lists = reply.model_dump()
-            held = {name: {ids[label] for label in lists[key]} for name, key in keys.items()}
-            return {own.id: {name: own.id in kept for name, kept in held.items()} for own in batch}
-
-        model, key = select_reply_model(rubric, list(ids)), self._key(batch, part)
-        question = Question(lambda: messages, 0, model, holds, key, tokens, ids, sample)
-        return await run_round(session, endpoint, question, self.limits.timeout)
-
     def _messages(
         self, rubric: SelectRubric, batch: Sequence[PromptCandidate], endpoint: Endpoint | None
     ) -> tuple[tuple[Message, ...], dict[str, str]]:
@@ -181,7 +152,7 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
         shown = [replace(candidate, text=candidate.text[:limit]) for candidate in batch]
         return prompt.select_messages(rubric, self.mode, self.words or self.tier, *self.subject.query, shown)
 
-    def _marks(self, holds: Sequence[Holds | None]) -> Marks:
+    def _marks(self, holds: Sequence[Holds | None]) -> dict[str, Mark]:
         """Return the marks of the candidates for which there is an answer on every criterion."""
         whole: Holds = {}
         for part in holds:
@@ -194,10 +165,7 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
         return Mark("accept" if self.rubric.keeps(holds, self.mode) else "reject", probability)
 
     def _key(self, candidates: Sequence[PromptCandidate], part: str = "") -> CallKey:
-        """Return the key of a question about candidates, in whatever order they came.
-
-        The mode is part of it: it words the question.
-        """
+        """Return the key of a question about candidates in any order; the mode words it."""
         listing = sorted(f"{own.id}\0{own.title}\0{own.text}" for own in candidates)
         query = self.subject.query
         whole = "\0\0".join((self.mode, query.text, *query.turns, *listing))
@@ -207,11 +175,7 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
     async def _ask_alone(
         self, candidate: PromptCandidate, endpoint: Endpoint, session: Session, key: CallKey
     ) -> Answer[Mark]:
-        """Ask about one candidate, and where yes is likelier than no, what makes it likely.
-
-        A text that claims to answer anything makes yes likely for an idle request too, and a turn of the
-        conversation that claims it does so for an idle memory.
-        """
+        """Ask about one candidate, and where yes is likelier, whether it would be for anything idle too."""
         started, timeout = time.monotonic(), self.limits.timeout
         points = self._points(session.fence, candidate, self.subject.query, key)
         answers = [await ask_pointwise(session, endpoint, points, timeout)]
@@ -260,18 +224,24 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
         return self._mark({name: value >= KEEP_AT for name, value in yes.items()}, round(probability, 4))
 
 
+def _holds(
+    criteria: Sequence[str],
+    ids: Mapping[str, str],
+    batch: Sequence[PromptCandidate],
+    reply: ReplyForm,
+    _: Reply,
+) -> Holds:
+    lists = reply.model_dump()
+    keys = {name: KEEP if len(criteria) == 1 else name for name in criteria}
+    kept = {name: {ids[label] for label in lists[key]} for name, key in keys.items()}
+    return {own.id: {name: own.id in kept[name] for name in criteria} for own in batch}
+
+
 @dataclass(frozen=True, slots=True)
 class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
-    """Judges candidates; `call_seconds` bounds each call beside the rubric's own timeouts."""
-
-    call_seconds: float | None = None
-
     async def select(self, query: Query, candidates: Sequence[PromptCandidate]) -> Selection:
         """Return the decision on each candidate, in the given order; failures are in it, never raised."""
         return await self.judge(Candidates(query, tuple(candidates)))
-
-    def session(self) -> Session:
-        return replace(Judge.session(self), call_seconds=self.call_seconds)
 
     def redacted(self, subject: Candidates) -> tuple[Candidates, int]:
         if not self.options.redact:
@@ -306,7 +276,6 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         return next((tier for tier in self.panel if tier in waiting), UNDETERMINED)
 
     def _next(self, state: JudgingState[Candidates], candidate: str) -> TierName | Final:
-        """Return the tier that must be asked about a candidate, or what was decided about it."""
         seen: dict[TierName, Mark | None] = {
             tier: marks[candidate] for tier, marks in state.opinions.items() if candidate in marks
         }
@@ -335,13 +304,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         left = any(decision.decision == "undetermined" for decision in decisions)
         refused = f"not judged: {state.refused}" if state.refused else None
         return Selection(
-            rubric=rubric_ref(self.loaded),
-            mode=self.mode,
-            prompt_sha256=self.rubric.prompt.sha256,
             decisions=decisions,
-            rounds=state.rounds,
-            calibration=self.finality.id if self.finality else None,
             degraded=refused or (failures(state.rounds) if left else None),
-            duration_ms=ms_since(state.session.started),
-            **cost_of(state.rounds),
+            **self.measured(state),
         )

@@ -21,9 +21,9 @@ from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.score import DocumentJudge
 from judgekit.providers import running
 from judgekit.providers.gateway import is_recording, open_gateway, unpriced
-from judgekit.providers.resolve import Panel
+from judgekit.providers.resolve import Panel, resolve
 from judgekit.rubric import loader
-from judgekit.rubric.schema import CompareRubric
+from judgekit.rubric.schema import CompareRubric, ScoreRubric
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
@@ -43,10 +43,7 @@ AHEAD = 4  # times as many documents as are judged at a time are held, so that a
 
 
 class JudgeRequest(NamedTuple):
-    """What a caller wants otherwise than configured; None leaves it to the configuration.
-
-    `deadline` is in seconds for each document. Without `cache` no earlier reply is used, and none is kept.
-    """
+    """What a caller wants otherwise than configured (None); `deadline` in seconds a document."""
 
     rubric: str | None = None
     mode: ModeName | None = None
@@ -61,20 +58,17 @@ AS_CONFIGURED = JudgeRequest()
 def document_judge(
     gateway: Gateway, project: Path | None = None, judge_request: JudgeRequest = AS_CONFIGURED
 ) -> tuple[DocumentJudge, str]:
-    """Return the judge that a request and the configuration in `project` ask for, and which models it found.
-
-    Raises `ConfigError` or `UsageError`.
-    """
+    """Return the judge that is asked for, and which models it found; raises `ConfigError` or `UsageError`."""
     settings = configuration.load(project)
-    elsewhere = None
+    server = None
     if settings.server.url is not None:
         from judgekit.judging import shared  # noqa: PLC0415 - an HTTP client, which few need
 
-        elsewhere = shared.configured(settings)
+        server = shared.configured(settings)
     loaded = rubric(settings, project, judge_request)
-    here = elsewhere is None
+    here = server is None
     judge = judge_of(DocumentJudge, gateway, settings, loaded, project, judge_request, here=here)
-    return replace(judge, elsewhere=elsewhere), elsewhere.url if elsewhere else judge.nobody
+    return (judge, judge.nobody) if server is None else (replace(judge, elsewhere=server.judge), server.url)
 
 
 def rubric(
@@ -88,7 +82,7 @@ def rubric(
         # A path from the root: an error reads the same here and in an engine.
         with suppress(FileNotFoundError):  # the current folder is gone
             name = str(Path(name).absolute())
-    return loader.score_rubric(name, project)
+    return loader.find_rubric(name, project, (ScoreRubric,))
 
 
 def judge_of(
@@ -102,12 +96,10 @@ def judge_of(
     here: bool = True,
     subjects: int = 0,
 ) -> AnyJudge:
-    """Return the judge by a request and by `settings`; without models where none is asked from `here`.
-
-    `subjects` is how many are scored to be compared, if they are: other calibrations hold for that.
-    Raises `ConfigError`.
-    """
-    found = panel.chosen(settings, project) if here else Panel({}, None, "")
+    """Return the judge by a request and `settings`, of `subjects` texts to score; raises `ConfigError`."""
+    found = Panel({}, None, "")
+    if here:
+        found = resolve(panel.wanted(settings, project), environment.environ())
     own, mode, options = settings.judge, judge_request.mode or settings.judge.mode, configured(settings.judge)
     limit, others = judge_request.max_cost_usd, found.others
     if limit is None:
@@ -145,10 +137,7 @@ def check_prices(
     *,
     asked: bool,
 ) -> None:
-    """Refuse a limit on the cost of models whose price is unknown.
-
-    Raises `UsageError` where the caller set it, `ConfigError` where the configuration does.
-    """
+    """Refuse a cost limit without prices: `UsageError` where the caller asked, else `ConfigError`."""
     models = _unpriced(panel) if limit else []
     if not models:
         return
@@ -169,11 +158,7 @@ def _unpriced(panel: Mapping[TierName, Sequence[Endpoint]]) -> list[str]:
 
 
 def max_concurrency(judge: DocumentJudge, at_once: int) -> int:
-    """Return how many documents to judge at a time: no more than the provider with the lowest limit allows.
-
-    A small local model would only lose the prompt that it has cached. Several calls at a time about one
-    document leave room for fewer documents.
-    """
+    """Return how many documents to judge at a time, by the provider with the lowest limit."""
     calls = judge.options.calls(len(judge.rubric.dimensions))
     limits = [endpoint.profile.limits.concurrency for jury in judge.panel.values() for endpoint in jury]
     return min([at_once, *(max(1, limit // calls) for limit in limits if limit)])
@@ -182,10 +167,7 @@ def max_concurrency(judge: DocumentJudge, at_once: int) -> int:
 async def verdicts(
     judge: DocumentJudge, documents: Iterable[Document], at_once: int
 ) -> AsyncGenerator[Verdict, None]:
-    """Yield the verdicts in the order of the documents, judging up to `at_once` of them at a time.
-
-    No more documents are taken than `AHEAD` times as many, so that a million of them need no more memory.
-    """
+    """Yield verdicts in order, up to `at_once` judged at a time and `AHEAD` times as many documents held."""
     most = max_concurrency(judge, at_once)
     free = asyncio.Semaphore(most)
 
@@ -212,38 +194,24 @@ async def verdicts(
 
 
 def judge_documents(
-    documents: Iterable[Document], project: Path | None = None, judge_request: JudgeRequest = AS_CONFIGURED
-) -> list[Verdict]:
-    """Judge documents and return their verdicts in order.
-
-    Raises `ConfigError` or `UsageError`; a model that fails is in the verdict.
-    """
-    found: list[Verdict] = []
-    judge_each(documents, found.append, project, judge_request)
-    return found
-
-
-def judge_each(
     documents: Iterable[Document],
-    on_verdict: Callable[[Verdict], None],
     project: Path | None = None,
     judge_request: JudgeRequest = AS_CONFIGURED,
-    *,
+    on_verdict: Callable[[Verdict], None] | None = None,
     at_once: int = AT_ONCE,
-) -> None:
-    """Judge documents as they are read, and pass each verdict on, in their order; none is kept.
-
-    Raises `ConfigError` or `UsageError`; a model that fails is in the verdict.
-    """
+) -> list[Verdict]:
+    """Judge documents as they are read; return verdicts unless `on_verdict` gets them."""
+    found: list[Verdict] = []
 
     async def run() -> None:
         async with aclosing(open_gateway(environment.environ())) as gateway:
             judge, _ = document_judge(gateway, project, judge_request)
             async with aclosing(verdicts(judge, documents, at_once)) as stream:
                 async for verdict in stream:
-                    on_verdict(verdict)
+                    (on_verdict or found.append)(verdict)
 
     running.run(run())
+    return found
 
 
 def prompts(
@@ -256,7 +224,6 @@ def prompts(
 def compare(
     texts: ComparisonInput, project: Path | None = None, judge_request: JudgeRequest = AS_CONFIGURED
 ) -> Comparison:
-    """Return which text is better; raises `ConfigError` or `UsageError`, never because a model failed."""
 
     async def run() -> Comparison:
         async with aclosing(open_gateway(environment.environ())) as gateway:
@@ -272,10 +239,7 @@ def comparison_prompts(
 
 
 def authors(given: str | Sequence[str | None] | None, count: int) -> tuple[str | None, ...]:
-    """Return who wrote each of `count` texts: one text says it of all, several of one each.
-
-    Raises `UsageError` for any other number.
-    """
+    """Return who wrote each of `count` texts: one text says it of all; raises `UsageError`."""
     told = (given,) if given is None or isinstance(given, str) else tuple(given)
     if len(told) > 1 and len(told) != count:
         raise UsageError(f"author family: expected one for all or {count}, one for each; got {len(told)}")
@@ -285,21 +249,18 @@ def authors(given: str | Sequence[str | None] | None, count: int) -> tuple[str |
 def comparison_judge(
     gateway: Gateway, texts: ComparisonInput, project: Path | None, judge_request: JudgeRequest
 ) -> PairJudge | RankingJudge:
-    """Return the judge that a request and the configuration in `project` ask for.
-
-    Raises `ConfigError`, or `UsageError` when rubric and number of texts do not go together.
-    """
+    """Return the judge that is asked for; raises `UsageError` when rubric and number of texts do not fit."""
     count = len(texts.files)
     if not LEAST <= count <= MOST:
         raise UsageError(f"compare: expected {LEAST} to {MOST} texts, got {count}")
     usual = FOR_TWO if count == LEAST else FOR_MORE
-    reference = usual if judge_request.rubric is None else judge_request.rubric
-    loaded = loader.comparing_rubric(reference, project)
+    name = usual if judge_request.rubric is None else judge_request.rubric
+    loaded = loader.find_rubric(name, project, (ScoreRubric, CompareRubric))
     settings = configuration.load(project)
-    if isinstance(loaded.rubric, CompareRubric):
-        if count > LEAST:
-            told = f"{loaded.rubric.ref} compares two texts, but there are {count}"
-            raise UsageError(f"{told}; name a rubric of the task 'score', such as {FOR_MORE}")
-        return judge_of(PairJudge, gateway, settings, loaded, project, judge_request)
-    subjects = len(texts.distinct)
-    return judge_of(RankingJudge, gateway, settings, loaded, project, judge_request, subjects=subjects)
+    if not isinstance(loaded.rubric, CompareRubric):
+        number = len(texts.distinct)
+        return judge_of(RankingJudge, gateway, settings, loaded, project, judge_request, subjects=number)
+    if count > LEAST:
+        told = f"{loaded.rubric.ref} compares two texts, but there are {count}"
+        raise UsageError(f"{told}; name a rubric of the task 'score', such as {FOR_MORE}")
+    return judge_of(PairJudge, gateway, settings, loaded, project, judge_request)

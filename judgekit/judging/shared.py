@@ -45,18 +45,13 @@ _NO_SENSE = "its response has another form; is it another version?"
 
 
 class SharedError(JudgekitError):
-    """The shared judge could not be asked, or refused; the text says why.
+    """The shared judge could not be asked, or refused; the text says why."""
 
-    The user's configuration names the server, so the exit code is that of a wrong configuration.
-    """
-
-    exit_code = Exit.BAD_CONFIG
+    exit_code = Exit.BAD_CONFIG  # the user's configuration names the server
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """The server at `url`, asked with a token."""
-
     url: str
     token: str = field(repr=False)
 
@@ -84,10 +79,7 @@ class Shared:
         return judged.model_copy(update={"subjects": subjects, "task_id": document.task_id, "author": author})
 
     def send(self, lines: Sequence[bytes]) -> str | None:
-        """Send lines of a ledger; the server keeps each once.
-
-        Return which it refuses for good, and why, if any. Raises `SharedError`.
-        """
+        """Send ledger lines; return which are refused for good, and why. Raises `SharedError`."""
         body = b'{"lines": [' + b",".join(lines) + b"]}"
         headers = {"Content-Type": "application/json"}
         answer = self._of_ledger("POST", content=body, headers=headers)
@@ -119,10 +111,7 @@ class Shared:
         most: int = servers.MOST,
         **sent: Any,  # noqa: ANN401 - httpx's own
     ) -> bytes:
-        """Return the body of what the server answers within `seconds` in all.
-
-        Raises one of `_FAILURES`, and `SharedError` for an answer that is an error.
-        """
+        """Return what the server answers within `seconds`; raises `SharedError` or one of `_FAILURES`."""
         timeout = httpx.Timeout(of_one_read, connect=_CONNECT_SECONDS)
         with servers.bounded(most):
             async with (
@@ -141,10 +130,7 @@ class Shared:
 
 
 def configured(settings: Config) -> Shared | None:
-    """Return the shared judge that the user's configuration names, None where it names none.
-
-    Raises `ConfigError` for an address that would show the token to a network, and without a token.
-    """
+    """Return the user's shared judge, if named; raises `ConfigError` for an unsafe address or no token."""
     url, file = settings.server.url, settings.server.token_file
     if url is None:
         return None
@@ -166,12 +152,10 @@ def configured(settings: Config) -> Shared | None:
 
 @functools.cache
 def _trust() -> ssl.SSLContext:
-    """Return what certificates are checked with; made once, since reading the system's takes a while."""
     return ssl.create_default_context()
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

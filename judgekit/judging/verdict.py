@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
-from judgekit import errors
 from judgekit.config import ModeName, TierName
 from judgekit.errors import CostSource, FailureKind
 from judgekit.judging.documents import Author
@@ -194,14 +193,6 @@ class Selection(_Record):
 def rubric_ref(loaded: LoadedRubric) -> RubricRef:
     own = loaded.rubric
     return RubricRef(id=own.rubric, version=own.version, sha256=loaded.sha256, source=loaded.source)
-
-
-def cost_of(rounds: Sequence[Round | CompareRound]) -> dict[str, Any]:
-    """Return what a judging cost in US dollars, who says so, and whether that holds every call."""
-    usages = [errors.CallUsage(**each.usage.model_dump()) for each in rounds]
-    usd, source = errors.added(usages)
-    complete = not any(usage.unpriced_calls for usage in usages)
-    return {"cost_usd": usd and round(usd, 6), "cost_source": source, "cost_complete": complete}
 
 
 def failures(rounds: Sequence[Round | CompareRound]) -> str | None:

@@ -8,7 +8,7 @@ import json
 import os
 import time
 from math import inf
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from judgekit import environment
 from judgekit.config.files import held
@@ -36,94 +36,68 @@ MOST_BYTES = 4_000_000
 HAND_ON_SECONDS = 3.0
 
 
-def rows(records: Iterable[Record]) -> Iterator[str]:
-    """Yield a CSV table of the verdicts, its heading first, line by line. No text in it is a formula."""
-    records = list(records)
+def rows(records: Iterable[Record]) -> str:
+    """Return a CSV table of the verdicts with its heading. No text in it is a formula."""
+    records, out = list(records), io.StringIO()
     labels = kpi.agreed(record for record in records if isinstance(record, Label))
     overrides = [record for record in records if isinstance(record, OverrideLine)]
-    table: list[tuple[object, ...]] = [COLUMNS]
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
     for verdict in records:
         if not isinstance(verdict, VerdictLine):
             continue
         hashes = [subject.sha256 for subject in verdict.subjects]
         override = newest_override(overrides, verdict.task_id, hashes, without_terminal=True)
         scores = " ".join(f"{name}={value:g}" for name, value in (verdict.scores or {}).items())
-        table.append(
-            (
-                *(verdict.timestamp.isoformat(), verdict.project, verdict.id, verdict.task_id),
-                *(verdict.commit, verdict.rubric.id, verdict.rubric.version, verdict.mode, verdict.verdict),
-                *(verdict.word, verdict.average, scores, verdict.model, verdict.judge_tier),
-                *(verdict.consensus, verdict.duration_ms / 1000, verdict.cost_usd, verdict.degraded),
-                *(verdict.author.name, verdict.imported is not None),
-                *(labels.get(verdict.id), override and override.decision),
-            )
+        cells: list[object] = [verdict.timestamp.isoformat(), verdict.project, verdict.id, verdict.task_id]
+        cells += [verdict.commit, verdict.rubric.id, verdict.rubric.version, verdict.mode, verdict.verdict]
+        cells += [verdict.word, verdict.average, scores, verdict.model, verdict.judge_tier]
+        cells += [verdict.consensus, verdict.duration_ms / 1000, verdict.cost_usd, verdict.degraded]
+        cells += [verdict.author.name, verdict.imported is not None]
+        cells += [labels.get(verdict.id), override and override.decision]
+        writer.writerow(
+            f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell for cell in cells
         )
-    for row in table:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="").writerow(
-            f"'{cell}"
-            if isinstance(cell, str) and cell.startswith(_FORMULA)
-            else ""
-            if cell is None
-            else str(cell)
-            for cell in row
-        )
-        yield text.getvalue()
+    return out.getvalue().removesuffix("\n")
 
 
-class Forwarded(NamedTuple):
-    """How many lines were handed on, and what was said about them."""
+def forward(
+    ledger: Ledger, send: Callable[[Sequence[bytes]], str | None], seconds: float = inf
+) -> tuple[int, list[str]]:
+    """Hand on what `send` has not taken yet; return how many lines these were, and what it said of them.
 
-    lines: int
-    remarks: tuple[str, ...] = ()
-
-
-def forward(ledger: Ledger, send: Callable[[Sequence[bytes]], str | None], seconds: float = inf) -> Forwarded:
-    """Hand on what `send` has not taken yet; it may return a remark. After so many seconds no more is begun.
-
-    A line may be handed on twice, when the power fails at the wrong moment; never none. Nothing happens
-    while another process does the same. What `send` raises ends it, and is raised again.
+    After a power failure a line may be handed on twice, never none. What `send` raises ends it.
     """
-    if not store.exists(ledger.folder):
-        return Forwarded(0)
-    end, done = time.monotonic() + seconds, Forwarded(0)
+    end, count, remarks = time.monotonic() + seconds, 0, list[str]()
     try:
         with held(ledger.folder / LOCK, seconds=0):
             for lines, note in _batches(ledger):
                 remark = send(lines)
-                done = Forwarded(done.lines + len(lines), (*done.remarks, *([remark] if remark else [])))
+                count += len(lines)
+                remarks += [remark] if remark else []
                 environment.write_private(str(ledger.folder / PLACES), note)
                 if time.monotonic() > end:
                     break
-    except TimeoutError:
+    except (TimeoutError, FileNotFoundError):  # the other process's lock; no ledger yet
         pass
     except OSError as error:
         raise JudgekitError(f"{ledger.folder}: cannot be sent ({error.strerror or error})") from None
-    return done
+    return count, remarks
 
 
-def hand_on(settings: Config, ledger: Ledger, seconds: float = HAND_ON_SECONDS) -> list[str]:
-    """Send the team's server what it does not have of a ledger; return a line that says why not, if so.
-
-    What is not sent within so many seconds is sent the next time.
-    """
-    if settings.server.url is None:
-        return []
+def hand_on(settings: Config, ledger: Ledger) -> list[str]:
+    """Send the team's server what it lacks of a ledger; return a line that says why not, if so."""
     from judgekit.judging import shared  # noqa: PLC0415 - an HTTP client, which few need
 
     try:
         server = shared.configured(settings)
-        return list(forward(ledger, server.send, seconds).remarks) if server is not None else []
+        return forward(ledger, server.send, HAND_ON_SECONDS)[1] if server is not None else []
     except JudgekitError as error:
         return [f"{error}; these lines are sent next time"]
 
 
 def _batches(ledger: Ledger) -> Iterator[tuple[list[bytes], str]]:
-    """Yield whole lines that were not handed on, some at a time, each time with what to note afterwards.
-
-    That is for each file its inode and how many bytes of it were handed on. Where the note is lost, all
-    is handed on again; so is a file that was written anew under its name, as when old lines are removed.
-    """
+    """Yield whole lines that were not handed on, and what to note then: each file's inode and offset."""
     try:
         found = json.loads((ledger.folder / PLACES).read_bytes())
         places = {name: (int(inode), int(offset)) for name, (inode, offset) in found.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from math import inf
 from statistics import median
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
@@ -15,18 +16,17 @@ from judgekit.ledger.store import LineFilter
 from judgekit.text import rubric_name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from judgekit.ledger.rates import Interval, Quality
     from judgekit.ledger.records import GateWord, LabelWord, Record
 
 State: TypeAlias = Literal["holds", "missed", "open"]
 RateName: TypeAlias = Literal["false_positive_rate", "false_negative_rate"]
-KpiName: TypeAlias = Literal[
-    RateName, "wrong_nogo", "wrong_go", "go", "undetermined", "availability", "latency"
-]
+OtherName: TypeAlias = Literal["go", "undetermined", "availability", "latency", "wrong_nogo", "wrong_go"]
+KpiName: TypeAlias = RateName | OtherName
 
-RATES: Mapping[RateName, tuple[GateWord, Quality]] = {
+RATES: Mapping[KpiName, tuple[GateWord, Quality]] = {
     "false_positive_rate": ("NO-GO", "good"),
     "false_negative_rate": ("GO", "bad"),
 }
@@ -56,21 +56,15 @@ class Limit(NamedTuple):
             return True
         return (self.low is None or value > self.low) and (self.high is None or value < self.high)
 
-    def excludes(self, span: Interval) -> bool:
-        below = self.low is not None and span.high < self.low
-        return below or (self.high is not None and span.low > self.high)
-
     def text(self, value: float) -> str:
-        """Return a value with its unit."""
         return f"{value:.1f} s" if self.unit == "seconds" else f"{value:.1%}".replace("%", " %")
 
     def __str__(self) -> str:
-        if self.low is not None and self.high is not None:
-            return f"wanted {self.text(self.low)} to {self.text(self.high)}"
         if self.low is not None:
-            return f"wanted above {self.text(self.low)}"
-        below = f"wanted below {self.text(self.high or 0)}"
-        return f"{below}, the interval up to {self.text(2 * (self.high or 0))}" if self.rate else below
+            low = self.text(self.low)
+            return f"wanted {low} to {self.text(self.high)}" if self.high else f"wanted above {low}"
+        more = f", the interval up to {self.text(2 * (self.high or 0))}" if self.rate else ""
+        return f"wanted below {self.text(self.high or 0)}{more}"
 
 
 LIMITS: Mapping[KpiName, Limit] = {
@@ -100,42 +94,32 @@ class Kpi(NamedTuple):
 
     @property
     def state(self) -> State:
-        """Whether it holds, is shown to be missed, or is open for lack of evidence.
-
-        Missed means the whole interval is outside the limit. Fewer than `LEAST` verdicts (of a rate: labels)
-        show nothing.
-        """
+        """Whether it holds, is missed (the whole interval is outside the limit), or lacks evidence."""
+        limit, span = self.limit, self.interval
         if self.total < LEAST:
             return "open"
-        if self.interval is not None and self.limit.excludes(self.interval):
+        if span and (span.high < (limit.low or 0.0) or span.low > (limit.high or inf)):
             return "missed"
-        if self.value is None:
-            return "open"
-        holds = self.limit.holds(self.value)
-        if self.limit.rate:
-            holds &= self.interval is not None and self.interval.high <= 2 * (self.limit.high or 0)
-        elif self.limit.labelled:
-            holds = self.interval is not None and all(map(self.limit.holds, self.interval))
+        holds = self.value is not None and limit.holds(self.value)
+        if limit.rate:
+            holds &= span is not None and span.high <= 2 * (limit.high or 0)
+        elif limit.labelled:
+            holds &= span is not None and all(map(limit.holds, span))
         return "holds" if holds else "open"
 
     def __str__(self) -> str:
+        limit = self.limit
         if self.value is None and self.interval is None:
-            return f"{self.limit.title}: nothing measured yet ({self.limit})"
-        value = "unknown" if self.value is None else self.limit.text(self.value)
-        of = "labelled verdicts" if self.limit.labelled else "verdicts"
-        of = f"{'from' if self.limit.rate else 'of'} {self.total} {of}"
-        ends = " to ".join(map(self.limit.text, self.interval or ()))
-        span = f", 95 % interval {ends}" if ends else ""
-        return f"{self.limit.title} {value} {of}{span} ({self.limit})"
+            return f"{limit.title}: nothing measured yet ({limit})"
+        value = "unknown" if self.value is None else limit.text(self.value)
+        of = f"{'from' if limit.rate else 'of'} {self.total} {'labelled ' if limit.labelled else ''}verdicts"
+        span = f", 95 % interval {' to '.join(map(limit.text, self.interval))}" if self.interval else ""
+        return f"{limit.title} {value} {of}{span} ({limit})"
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The verdicts to measure, what people said of their content, by their ids, and files left unjudged.
-
-    Of a content that was judged several times the last verdict counts. `decided` are the ids of those about
-    whose content a person decided by an override.
-    """
+    """The verdicts to measure, each content's last; what people said, by verdict id; unjudged files."""
 
     verdicts: Sequence[VerdictLine]
     labels: Mapping[str, LabelWord]
@@ -147,7 +131,6 @@ class Evidence:
         return Evidence(verdicts, self.labels, decided=self.decided)
 
     def sure(self, verdict: VerdictLine) -> bool:
-        """Whether people said of a verdict's content that it should go, or that it should not."""
         return self.labels.get(verdict.id) in ("go", "no-go")
 
     def strata(self) -> list[Stratum]:
@@ -166,8 +149,7 @@ class Evidence:
 def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
     """Return what can be measured: the gate's verdicts that models were asked for, and what people said.
 
-    Each content counts once: its last verdict, one that models answered before one that they did not. What
-    people said of a content counts whichever of its verdicts they said it of. With a `rubric`, `id@version`,
+    Each content counts once: its last verdict, one that models answered first. With a `rubric`, `id@version`,
     only verdicts under it are measured; an older record names no version and counts for each.
     """
     measured: dict[str, VerdictLine] = {}
@@ -179,11 +161,9 @@ def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
             unversioned = record.imported is not None and not record.rubric.version
             version = rubric.rpartition("@")[2] if rubric and unversioned else record.rubric.version
             if not used_again(record) and rubric in (None, f"{record.rubric.id}@{version}"):
-                measured[name] = max(
-                    measured.get(name, record),
-                    record,
-                    key=lambda verdict: (verdict.answered, verdict.timestamp),
-                )
+                before = measured.setdefault(name, record)
+                if (record.answered, record.timestamp) > (before.answered, before.timestamp):
+                    measured[name] = record
         elif isinstance(record, Label):
             labels.append(record)
         elif isinstance(record, OverrideLine) and record.terminal:
@@ -205,7 +185,7 @@ def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
 
 
 def used_again(verdict: VerdictLine) -> bool:
-    """Whether no model was asked for a verdict: the gate took an earlier one."""
+    """Whether the gate took an earlier verdict, so that no model was asked."""
     return verdict.gate is not None and verdict.gate.cached
 
 
@@ -247,51 +227,31 @@ def measure(found: Evidence) -> list[Kpi]:
 
 
 def reliance(found: Evidence) -> list[Kpi]:
-    """Return how often NO-GO, and how often GO, was wrong, among what is labelled."""
-    labels = {
-        word: Counter(found.labels.get(verdict.id) for verdict in found.verdicts if verdict.word == word)
-        for word in ("NO-GO", "GO")
-    }
-    totals = {word: counts["go"] + counts["no-go"] for word, counts in labels.items()}
-    return [
-        share("wrong_nogo", labels["NO-GO"]["go"], totals["NO-GO"]),
-        share("wrong_go", labels["GO"]["no-go"], totals["GO"]),
-    ]
+    counts = Counter((verdict.word, found.labels.get(verdict.id)) for verdict in found.verdicts)
+    nogo, go = (counts[word, "go"] + counts[word, "no-go"] for word in ("NO-GO", "GO"))
+    return [share("wrong_nogo", counts["NO-GO", "go"], nogo), share("wrong_go", counts["GO", "no-go"], go)]
 
 
 def share(name: KpiName, hits: int, total: int) -> Kpi:
     return Kpi(name, hits / total if total else None, rates.share_interval(hits, total), total, hits)
 
 
-def by_rubric(found: Evidence) -> dict[str, Evidence]:
-    """Return the evidence of each rubric's version, the newest verdict's first."""
-    return _grouped(
-        found,
-        lambda verdict: rubric_name(
-            f"{verdict.rubric.id}@{verdict.rubric.version or 'imported'}", verdict.rubric.source
-        ),
-    )
-
-
-def by_model(found: Evidence) -> dict[str, Evidence]:
-    """Return the evidence of each model that decided; where none did, of the first that was asked."""
-    return _grouped(
-        found, lambda verdict: verdict.model or next((each.model for each in verdict.rounds), "no model")
-    )
-
-
-def _grouped(found: Evidence, key: Callable[[VerdictLine], str]) -> dict[str, Evidence]:
-    members: dict[str, list[VerdictLine]] = {}
+def by_rubric_and_model(found: Evidence) -> tuple[dict[str, Evidence], dict[str, Evidence]]:
+    rubrics: dict[str, list[VerdictLine]] = {}
+    models: dict[str, list[VerdictLine]] = {}
     for verdict in sorted(found.verdicts, key=lambda verdict: verdict.timestamp, reverse=True):
-        members.setdefault(key(verdict), []).append(verdict)
-    return {name: found.only(verdicts) for name, verdicts in members.items()}
+        name = f"{verdict.rubric.id}@{verdict.rubric.version or 'imported'}"
+        rubrics.setdefault(rubric_name(name, verdict.rubric.source), []).append(verdict)
+        model = verdict.model or next((each.model for each in verdict.rounds), "no model")
+        models.setdefault(model, []).append(verdict)
+    by_rubric, by_model = (
+        {name: found.only(group) for name, group in groups.items()} for groups in (rubrics, models)
+    )
+    return by_rubric, by_model
 
 
 class BlockingStatus(NamedTuple):
-    """Whether people's labels speak against blocking: `why` has a line for each rate that is shown missed.
-
-    `told` says that the ledger already has the line about this return to advisory.
-    """
+    """Whether labels speak against blocking, `why`, and whether the ledger was `told` of it already."""
 
     advisory: bool
     why: list[str]
@@ -299,10 +259,7 @@ class BlockingStatus(NamedTuple):
 
 
 class Readiness(NamedTuple):
-    """What a promotion needs: `missing` says for each KPI (and for the time) what it lacks.
-
-    `found` is what was measured, and `labels` how many labels more settle the rates, by word.
-    """
+    """What a promotion needs: `missing` says what each KPI lacks, `labels` how many settle the rates."""
 
     kpis: list[Kpi]
     missing: list[str]
@@ -321,57 +278,56 @@ def standing(
 ) -> BlockingStatus:
     """Tell whether blocking must be treated as advisory, from the records of the last `WINDOW`.
 
-    Only what people said of verdicts can show that: a share of verdicts, or how long they took, is in the
-    hands of whoever pushes. Only evidence since the last promotion counts (who promoted knew the earlier
-    one), of the rubric's version `id@version` where it is given. A lack of labels is no evidence.
+    Only what people said since the last promotion can show that: shares and times are in the hands of who
+    pushes.
     """
-    recent = _recent(records, now)
-    changes = [line for line in recent if isinstance(line, ModeChange)]
-    changes.sort(key=lambda line: line.timestamp)
-    promoted = max((change.timestamp for change in changes if change.mode == "blocking"), default=None)
-    since = [record for record in recent if promoted is None or record.timestamp >= promoted]
+    told = False
+    since: list[Record] = []
+    for record in sorted(_recent(records, now), key=lambda record: record.timestamp):
+        if isinstance(record, ModeChange):
+            told = record.mode == "advisory"
+            since = since if told else []
+        since.append(record)
     kpis = measure(evidence(since, rubric))
     why = [str(kpi) for kpi in kpis if kpi.limit.rate and kpi.state == "missed"]
-    return BlockingStatus(bool(why), why, bool(changes) and changes[-1].mode == "advisory")
+    return BlockingStatus(bool(why), why, told)
 
 
 def readiness(records: Iterable[Record], rubric: str | None = None, now: datetime | None = None) -> Readiness:
-    """Tell what a promotion to blocking still lacks, from the records of the last `WINDOW`."""
     found = evidence(_recent(records, now), rubric)
-    strata = found.strata()
-    wanted: dict[KpiName, rates.Wanted | None] = {
-        name: rates.wanted(strata, *of, LIMITS[name].high or 0) for name, of in RATES.items()
-    }
-    kpis = measure(found)
-    missing = [_lack(kpi, wanted) for kpi in kpis if kpi.state != "holds"]
-    now = now or datetime.now(UTC)
+    strata, now = found.strata(), now or datetime.now(UTC)
     covered = now - min((verdict.timestamp for verdict in found.verdicts), default=now)
+    missing: list[str] = []
     if covered < CALIBRATION:
-        missing.insert(0, f"time: verdicts cover {covered.days} days; {CALIBRATION.days} are needed")
+        missing.append(f"time: verdicts cover {covered.days} days; {CALIBRATION.days} are needed")
     labels: dict[GateWord, int] = {}
-    for counts in wanted.values():
-        labels |= {word: max(count, labels.get(word, 0)) for word, count in (counts or {}).items()}
+    kpis = measure(found)
+    for each in kpis:
+        wanted: rates.Wanted | None = {}
+        if each.name in RATES:
+            wanted = rates.wanted(strata, *RATES[each.name], each.limit.high or 0)
+            labels |= {word: max(count, labels.get(word, 0)) for word, count in (wanted or {}).items()}
+        if each.state != "holds":
+            missing.append(f"{each}{_remedy(each, wanted)}")
     return Readiness(kpis, missing, found, labels)
 
 
-def _lack(kpi: Kpi, wanted: Mapping[KpiName, rates.Wanted | None]) -> str:
-    """Say what settles whether a KPI holds; `wanted` are the labels that each rate lacks."""
+def _remedy(kpi: Kpi, wanted: rates.Wanted | None) -> str:
     if not kpi.limit.rate:
         few = kpi.value is not None and kpi.total < LEAST
-        return f"{kpi}: at least {LEAST} verdicts are needed" if few else str(kpi)
+        return f": at least {LEAST} verdicts are needed" if few else ""
     if kpi.state == "missed":
-        return f"{kpi}: the labels show a miss; change the rubric or the models"
-    labels = wanted[kpi.name]
-    if labels is None:
-        return f"{kpi}: labelling all these verdicts would not settle it; more verdicts are needed"
-    counts = " and ".join(f"{count} more {word} verdicts" for word, count in sorted(labels.items()))
-    told = "not enough labels to be sure"
+        return ": the labels show a miss; change the rubric or the models"
+    if wanted is None:
+        return ": labelling all these verdicts would not settle it; more verdicts are needed"
+    why = "not enough labels to be sure"
     if kpi.value is not None and not kpi.limit.holds(kpi.value):
-        told = "the estimate misses it, perhaps by chance; to decide"
-    return f"{kpi}: {told}: label {counts} (judgekit label asks for them first)"
+        why = "the estimate misses it, perhaps by chance; to decide"
+    counts = " and ".join(f"{count} more {word} verdicts" for word, count in sorted(wanted.items()))
+    return f": {why}: label {counts} (judgekit label asks for them first)"
 
 
-def _recent(records: Iterable[Record], now: datetime | None) -> Sequence[Record]:
+def _recent(records: Iterable[Record], now: datetime | None) -> list[Record]:
     """Return the records of the last `WINDOW`; one that is dated later than now waits for its time."""
     now = now or datetime.now(UTC)
     return [record for record in records if now - WINDOW <= record.timestamp <= now]

@@ -7,6 +7,7 @@ import hashlib
 import socket
 import sys
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,12 +18,13 @@ from judgekit.ledger.records import Fault, Label, ModeChange, OverrideLine, Skip
 from judgekit.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from judgekit.ledger.kpi import Evidence
     from judgekit.ledger.records import GateWord, Record
 
 _MOST = 4_000_000  # bytes of one file; a larger one is not shown
+_WORDS: tuple[GateWord, ...] = ("GO", "NO-GO", "UNDETERMINED")
 
 
 def waiting(
@@ -33,40 +35,29 @@ def waiting(
 ) -> list[VerdictLine]:
     """Return the GO and NO-GO verdicts whose content `who` has not labelled, each content once.
 
-    First come so many of each word as are `wanted`, of those verdicts in `evidence` that nobody has labelled.
-    The order is drawn from hashes of their ids: it is the same the next time, and a part of it is a random
-    sample of each word's verdicts; after those that are wanted, as many GO as NO-GO come up as long as there
-    are both.
+    First come so many of each word as are `wanted` of `evidence`, then as many GO as NO-GO. The order is
+    drawn from hashes of ids: always the same, and any part of it a random sample of each word's verdicts.
     """
     lines = list(records)
     mine = kpi.agreed(line for line in lines if isinstance(line, Label) and line.who == who)
     verdicts = [line for line in lines if isinstance(line, VerdictLine) and not line.of_task]
     labelled = {kpi.content(each) for each in verdicts if mine.get(each.id, "withdrawn") != "withdrawn"}
-    last: dict[str, VerdictLine] = {}  # of a content's verdicts the one that is measured
-    for verdict in sorted(
-        verdicts, key=lambda each: (not kpi.used_again(each), each.answered, each.timestamp)
-    ):
-        last[kpi.content(verdict)] = verdict
-    fresh = sorted((verdict for name, verdict in last.items() if name not in labelled), key=_draw)
+    verdicts.sort(key=lambda each: (not kpi.used_again(each), each.answered, each.timestamp))
+    last = {kpi.content(verdict): verdict for verdict in verdicts}  # of a content the one that is measured
+    fresh = [verdict for name, verdict in last.items() if name not in labelled]
+    lots = {each.id: hashlib.sha256(each.id.encode()).hexdigest() for each in fresh}
+    fresh.sort(key=lambda each: lots[each.id])
+    chances = {name: int(lot[-8:], 16) / 2**32 for name, lot in lots.items()}  # unlike the order's digits
     open_ids = {each.id for each in evidence.verdicts if not evidence.sure(each)} if evidence else set[str]()
-    placed: list[tuple[float, VerdictLine]] = []  # from each group in proportion to what it holds
-    for word, count in (wanted or {}).items():
-        group = [verdict for verdict in fresh if verdict.word == word and verdict.id in open_ids][:count]
-        lots = ((rank + int(_draw(each)[:8], 16) / 2**32) / len(group) for rank, each in enumerate(group))
-        placed += zip(lots, group, strict=True)
-    ahead = [verdict for _, verdict in sorted(placed, key=lambda pair: pair[0])]
-    taken = {verdict.id for verdict in ahead}
-    go, nogo = (
-        [verdict for verdict in fresh if verdict.word == word and verdict.id not in taken]
-        for word in ("GO", "NO-GO")
-    )
-    while go and nogo:  # the toss of a coin
-        ahead.append((go if int(_draw(go[0], nogo[0]), 16) % 2 else nogo).pop(0))
-    return [*ahead, *go, *nogo]
-
-
-def _draw(*verdicts: VerdictLine) -> str:
-    return hashlib.sha256("".join(verdict.id for verdict in verdicts).encode()).hexdigest()
+    queue: list[tuple[bool, float, VerdictLine]] = []
+    for word in _WORDS:
+        group = [each for each in fresh if each.word == word]
+        first = [each for each in group if each.id in open_ids][: (wanted or {}).get(word, 0)]
+        taken = {each.id for each in first}
+        rest = [each for each in group if each.id not in taken and word != "UNDETERMINED"]
+        for late, verdicts, size in ((False, first, len(first)), (True, rest, 1)):
+            queue += [(late, (rank + chances[each.id]) / size, each) for rank, each in enumerate(verdicts)]
+    return [verdict for _, _, verdict in sorted(queue, key=lambda entry: entry[:2])]
 
 
 def who(folder: Path | None = None) -> str:
@@ -88,74 +79,55 @@ def signed(record: Record, name: str) -> Record:
     """Return a record that came over the network as said by `name`, whoever it names itself."""
     if isinstance(record, VerdictLine):
         override = record.human_override
-        signed_override = override and override.model_copy(update={"who": name})
-        return record.model_copy(update={"human_override": signed_override})
+        return record.model_copy(
+            update={"human_override": override and override.model_copy(update={"who": name})}
+        )
     return record.model_copy(update={"who": name} if "who" in type(record).model_fields else {})
 
 
 def at_terminal() -> bool:
-    """Whether a person can be typing: standard input and error are terminals.
-
-    A program can pretend to be one; this tells carelessness from intent, it is no lock.
-    """
+    """Whether a person can be typing here. A program can pretend to be one: this is no lock."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
 def texts(verdict: VerdictLine, project: Path) -> dict[str, str | None]:
-    """Return each judged file's text by its path, from the verdict's commit or the working tree.
-
-    None where it is gone or is not what was judged any more; control characters are left out.
-    """
+    """Return each judged file's visible text by its path; None where it is gone or another one now."""
     found: dict[str, str | None] = {}
     for subject in verdict.subjects:
-        found[subject.path] = None
-        for read in (_pushed, _present):
-            data = read(subject.path, verdict.commit, project)
-            if data is not None and subject.sha256 in ("", hashlib.sha256(data).hexdigest()):
-                found[subject.path] = visible(data.decode("utf-8", "replace"))
-                break
+        contents = _contents(subject.path, verdict.commit, project)
+        same = (data for data in contents if subject.sha256 in ("", hashlib.sha256(data).hexdigest()))
+        data = next(same, None)
+        found[subject.path] = None if data is None else visible(data.decode("utf-8", "replace"))
     return found
 
 
-def _pushed(path: str, commit: str | None, project: Path) -> bytes | None:
-    if not commit or commit.startswith("-"):
-        return None
+def _contents(path: str, commit: str | None, project: Path) -> Iterator[bytes]:
     try:
-        repository = Repository(project)
-        blob = repository.ask("rev-parse", "--verify", "--quiet", f"{commit}:{path}").decode().strip()
-        return next(content for _, content in repository.blobs([blob], _MOST))
+        if commit and not commit.startswith("-"):
+            repository = Repository(project)
+            blob = repository.ask("rev-parse", "--verify", "--quiet", f"{commit}:{path}").decode().strip()
+            yield from (content for _, content in repository.blobs([blob], _MOST) if content is not None)
     except (GitError, ValueError):  # ValueError: a NUL in the path
-        return None
-
-
-def _present(path: str, _commit: str | None, project: Path) -> bytes | None:
-    try:
-        return (project / path).read_bytes()[:_MOST]
-    except (OSError, ValueError):
-        return None
+        pass
+    with suppress(OSError, ValueError):
+        yield (project / path).read_bytes()[:_MOST]
 
 
 @dataclass(slots=True)
 class Triage:
-    """What a person must look at, newest first.
+    """What a person must look at, newest first; `settled` counts paths fixed or overridden since."""
 
-    `nogo` and `unclear` hold the last verdict on a path or task alone, and none that a person overrode.
-    `failures` counts what kept models from answering by `kind, model, message`. `settled` counts paths whose
-    last verdict is GO after one that was not, or that were overridden.
-    """
-
+    overrides: list[OverrideLine]
+    skips: list[Skip]
+    changes: list[ModeChange]
+    faults: Counter[str]
     nogo: list[VerdictLine] = field(default_factory=list)
     unclear: list[VerdictLine] = field(default_factory=list)
-    overrides: list[OverrideLine] = field(default_factory=list)
-    skips: list[Skip] = field(default_factory=list)
-    changes: list[ModeChange] = field(default_factory=list)
-    faults: Counter[str] = field(default_factory=Counter)
     failures: Counter[tuple[str, str, str]] = field(default_factory=Counter)
     settled: int = 0
 
 
 def triage(records: Iterable[Record]) -> Triage:
-    """Sort records into what needs a person."""
     lines = sorted(records, key=lambda record: record.timestamp)
     newest, last = lines[::-1], dict[tuple[str, str], VerdictLine]()
     found = Triage(

@@ -28,15 +28,11 @@ _GOOD_IF_RIGHT: Mapping[GateWord, float] = {"GO": 1.0, "NO-GO": 0.0, "UNDETERMIN
 
 
 class Interval(NamedTuple):
-    """From `low` to `high`, in the unit of what was measured."""
-
     low: float
     high: float
 
 
 class Estimate(NamedTuple):
-    """A value with the ends of its interval."""
-
     value: float
     low: float
     high: float
@@ -46,11 +42,7 @@ _NOTHING, _EVERYTHING = Estimate(0.0, 0.0, 0.0), Estimate(1.0, 1.0, 1.0)
 
 
 def share_interval(hits: int, total: int) -> Interval | None:
-    """Return the Wilson score interval of `hits` out of `total`, None of nothing.
-
-    Chosen after Brown, Cai and DasGupta, "Interval Estimation for a Binomial Proportion", Statistical
-    Science 16 (2001): close to its promised coverage where shares are near 0 or 1, as ours are.
-    """
+    """Return the Wilson score interval of `hits` out of `total` (Brown, Cai and DasGupta, 2001)."""
     if total == 0:
         return None
     mean, square = hits / total, _Z**2
@@ -63,8 +55,7 @@ def median_interval(ordered: Sequence[float]) -> Interval | None:
     """Return an interval of the median between two order statistics, None for fewer than six values.
 
     The ranks are those of the normal approximation to the binomial, rounded outwards (Conover, "Practical
-    Nonparametric Statistics", 3.2): no distribution is assumed, and latencies have none worth the name. Of
-    five values even the smallest and the largest cover the median only 94 % of the time.
+    Nonparametric Statistics", 3.2). Of five values the extremes cover the median only 94 % of the time.
     """
     total = len(ordered)
     if total < 6:  # noqa: PLR2004 - explained above
@@ -81,31 +72,26 @@ def exact(hits: int, total: int) -> Estimate:
 
 
 def weighted(parts: Iterable[tuple[float, Estimate]]) -> Estimate:
-    """Return the weighted sum of independent estimates.
-
-    The method of variance estimates recovery: Zou and Donner, "Construction of confidence limits about effect
-    measures: a general approach", Statistics in Medicine 27 (2008). No value is below 0, so no end is.
-    """
+    """Return the weighted sum of independent estimates, none below 0 (Zou and Donner, 2008: MOVER)."""
     known = list(parts)
-    value = sum(weight * estimate.value for weight, estimate in known)
     below = hypot(*(weight * (estimate.value - estimate.low) for weight, estimate in known))
     above = hypot(*(weight * (estimate.high - estimate.value) for weight, estimate in known))
+    value = sum(weight * estimate.value for weight, estimate in known)
     return Estimate(value, max(0.0, value - below), value + above)
 
 
-def product(estimate: Estimate, other: Estimate) -> Estimate:
+def product(one: Estimate, other: Estimate) -> Estimate:
     """Return the product of two independent estimates, none below 0, by the method of `weighted`."""
-    value = estimate.value * other.value
-    below = hypot(other.value * (estimate.value - estimate.low), estimate.value * (other.value - other.low))
-    above = hypot(other.value * (estimate.high - estimate.value), estimate.value * (other.high - other.value))
+    value = one.value * other.value
+    below = hypot(other.value * (one.value - one.low), one.value * (other.value - other.low))
+    above = hypot(other.value * (one.high - one.value), one.value * (other.high - other.value))
     return Estimate(value, max(0.0, value - below), value + above)
 
 
 def ratio(estimate: Estimate, other: Estimate) -> Interval:
     """Return the interval of the ratio of two independent estimates, none below 0; `inf` has no end above.
 
-    Donner and Zou, "Closed-form confidence intervals for functions of the normal mean and standard
-    deviation", Statistical Methods in Medical Research 21 (2012), equation 9 (MOVER-R).
+    Donner and Zou, Statistical Methods in Medical Research 21 (2012), equation 9 (MOVER-R).
     """
     middle = estimate.value * other.value
 
@@ -121,11 +107,7 @@ def ratio(estimate: Estimate, other: Estimate) -> Interval:
 
 @dataclass(frozen=True, slots=True)
 class Stratum:
-    """Verdicts with the same word: how many, how many of them are labelled, how many of these are good.
-
-    A `decided` one holds what people came to decide about by themselves. That is no sample of the others, so
-    it is a stratum of its own, in which every label is known.
-    """
+    """Verdicts with one word, their labels, the good ones; `decided` ones are no sample of others."""
 
     word: GateWord
     verdicts: int
@@ -134,7 +116,6 @@ class Stratum:
     decided: bool = False
 
     def share(self, quality: Quality) -> Estimate | None:
-        """Return the share of good or bad content in it, None without a label."""
         if not self.labels:
             return None
         hits = self.good if quality == "good" else self.labels - self.good
@@ -142,11 +123,7 @@ class Stratum:
 
 
 class Rate(NamedTuple):
-    """Of all good (bad) content the share with one word; `labels` are those that it rests on.
-
-    Both are None where the word has no labels, or where no such content was found; `estimate` alone where GO
-    or NO-GO verdicts have none.
-    """
+    """Of all good (bad) content the share with one word, None where unknown, and its number of `labels`."""
 
     estimate: float | None
     interval: Interval | None
@@ -156,13 +133,10 @@ class Rate(NamedTuple):
 def rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
     """Estimate how much of all good (or bad) content got `word`, with a 95 % interval.
 
-    Each stratum's labelled share is scaled to the stratum's size, and the rate is the ratio of what the
-    word's strata hold to what all hold: a post-stratified ratio estimate (Cochran, "Sampling Techniques",
-    1977, chapters 5 and 6). The interval joins Clopper's and Pearson's for each share, and for the share
-    that the word has of all verdicts, by MOVER (see `ratio`). So it is honest with no error seen and with
-    few labels, and it is about the gate, not about these verdicts alone. Of a stratum without labels nothing
-    is known: the end below is that with all of it of this quality, the end above that with none; the estimate
-    leaves UNDETERMINED verdicts without labels out.
+    Each stratum's labelled share is scaled to the stratum's size: a post-stratified ratio estimate (Cochran,
+    "Sampling Techniques", 1977, chapters 5 and 6). The interval joins Clopper's and Pearson's for each share,
+    and for the share that the word has of all verdicts, by MOVER. Of a stratum without labels nothing is
+    known: the end below is that with all of it of this quality, the end above that with none.
     """
     strata = [stratum for stratum in strata if stratum.verdicts]
     labels = sum(stratum.labels for stratum in strata)
@@ -189,10 +163,7 @@ def rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
 
 
 def wanted(strata: Sequence[Stratum], word: GateWord, quality: Quality, bar: float) -> Wanted | None:
-    """Return how many labels more, by word, settle whether a rate holds its bar, if they are as those so far.
-
-    Empty where that is settled; None where labels of all these verdicts would not do.
-    """
+    """Return how many labels more, by word, settle whether a rate holds its bar; None where none would do."""
     tried = list(strata)
     while _gap(rate(tried, word, quality), bar) > 0:
         # Where none helps alone, as with no label at all, the stratum with the fewest is first.
@@ -215,7 +186,6 @@ def wanted(strata: Sequence[Stratum], word: GateWord, quality: Quality, bar: flo
 
 
 def _gap(found: Rate, bar: float) -> float:
-    """Return by how much an interval is too wide to tell that a rate holds its bar, or misses it."""
     if found.interval is None or found.labels < LEAST:
         return inf
     if found.estimate is None:

@@ -29,14 +29,8 @@ _WORDS: dict[str, GateWord] = {"accept": "GO", "reject": "NO-GO", "improve": "NO
 _USERINFO = re.compile(r"(?<=://)(?:[^/@:\s]*:(?!\d{1,5}/)\S*|[^/@\s]*)@|[?#].*", re.DOTALL)
 # Failures in whose message a provider or a program may quote what it was sent, or what its model said.
 _QUOTING = {
-    FailureKind.TRUNCATED,
-    FailureKind.COMMAND_FAILED,
-    FailureKind.SERVER_ERROR,
-    FailureKind.INVALID_REPLY,
-    FailureKind.BAD_REQUEST,
-    FailureKind.CONTENT_FILTER,
-    FailureKind.CONTEXT_WINDOW,
-    FailureKind.REFUSAL,
+    *(FailureKind.TRUNCATED, FailureKind.COMMAND_FAILED, FailureKind.SERVER_ERROR, FailureKind.INVALID_REPLY),
+    *(FailureKind.BAD_REQUEST, FailureKind.CONTENT_FILTER, FailureKind.CONTEXT_WINDOW, FailureKind.REFUSAL),
 }
 
 
@@ -48,11 +42,10 @@ def _address(value: object) -> object:
     return _USERINFO.sub("", encodable(value)) if isinstance(value, str) else value
 
 
-def _name(value: object) -> object:
-    return encodable(value) if isinstance(value, str) else "" if value is None else value
-
-
-Name: TypeAlias = Annotated[str, BeforeValidator(_name)]
+Name: TypeAlias = Annotated[
+    str, BeforeValidator(lambda value: encodable(value) if isinstance(value, str) else value)
+]
+Address: TypeAlias = Annotated[str, BeforeValidator(_address)]
 
 
 class _Part(BaseModel):
@@ -63,18 +56,13 @@ class PushRecord(_Part):
     """The push in which a gate came to a verdict; `cached` when no model was asked for it again."""
 
     mode: GateMode = "advisory"
-    remote: Annotated[str, BeforeValidator(_address)] = ""
+    remote: Address = ""
     ref: Name = ""
     cached: bool = False
 
 
 class VerdictLine(Verdict):
-    """A verdict as the ledger keeps it: `judgekit/verdict@1` and where it came from.
-
-    `project` is the name of its ledger. `imported` holds what an older record said and a verdict has no place
-    for; it is None for a verdict of our own. `of_task` when it was given where a task ends, not at the gate:
-    it says nothing of how reliable the gate is.
-    """
+    """A verdict as the ledger keeps it; `imported` holds what an older record said besides."""
 
     project: str = ""
     gate: PushRecord | None = None
@@ -99,10 +87,7 @@ class _Line(_Part):
 
 
 class Label(_Line):
-    """What a person says about the content of a verdict `of`: that it should go, or not.
-
-    `blind` when the verdict was not shown. `withdrawn` takes this person's earlier label back.
-    """
+    """What a person says of a verdict's content; `withdrawn` takes that person's earlier label back."""
 
     schema_: Literal["judgekit/label@1"] = Field(default="judgekit/label@1", alias="schema")
     of: str
@@ -112,10 +97,7 @@ class Label(_Line):
 
 
 class OverrideLine(_Line):
-    """A person's decision about one blob; `terminal` tells whether a person can have typed it.
-
-    `subjects` are the SHA-256 of the files of the verdict it was given on, where there was one.
-    """
+    """A decision about one blob or the files `subjects`; `terminal` if a person can have typed it."""
 
     schema_: Literal["judgekit/override@1"] = Field(default="judgekit/override@1", alias="schema")
     task_id: Name
@@ -133,15 +115,12 @@ class Skip(_Line):
     variable: str
     who: Name
     terminal: bool
-    remote: Annotated[str, BeforeValidator(_address)] = ""
+    remote: Address = ""
     refs: list[Name] = []
 
 
 class ModeChange(_Line):
-    """The gate was promoted to blocking, or returned to advisory; `why` has a line a KPI.
-
-    `dependent` where it was promoted although verdicts may rest on models of the author's own family alone.
-    """
+    """The gate was promoted, or returned to advisory; `dependent` if an author's family may accept alone."""
 
     schema_: Literal["judgekit/mode@1"] = Field(default="judgekit/mode@1", alias="schema")
     mode: GateMode
@@ -173,10 +152,7 @@ SCHEMAS: dict[type[Record], str] = {kind: kind.model_fields["schema_"].default f
 def verdict_line(
     verdict: Verdict, *, text: bool = False, gate: PushRecord | None = None, of_task: bool = False
 ) -> VerdictLine:
-    """Return a verdict as the ledger keeps it.
-
-    Without `text` it has no reasoning, no quotes, and no failure message that may quote what was sent.
-    """
+    """Return a verdict as the ledger keeps it: without `text` nothing that may quote what was sent."""
     kept = verdict.model_dump(by_alias=True, include=set(Verdict.model_fields))
     if not text:
         kept["reasoning"] = ""
@@ -212,10 +188,7 @@ _TASK = re.compile(r"^(?P<path>.+)@(?P<hash>[0-9a-f]{8,64})$", re.DOTALL)
 
 
 def is_blob(task_id: str, digits: int = 0) -> bool:
-    """Whether a task's id names a version of a file, by a hash of at least so many digits.
-
-    That is `path@`, then 8 to 64 hexadecimal digits. With `DIGITS` nobody can make another one.
-    """
+    """Whether a task's id is `path@` and 8 to 64 hexadecimal digits of a hash, at least so many `digits`."""
     found = _TASK.match(task_id)
     return found is not None and len(found["hash"]) >= digits
 
@@ -230,16 +203,9 @@ def same_blob(one: str, other: str) -> bool:
 
 
 def newest_override(
-    records: Iterable[Record],
-    task_id: str,
-    subjects: Collection[str] = (),
-    *,
-    without_terminal: bool = False,
+    records: Iterable[Record], task_id: str, subjects: Collection[str] = (), *, without_terminal: bool = False
 ) -> OverrideLine | None:
-    """Return the newest override of a task, of those given on a terminal unless `without_terminal`.
-
-    `subjects` are the SHA-256 of the task's files now: an override of other content does not count.
-    """
+    """Return the newest override that was given on a terminal of a task whose files have these SHA-256."""
     found = [
         record
         for record in records

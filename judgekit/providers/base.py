@@ -30,10 +30,8 @@ class Message(NamedTuple):
 class Endpoint:
     """A model and how it is reached; keys are held here and nowhere else.
 
-    `model` is named as litellm names it ("anthropic/claude-haiku-4-5"). `parameters` are further arguments of
-    the provider's client (a region, a deployment), or all the environment that a command sees. `pointwise`
-    marks a small local model that is asked once per candidate or dimension and answers in token
-    probabilities; `logprobs` one whose whole replies bring the probabilities of their tokens when asked to.
+    `model` is litellm's name. `parameters` are further arguments of the provider's client, or all the
+    environment that a command sees. A `pointwise` model answers each question alone, in token probabilities.
     """
 
     profile: Profile
@@ -58,11 +56,10 @@ def models_by_tier(panel: PanelModels) -> dict[TierName, tuple[Endpoint, ...]]:
 
 
 class CallKey(NamedTuple):
-    """What a call is about, independent of how its prompt is worded: a recording is matched by it.
+    """What a call is about, however its prompt is worded: a recording is matched by it.
 
-    `subject` is the SHA-256 of what is judged. `part`, joined by slashes, names a dimension or candidate that
-    is asked about alone, "idle" for an idle request, "sample1" and so on for one of several replies, and
-    "reask" for a second try.
+    `subject` is the SHA-256 of what is judged. `part` names, joined by slashes, a dimension or candidate, one
+    of several replies, and "reask".
     """
 
     subject: str
@@ -71,7 +68,6 @@ class CallKey(NamedTuple):
     part: str = ""
 
     def within(self, part: str) -> CallKey:
-        """Return a part of this key."""
         return self._replace(part="/".join(filter(None, (self.part, part))))
 
 
@@ -79,10 +75,8 @@ class CallKey(NamedTuple):
 class Request:
     """One call. `timeout` is a deadline in seconds for the whole call, its retries included.
 
-    `schema` is the JSON Schema the reply should follow. `top_logprobs` asks for that many alternatives of
-    each token: with a schema where they can be had, without one they are the answer. `labels` maps each label
-    in the prompt to the id it stands for: labels differ between installations, so a recording needs them.
-    `sample` is the number of one of several replies to the same question, from 1: only these have temperature
+    `top_logprobs` asks for so many alternatives of each token; without a schema they are the answer. `labels`
+    maps labels in the prompt to ids. `sample` numbers replies to one question from 1: these have temperature
     1.
     """
 
@@ -98,11 +92,9 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model answered.
+    """What a model answered; `model` is the name in the reply.
 
-    `model` is the name in the reply. `tokens` are the pieces of the text, and `logprobs` beside each the
-    alternatives, itself among them; both are empty where a provider gives neither. `held` says that the
-    provider was to hold the text to the request's schema.
+    `logprobs` are the alternatives of each of the `tokens`. `held`: the provider was to hold to the schema.
     """
 
     text: str
@@ -114,8 +106,6 @@ class Reply:
 
 
 class Gateway(Protocol):
-    """A way to reach models."""
-
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         """Return the model's reply within `request.timeout` seconds; raises nothing but `GatewayError`."""
         ...
@@ -133,8 +123,8 @@ _SECRET = re.compile(r"key|secret|token|credential|password", re.IGNORECASE)
 
 def endpoint(profile: Profile, model: str, environ: Mapping[str, str], base: str | None = None) -> Endpoint:
     """Return how `model` of `profile` is reached with the keys and addresses in `environ`."""
-    family = profile.of_model(profile.families, model, profile.family)
-    family = family or family_by_name(profile.bare_name(model))
+    bare = model.removeprefix(profile.prefix) if isinstance(profile, LitellmProfile) else model
+    family = profile.of_model(profile.families, model, profile.family) or family_by_name(bare)
     output = profile.of_model(profile.outputs, model, profile.output)
     usual = Endpoint(profile, model, family, output, price=profile.of_model(profile.price, model, None))
     if isinstance(profile, CommandProfile):
@@ -147,7 +137,7 @@ def endpoint(profile: Profile, model: str, environ: Mapping[str, str], base: str
     parameters = {name: first_set(variables, environ) for name, variables in profile.parameters.items()}
     return replace(
         usual,
-        model=profile.prefix + profile.bare_name(model),
+        model=profile.prefix + bare,
         api_base=address,
         api_key=first_set(profile.key, environ) or (NO_KEY if address else None),
         parameters={name: value for name, value in parameters.items() if value},
@@ -157,12 +147,10 @@ def endpoint(profile: Profile, model: str, environ: Mapping[str, str], base: str
 
 
 def first_set(variables: Sequence[str], environ: Mapping[str, str]) -> str | None:
-    """Return the value of the first variable that is set and not blank."""
     return next((value for name in variables if (value := environ.get(name, "").strip())), None)
 
 
 def is_loopback(base: str) -> bool:
-    """Whether an address is on this machine."""
     return urlsplit(base).hostname in ("127.0.0.1", "::1", "localhost")
 
 
@@ -175,7 +163,6 @@ def is_local(endpoint: Endpoint) -> bool:
 
 
 def secret_values(endpoint: Endpoint) -> list[str]:
-    """Return the values of an endpoint that must never be shown."""
     named = [value for name, value in endpoint.parameters.items() if _SECRET.search(name)]
     return [value for value in (endpoint.api_key, *named) if value and value != NO_KEY]
 

@@ -2,8 +2,7 @@
 
 The program is an agent that reads hostile text, so it gets an empty folder to work in, an environment with
 nothing but what its profile names, and a mark that keeps judgekit from starting it again from within. By that
-mark everything is found that it left running, also in sessions of its own, which no signal to its group
-reaches.
+mark also processes are found that no signal to its group reaches.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import signal
 import sys
 import tempfile
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,9 +45,8 @@ _MAX_STDERR = 100_000_000  # bytes on disk; of these the last are read
 _LAST_STDERR = 8_000
 _POLL = 0.05
 _DYING = 1.0  # seconds, of which a killed program needs milliseconds
-_TIDYING = 3.0  # seconds to end what a program has started, of which milliseconds are needed
+_TIDYING = 3.0  # seconds to end what a program has started, before our own process may end
 _ROUNDS = 5  # what is found may start another while it is looked for
-_PROCESSES = "/proc"
 
 
 @dataclass(eq=False)
@@ -65,26 +62,21 @@ class CommandGateway:
         if environment.environ().get(INSIDE):
             problem = "judgekit started it through another program (a loop)"
             raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=CallUsage())
-        work, late = partial(_answer, profile, endpoint, request), f"{profile.argv[0]} did not reply"
-        return await self._paces.call(endpoint, request, work, late, _TIDYING)
 
-    async def aclose(self) -> None:
-        """Nothing stays open."""
+        async def work(turn: Turn, _: float) -> Reply:
+            async with turn():
+                with tempfile.TemporaryDirectory(prefix="judgekit-", ignore_cleanup_errors=True) as folder:
+                    output = await _run(prepare(profile, endpoint, request, Path(folder)), endpoint, profile)
+                    if profile.reply_file is not None:
+                        output = _content(Path(folder, profile.reply_file))
+                    return reply_of(output, profile, endpoint)
 
+        return await self._paces.call(endpoint, request, work, f"{profile.argv[0]} did not reply", _TIDYING)
 
-async def _answer(
-    profile: CommandProfile, endpoint: Endpoint, request: Request, turn: Turn, _end: float
-) -> Reply:
-    async with turn():
-        with tempfile.TemporaryDirectory(prefix="judgekit-", ignore_cleanup_errors=True) as folder:
-            output = await _run(prepare(profile, endpoint, request, Path(folder)), endpoint, profile)
-            if profile.reply_file is not None:
-                output = _content(Path(folder, profile.reply_file))
-            return reply_of(output, profile, endpoint)
+    async def aclose(self) -> None: ...
 
 
 def _content(path: Path) -> str:
-    """Return what a program wrote to the file of its reply, "" where there is none."""
     if not path.is_file():
         return ""
     with path.open("rb") as file:
@@ -92,8 +84,6 @@ def _content(path: Path) -> str:
 
 
 class Invocation(NamedTuple):
-    """How a program is started: `prompt` goes to its stdin."""
-
     argv: list[str]
     prompt: str
     environ: dict[str, str]
@@ -101,10 +91,9 @@ class Invocation(NamedTuple):
 
 
 def prepare(profile: CommandProfile, endpoint: Endpoint, request: Request, folder: Path) -> Invocation:
-    """Lay out `folder`, which must be empty, and return how to start the program in it.
+    """Lay out `folder`, which must be empty, and return how to start the program; raises `GatewayError`.
 
-    The system message goes where the profile has a place for it, and before the prompt where it has none;
-    the subject is never an argument. Raises `GatewayError` when the folder cannot be laid out.
+    The system message goes before the prompt where the profile has no place for it; no text is an argument.
     """
     templates = " ".join([*profile.argv, *profile.files.values(), *profile.set_env.values()])
     placed = {name.partition("_")[0] for name in _PLACEHOLDER.findall(templates)}
@@ -146,8 +135,8 @@ def prepare(profile: CommandProfile, endpoint: Endpoint, request: Request, folde
             if theirs:
                 (folder / name).symlink_to(theirs)
     except OSError as error:
-        message = f"the folder for {profile.argv[0]} cannot be created ({error.strerror})"
-        raise GatewayError(FailureKind.COMMAND_FAILED, message, usage=CallUsage()) from None
+        problem = f"the folder for {profile.argv[0]} cannot be created ({error.strerror})"
+        raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=CallUsage()) from None
     set_env = {name: _filled(value, values) for name, value in profile.set_env.items()}
     return Invocation(
         [_filled(part, values) for part in argv],
@@ -217,7 +206,6 @@ def at(value: Any, key: str) -> list[Any]:  # noqa: ANN401 - any JSON
 
 
 def _printed_values(output: str, profile: CommandProfile) -> list[Any]:
-    """Return the lists and mappings that were printed in JSON; words around them are passed over."""
     lines = output.split("\n")  # texts may hold other line separators, which JSON takes as they are
     if profile.reply == "json":
         start = next((place for place, line in enumerate(lines) if line.startswith(("{", "["))), len(lines))
@@ -247,14 +235,12 @@ def _usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoint) -
         return [float(number) for number in sound if abs(number) < _MOST]
 
     kinds = (keys.input, keys.output, keys.cache_read, keys.cache_write)
-    read, written, cache_read, cache_write = (int(max(0.0, sum(numbers(*kind)))) for kind in kinds)
-    usage = CallUsage(read, written, None, None, cache_read, cache_write)
+    counts = read, written, *cached = [int(max(0.0, sum(numbers(*kind)))) for kind in kinds]
     if endpoint.price is not None:
-        cost = endpoint.price.of(read, written, cache_read, cache_write)
-        return usage._replace(cost_usd=cost, cost_source="profile")
+        return CallUsage(read, written, endpoint.price.of(*counts), "profile", *cached)
     if costs := numbers(keys.cost) if keys.cost else []:
-        return usage._replace(cost_usd=max(0.0, sum(costs)), cost_source="provider")
-    return usage
+        return CallUsage(read, written, max(0.0, sum(costs)), "provider", *cached)
+    return CallUsage(read, written, None, None, *cached)
 
 
 # The process
@@ -318,14 +304,11 @@ async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) ->
 
 
 def kill_marked(mark: str) -> int:
-    """Kill every process that was started with `INSIDE` set to `mark`; return how many were found.
-
-    `mark` must be one that nobody else has chosen. Only Linux shows the environment of other processes.
-    """
+    """Kill every process started with `INSIDE` set to `mark`; return how many (0 but on Linux)."""
     setting, killed = f"{INSIDE}={mark}".encode(), set[int]()
     for _ in range(_ROUNDS if sys.platform == "linux" else 0):
         found = set[int]()
-        for file in Path(_PROCESSES).glob("[0-9]*/environ"):
+        for file in Path("/proc").glob("[0-9]*/environ"):
             with contextlib.suppress(OSError):  # it has ended, or is another user's
                 if setting in file.read_bytes().split(b"\0"):
                     found.add(int(file.parent.name))

@@ -31,7 +31,8 @@ _BY_TEXT: Final = (
     (re.compile(r"(?i)overloaded"), FailureKind.OVERLOADED),
 )
 _BROKEN_REPLY = {"AttributeError", "IndexError", "JSONDecodeError", "KeyError", "RecursionError", "TypeError"}
-_REJECTED_FORMAT = re.compile(
+# Of a request that was refused for the structured output it asked for.
+REJECTED_FORMAT = re.compile(
     r"response_?(?:format|schema|json_?schema|mime)|output_?(?:format|config)|json_(?:schema|object|mode)"
     r"|structured.?output|grammar|tool_?choice|\btools?\b|function.?call|additionalProperties",
     re.IGNORECASE,
@@ -42,10 +43,7 @@ _MOST_CAUSES = 12
 
 
 def failure_of(error: BaseException, secrets: Iterable[str] = ()) -> GatewayError:
-    """Return the failure that an exception of a call means; none of the `secrets` is in its message.
-
-    The message is the provider's own where the exception carries the provider's JSON, in one line.
-    """
+    """Return the failure that an exception of a call means, in the provider's words without the `secrets`."""
     causes: list[BaseException] = [error]
     while len(causes) < _MOST_CAUSES and (cause := causes[-1].__cause__ or causes[-1].__context__):
         causes.append(cause)  # a chain may be a ring
@@ -66,14 +64,12 @@ def failure_of(error: BaseException, secrets: Iterable[str] = ()) -> GatewayErro
     text = " ".join(text.split()).strip(" |") or type(error).__name__
     text = text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
     own_headers = getattr(getattr(error, "response", None), "headers", None) or {}
-    for headers in (own_headers, getattr(error, "litellm_response_headers", None) or {}):
-        if value := str(headers.get("retry-after") or ""):
-            return GatewayError(_kind(causes), without_values(text, secrets), retry_after=seconds_of(value))
-    return GatewayError(_kind(causes), without_values(text, secrets))
+    headers = {**(getattr(error, "litellm_response_headers", None) or {}), **own_headers}
+    seconds = seconds_of(str(headers.get("retry-after") or ""))
+    return GatewayError(_kind(causes), without_values(text, secrets), retry_after=seconds)
 
 
 def _kind(causes: Sequence[BaseException]) -> FailureKind:
-    """Return what kind of failure an exception is, which comes before what led to it."""
     error, names, text = causes[0], [type(cause).__name__ for cause in causes], str(causes[0])
     if cause := next((cause for cause in _BY_CAUSE if cause in names), None):
         return _BY_CAUSE[cause]
@@ -89,16 +85,8 @@ def _kind(causes: Sequence[BaseException]) -> FailureKind:
     return by_text or _BY_STATUS.get(getattr(error, "status_code", None), by_class)
 
 
-def rejects_format(failure: GatewayError) -> bool:
-    """Whether the provider refused the structured output that was asked for, rather than the request."""
-    return failure.kind is FailureKind.BAD_REQUEST and bool(_REJECTED_FORMAT.search(failure.message))
-
-
 def without_values(text: str, secrets: Iterable[str]) -> str:
-    """Return `text` without any of the `secrets`, also where a provider shows a key's beginning or end.
-
-    An end of fewer than four characters stays.
-    """
+    """Return `text` without `secrets`, nor their beginnings, or ends of four characters and more."""
     for secret in secrets:
         if len(secret) < 6:  # noqa: PLR2004 - no key, and it would blank out words
             continue

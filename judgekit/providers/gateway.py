@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from judgekit.errors import CallUsage, GatewayError, free
 from judgekit.providers import replay
@@ -18,35 +18,12 @@ if TYPE_CHECKING:
 
     from judgekit.providers.base import Endpoint, Gateway, Reply
 
-Kind: TypeAlias = Literal["litellm", "command", "replay", "embedded"]
 borrowed: ContextVar[Gateway | None] = ContextVar("gateway", default=None)
 """What `open_gateway` returns in the current task, in place of a gateway of its own."""
 
 
-def opened(kind: Kind) -> Gateway:
-    """Return a gateway of one kind; connections, and turns to ask, are those of the whole process."""
-    if kind == "replay":
-        return replay.ReplayGateway()
-    if kind == "embedded":
-        from judgekit.providers.local import LocalGateway  # noqa: PLC0415 - the optional extra, when used
-
-        return LocalGateway()
-    from judgekit.providers import running  # noqa: PLC0415 - asyncio, when used
-
-    if kind == "command":
-        from judgekit.providers.command import CommandGateway  # noqa: PLC0415 - subprocesses, when used
-
-        return running.lasting(CommandGateway)
-    from judgekit.providers.litellm import LitellmGateway  # noqa: PLC0415 - seconds of CPU, only when used
-
-    return running.lasting(LitellmGateway)
-
-
 def unpriced(endpoints: Iterable[Endpoint]) -> list[str]:
-    """Return the models of whose calls nobody will say what they cost, each once.
-
-    Raises what importing litellm does, whose table has most prices.
-    """
+    """Return the models whose calls have no known price, each once; raises what importing litellm does."""
     found: dict[str, None] = {}
     for endpoint in endpoints:
         profile = endpoint.profile
@@ -64,7 +41,7 @@ def unpriced(endpoints: Iterable[Endpoint]) -> list[str]:
 
 
 async def prepare(endpoint: Endpoint) -> None:
-    """Load what asking an endpoint needs; what cannot be loaded fails again, and is said, when it is used."""
+    """Load what asking an endpoint needs; what cannot be loaded fails again when it is used."""
     if endpoint.profile.kind == "litellm":
         from judgekit.providers import litellm  # noqa: PLC0415 - seconds of CPU, only when used
 
@@ -72,20 +49,33 @@ async def prepare(endpoint: Endpoint) -> None:
             await litellm.loaded()
 
 
-@dataclass(eq=False)
 class Router:
-    """A gateway that hands each request to the implementation of its endpoint's kind, opened when needed."""
-
-    _opened: dict[Kind, Gateway] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._own: dict[str, Gateway] = {}
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        profile = endpoint.profile
-        kind: Kind = "embedded" if profile.kind == "litellm" and profile.embedded else profile.kind
-        if kind not in self._opened:
-            self._opened[kind] = opened(kind)
-        is_free = is_local(endpoint)
+        # Connections, and turns to ask, are shared by the whole process.
+        from judgekit.providers.running import lasting  # noqa: PLC0415 - asyncio, when used
+
+        profile, is_free = endpoint.profile, is_local(endpoint)
+        kind = "embedded" if profile.kind == "litellm" and profile.embedded else profile.kind
+        gateway: Gateway | None = self._own.get(kind) or lasting.get(kind)
+        if gateway is None and kind == "replay":
+            gateway = self._own[kind] = replay.ReplayGateway()
+        elif gateway is None and kind == "embedded":
+            from judgekit.providers.local import LocalGateway  # noqa: PLC0415 - the optional extra
+
+            gateway = self._own[kind] = LocalGateway()
+        elif gateway is None and kind == "command":
+            from judgekit.providers.command import CommandGateway  # noqa: PLC0415 - subprocesses
+
+            gateway = lasting.setdefault(kind, CommandGateway())
+        elif gateway is None:
+            from judgekit.providers.litellm import LitellmGateway  # noqa: PLC0415 - seconds of CPU
+
+            gateway = lasting.setdefault(kind, LitellmGateway())
         try:
-            reply = await self._opened[kind].complete(endpoint, request)
+            reply = await gateway.complete(endpoint, request)
         except GatewayError as error:
             if is_free:
                 error.usage = free(error.usage or CallUsage())
@@ -93,13 +83,11 @@ class Router:
         return replace(reply, usage=free(reply.usage)) if is_free else reply
 
     async def aclose(self) -> None:
-        gateways, self._opened = self._opened, {}
-        for gateway in gateways.values():
-            await gateway.aclose()
+        while self._own:
+            await self._own.popitem()[1].aclose()
 
 
 def is_recording(environ: Mapping[str, str]) -> bool:
-    """Whether what models answer is recorded, so that each of them has to be asked."""
     return bool(environ.get(replay.RECORD_VARIABLE, "").strip())
 
 
@@ -113,10 +101,7 @@ def open_gateway(environ: Mapping[str, str]) -> Gateway:
 async def check(
     gateway: Gateway, endpoint: Endpoint, timeout: float = 30
 ) -> tuple[Reply | GatewayError, int]:
-    """Make one tiny call, at the cost of a dozen tokens; return its outcome and the milliseconds it took.
-
-    What the call needs is loaded before: that takes seconds, which are not the provider's.
-    """
+    """Make one tiny call, after what it needs is loaded; return its outcome and its milliseconds."""
     await prepare(endpoint)
     messages = (Message("system", "You answer in one word."), Message("user", "Say yes."))
     request = Request(messages, CallKey("check", "check", "quick"), timeout, 16)

@@ -6,6 +6,7 @@ Says how a request is sent, tried again and weakened, and reads the reply out of
 from __future__ import annotations
 
 import asyncio
+import atexit
 import codecs
 import gc
 import logging
@@ -48,7 +49,7 @@ _ENVIRONMENT = {
     "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
     "LITELLM_MODE": "PRODUCTION",
 }
-_lock = threading.Lock()
+_lock = threading.RLock()  # of whoever loads litellm; a fork waits for it
 _loaded: list[Any] = []  # the module, when it is imported
 _left: list[object] = []
 
@@ -59,12 +60,8 @@ async def loaded() -> Any:  # noqa: ANN401 - a module that is not typed strictly
 
 
 def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
-    """Import litellm, once: quiet, offline, and with the garbage collector out of its way.
-
-    The import makes millions of objects that live on; a collection during it costs 0.6 s and one at exit
-    as much, so they are moved out of the collector's sight.
-    """
-    with _lock, running.not_to_be_forked():
+    """Import litellm, once: quiet, offline, and without garbage collections, which take 0.6 s."""
+    with _lock:
         if _loaded:
             return _loaded[0]
         os.environ.update(_ENVIRONMENT)
@@ -88,44 +85,39 @@ def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
             logger.handlers[:] = [logging.NullHandler()]
             logger.propagate = False
         from litellm.litellm_core_utils import secret_redaction  # noqa: PLC0415 - the same
-        from litellm.llms.custom_httpx.aiohttp_transport import (  # noqa: PLC0415 - the same
-            LiteLLMAiohttpTransport,
-        )
+        from litellm.llms.custom_httpx import aiohttp_transport  # noqa: PLC0415 - the same
 
         # It looks for secrets in an error's text, which may hold a whole reply: seconds for each megabyte.
         redact = secret_redaction.python_redact_string
         secret_redaction.python_redact_string = lambda value: redact(value[:_MOST_SAID])
-        servers.bound(LiteLLMAiohttpTransport)
-        running.close_at_exit(vars(litellm)["close_litellm_async_clients"])
+        servers.bound(aiohttp_transport.LiteLLMAiohttpTransport)
+        running.closing.append(vars(litellm)["close_litellm_async_clients"])
+        atexit.unregister(running.end)  # registered last, it is called first: litellm may tidy up, too
+        atexit.register(running.end)
         _loaded.append(litellm)
         return litellm
 
 
 class _Tokenizer:
-    """Stands for the tokenizer that litellm gives to every client, until one makes use of it.
-
-    It takes 40 MB, to count the tokens of replies whose provider does not say how many they were.
-    """
+    """Stands for the tokenizer of every client, 40 MB, until one counts tokens that no provider counted."""
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a tokenizer has
         return getattr(load().main.__getattr__("encoding"), name)
 
 
 def _forked() -> None:
-    """Leave the connections alone that this process has of the one it was forked from, and keep no lock."""
-    global _lock  # noqa: PLW0603 - one for the process
-    _lock = threading.Lock()
+    """Leave the connections alone that this process has of the one it was forked from."""
+    _lock.release()
     for litellm in _loaded:
         _left.append(litellm.in_memory_llm_clients_cache)
         litellm.in_memory_llm_clients_cache = type(litellm.in_memory_llm_clients_cache)()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_forked)
 
 
 def has_price(model: str) -> bool:
-    """Whether litellm's table has a price for a model."""
     try:
         load().cost_per_token(model=model, prompt_tokens=1, completion_tokens=1)
     except Exception:  # noqa: BLE001 - litellm raises one of many where it knows none
@@ -155,15 +147,14 @@ class CallStyle(NamedTuple):
             return self._replace(max_tokens=_NEWER)
         if self.temperature and "temperature" in failure.message:
             return self._replace(temperature=False)
-        if request.schema is not None and self.mode in _WEAKER and failures.rejects_format(failure):
+        is_format = failures.REJECTED_FORMAT.search(failure.message)
+        if request.schema is not None and self.mode in _WEAKER and is_format:
             return self._replace(mode=_WEAKER[self.mode])
         return None
 
 
 @dataclass(eq=False)
 class LitellmGateway:
-    """Any API that litellm knows, and every OpenAI-compatible server."""
-
     _learned: dict[tuple[str | None, str], CallStyle] = field(default_factory=dict)
     _paces: Paces = field(default_factory=Paces)
 
@@ -174,10 +165,7 @@ class LitellmGateway:
         """Nothing is closed before the process ends: others may be asking on the same connections."""
 
     async def _persistently(self, endpoint: Endpoint, request: Request, turn: Turn, end: float) -> Reply:
-        """Ask again after a passing failure, and in a weaker style, to be remembered, after a rejected one.
-
-        It waits for what the provider asked for, else half a second and then a whole one.
-        """
+        """Ask again after a passing failure, and after a rejected one in a weaker style, to be remembered."""
         place = endpoint.api_base, endpoint.model
         style = self._learned.get(place, CallStyle(endpoint.output))
         attempt = concessions = 0
@@ -212,8 +200,7 @@ async def _call(endpoint: Endpoint, request: Request, style: CallStyle, end: flo
     try:
         with servers.bounded():
             response = await litellm.acompletion(**_arguments(endpoint, profile, request, style, end))
-        headers = (getattr(response, "_hidden_params", None) or {}).get("additional_headers") or {}
-        pace.went_well({name.removeprefix("llm_provider-"): str(value) for name, value in headers.items()})
+        pace.went_well()
         return reply_of(response, endpoint, request, style.mode)
     except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
         failure = failures.failure_of(error, secret_values(endpoint))
@@ -244,7 +231,7 @@ def _arguments(
                 {"type": "text", "text": content[message.stable :]},
             ]
         messages.append({"role": message.role, "content": content})
-    bare, limit = profile.bare_name(endpoint.model), request.max_tokens
+    bare, limit = endpoint.model.removeprefix(profile.prefix), request.max_tokens
     arguments: dict[str, Any] = {
         # A timeout of litellm's is one for each read, never the deadline; it only lets go of a dead socket.
         "timeout": max(0.1, end - time.monotonic()),
@@ -287,8 +274,8 @@ def _arguments(
 def reply_of(response: Any, endpoint: Endpoint, request: Request, mode: OutputMode) -> Reply:  # noqa: ANN401 - litellm's object, as its version shapes it
     """Return the reply; raises `GatewayError`, with its cost, for a refusal, a filter, a cut or an empty one.
 
-    The text is the content, else the arguments of the tool calls, else the reasoning, where some servers put
-    JSON by mistake. If the `mode` asks for a tool call, its arguments come first: the content is commentary.
+    The text is the content, else the arguments of tool calls (first where the `mode` asks for them), else the
+    reasoning, where some servers put JSON by mistake.
     """
     usage = _usage(response, endpoint)
     choices = getattr(response, "choices", None) or []
@@ -323,11 +310,7 @@ def reply_of(response: Any, endpoint: Endpoint, request: Request, mode: OutputMo
 
 
 def _logprobs(choice: Any, request: Request) -> tuple[tuple[dict[str, float], ...], tuple[str, ...]]:  # noqa: ANN401 - litellm's object
-    """Return the alternatives of each token, and the tokens; nothing where they are not as they should be.
-
-    A whole reply has hundreds of tokens: of these, alternatives that hardly ever come are left out. A
-    character that is spread over several tokens belongs to the last of them.
-    """
+    """Return likely alternatives of each token, and the tokens; nothing where they are of another shape."""
     content = getattr(getattr(choice, "logprobs", None), "content", None) or []
     least = float("-inf") if request.schema is None else _LEAST_LOGPROB
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -348,11 +331,7 @@ def _logprobs(choice: Any, request: Request) -> tuple[tuple[dict[str, float], ..
 
 
 def _usage(response: Any, endpoint: Endpoint) -> CallUsage:  # noqa: ANN401 - litellm's object
-    """Return the tokens of a call and its cost: by the profile, the reply, or litellm's table.
-
-    The table is asked for the model that was asked. A price that cannot be told is none: the reply is there,
-    and paid for.
-    """
+    """Return the tokens of a call and its cost: by the profile, the reply, or litellm's table, else none."""
     usage, hidden = getattr(response, "usage", None), getattr(response, "_hidden_params", None) or {}
     details = getattr(usage, "prompt_tokens_details", None)
     names = ("prompt_tokens", "completion_tokens"), ("cached_tokens", "cache_creation_tokens")

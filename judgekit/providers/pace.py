@@ -1,4 +1,4 @@
-"""How fast a provider may be asked: learned from what it answers, and fair between its callers.
+"""How fast a provider may be asked: learned from what it refuses, and fair between its callers.
 
 Of calls that were made together and refused together, as many as got through are made at a time from then on.
 Slowly it is one more again, and sooner the longer ago the last refusal is. A pause that the provider asks for
@@ -8,7 +8,6 @@ holds for everyone.
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections import deque
 from contextlib import asynccontextmanager
@@ -23,7 +22,7 @@ from judgekit.errors import CallUsage, FailureKind, GatewayError
 from judgekit.providers import running
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+    from collections.abc import AsyncIterator, Callable, Coroutine
     from contextlib import AbstractAsyncContextManager
 
     from judgekit.providers.base import Endpoint, Reply, Request
@@ -34,14 +33,6 @@ _LONGEST_PAUSE = 120.0
 _CAREFUL = 5.0  # seconds after a refusal, in which one more at a time is tried only now and then
 _ROUNDS = 10  # of nothing but answers, until then
 _MINUTE = 60.0
-_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m(?!s))?(?:([\d.]+)s)?(?:([\d.]+)ms)?")
-# What is left of a minute's requests and tokens, and when there is more: OpenAI's names, then Anthropic's.
-_BUDGETS = (
-    ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
-    ("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
-    ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),
-    ("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset"),
-)
 
 caller: ContextVar[str] = ContextVar("caller", default="")
 """For whom the current task asks; callers of one process get turns in the same measure."""
@@ -65,22 +56,9 @@ class Pace:
         self._queues: dict[str, deque[tuple[asyncio.Future[None], float]]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    @property
-    def limit(self) -> int:
-        """How many calls may be made at a time now."""
-        return int(self._limit)
-
-    @property
-    def waiting(self) -> int:
-        """How many calls wait for their turn."""
-        return sum(not turn.done() for queue in self._queues.values() for turn, _ in queue)
-
     @asynccontextmanager
     async def turn(self, end: float = inf) -> AsyncIterator[None]:
-        """Wait for a turn, and hold it for the block.
-
-        Raises `GatewayError` as soon as it is known that none comes before `end`, a time by the clock.
-        """
+        """Wait for a turn, and hold it for the block; raises `GatewayError` once none can come by `end`."""
         turn = asyncio.get_running_loop().create_future()
         self._queues.setdefault(caller.get(), deque()).append((turn, end))
         self._advance()
@@ -93,14 +71,10 @@ class Pace:
                 self._flying -= 1
             self._advance()
 
-    def went_well(self, headers: Mapping[str, str]) -> None:
-        """Learn that a call was answered; where its headers say that nothing is left, all wait for more."""
+    def went_well(self) -> None:
         since = self._clock() - self._refused_at
         rounds = _ROUNDS if since < _CAREFUL else 1 / since
         self._limit = min(self._most, self._limit + 1 / max(1.0, rounds * self._limit))
-        for left, reset in _BUDGETS:
-            if headers.get(left, "").strip() == "0":
-                self.pause(seconds_of(headers.get(reset, "")) or None)
 
     def was_too_much(self, seconds: float | None) -> None:
         """Learn that the provider refused a call for being one too many, and asked to wait so long."""
@@ -120,10 +94,9 @@ class Pace:
     def _advance(self) -> None:
         """Give turns, one caller after another, as far as there are any; refuse calls that wait in vain."""
         while True:
-            now = self._clock()
+            now = minute = self._clock()
             while self._begun and self._begun[0] <= now - _MINUTE:
                 self._begun.popleft()
-            minute = now
             if self._per_minute is not None and len(self._begun) >= self._per_minute:
                 minute = self._begun[-self._per_minute] + _MINUTE
             later = max(self._paused_until, minute) - now
@@ -140,24 +113,20 @@ class Pace:
                 turn.set_result(None)
         if later <= 0 or not self._queues:
             return
-        is_paused = self._paused_until >= minute
-        minutes = f"{self._per_minute} calls were made in a minute"
-        message = (
-            f"{'the provider asked for a pause' if is_paused else minutes}: no model was asked, because the "
-            f"next call is allowed in {later:.3g} s, after the deadline"
-        )
-        reason = self._reason if is_paused else FailureKind.RATE_LIMIT
+        reason, why = FailureKind.RATE_LIMIT, f"{self._per_minute} calls were made in a minute"
+        if self._paused_until >= minute:
+            reason, why = self._reason, "the provider asked for a pause"
+        why += ": no model was asked, because the next call is allowed in "
+        why += f"{later:.3g} s, after the deadline"
         for turn, end in (waiter for queue in self._queues.values() for waiter in queue):
             if now + later >= end and not turn.done():
-                turn.set_exception(GatewayError(reason, message, retry_after=later, usage=CallUsage()))
+                turn.set_exception(GatewayError(reason, why, retry_after=later, usage=CallUsage()))
         if self._timer is not None:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(later, self._advance)
 
 
 class Paces(dict[tuple[object, ...], Pace]):
-    """The paces of all endpoints that a gateway asks."""
-
     def of(self, endpoint: Endpoint) -> Pace:
         """Return the pace of its provider, or of its model alone where the profile sets no limit."""
         limits = endpoint.profile.limits
@@ -176,10 +145,7 @@ class Paces(dict[tuple[object, ...], Pace]):
         late: str = "no reply",
         patience: float = 0.0,
     ) -> Reply:
-        """Return what `work` returns by the deadline of the request; it is run in the process's loop.
-
-        `work` gets what it enters to wait for a turn, and the end of the call by the monotonic clock.
-        """
+        """Return what `work` makes of its turn and the end (monotonic), by the deadline of the request."""
         end, begun = time.monotonic() + request.timeout, False
 
         @asynccontextmanager
@@ -193,27 +159,19 @@ class Paces(dict[tuple[object, ...], Pace]):
             async with asyncio.timeout(request.timeout):
                 return await running.inside(partial(work, turn, end), patience)
         except TimeoutError:
-            seconds = f"within {request.timeout:.3g} s"
-            if begun:
-                raise GatewayError(FailureKind.TIMEOUT, f"{late} {seconds}") from None
-            message = f"no turn {seconds}: other calls came first"
-            raise GatewayError(FailureKind.TIMEOUT, message, usage=CallUsage()) from None
+            seconds, usage = f"within {request.timeout:.3g} s", None if begun else CallUsage()
+            problem = f"{late} {seconds}" if begun else f"no turn {seconds}: other calls came first"
+            raise GatewayError(FailureKind.TIMEOUT, problem, usage=usage) from None
 
 
-def seconds_of(text: str) -> float | None:
-    """Return the seconds that a provider means by "20", "6m0s", "120ms" or a time; None if unreadable."""
-    text = text.strip()
+def seconds_of(retry_after: str) -> float | None:
+    """Return the seconds from now that a `Retry-After` means, a number or a date; None if unreadable."""
     try:
-        return max(0.0, float(text))
+        return max(0.0, float(retry_after))
     except ValueError:
         pass
-    parts = _DURATION.fullmatch(text)
-    if text and parts:
-        hours, minutes, seconds, thousandths = (float(part or 0) for part in parts.groups())
-        return hours * 3600 + minutes * 60 + seconds + thousandths / 1000
-    for read in (datetime.fromisoformat, parsedate_to_datetime):
-        try:
-            return max(0.0, (read(text).astimezone(UTC) - datetime.now(UTC)).total_seconds())
-        except (ValueError, TypeError):
-            continue
-    return None
+    try:
+        date = parsedate_to_datetime(retry_after).astimezone(UTC)
+    except ValueError:
+        return None
+    return max(0.0, (date - datetime.now(UTC)).total_seconds())

@@ -18,7 +18,6 @@ from judgekit.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 OutputMode: TypeAlias = Literal["json_schema", "json_object", "tool", "text"]
 Variable = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*$")]
@@ -42,9 +41,8 @@ RelativePath = Annotated[Text, AfterValidator(_inside)]
 class Detect(Strict):
     """What shows that a provider can be used here; everything that is named must hold.
 
-    `env` holds groups of variables: all of one group must be set and not empty. The groups of `named` count
-    only when the user asks for this provider or a model of it: credentials that commonly serve other
-    purposes. `port` is a local server's, `command` a program on PATH, `module` an importable package.
+    `env` holds groups of variables that must be set; those of `named` serve other purposes too, and count
+    only when the user asks for this provider.
     """
 
     env: list[list[Variable]] = []
@@ -52,12 +50,6 @@ class Detect(Strict):
     port: int | None = Field(None, gt=0, lt=65536)
     command: Text | None = None
     module: Text | None = None
-
-    @model_validator(mode="after")
-    def _says_something(self) -> Detect:
-        if not (self.env or self.named or self.port or self.command or self.module):
-            raise ValueError("name at least one of env, named, port, command, module")
-        return self
 
 
 class Models(Strict):
@@ -69,16 +61,11 @@ class Models(Strict):
 
     @property
     def by_tier(self) -> dict[TierName, str]:
-        """The tiers that have a model."""
         return {tier: model for tier in TIERS if (model := getattr(self, tier))}
 
 
 class Price(Strict):
-    """US dollars per million tokens, where litellm knows no price.
-
-    Tokens of the prompt that the provider read from its cache or wrote to it cost `cache_read` and
-    `cache_write`, else as much as others.
-    """
+    """US dollars per million tokens, where litellm has no price; cached tokens cost as others if unset."""
 
     input: float = Field(ge=0)
     output: float = Field(ge=0)
@@ -117,13 +104,9 @@ class _Profile(Strict):
 
     def of_model(self, table: Mapping[str, Value], model: str, default: Default) -> Value | Default:
         """Return the value of the longest key of `table` that the bare name of `model` begins with."""
-        bare = self.bare_name(model)
+        bare = model.removeprefix(self.prefix) if isinstance(self, LitellmProfile) else model
         fitting = [key for key in table if bare.startswith(key)]
         return table[max(fitting, key=len)] if fitting else default
-
-    def bare_name(self, model: str) -> str:
-        """Return `model` as the tables of this profile name it."""
-        return model
 
 
 class LitellmProfile(_Profile):
@@ -156,10 +139,6 @@ class LitellmProfile(_Profile):
     embedded: bool = Field(default=False, description="judgekit runs the server")
     pointwise: bool = Field(default=False, description="small model with logprobs, asked once per item")
 
-    def bare_name(self, model: str) -> str:
-        """Return `model` without litellm's prefix."""
-        return model.removeprefix(self.prefix)
-
 
 class CommandUsage(Strict):
     """Where a program's JSON says what a call took; several keys of one kind are added up."""
@@ -175,10 +154,9 @@ class CommandUsage(Strict):
 
 
 class CommandProfile(_Profile):
-    """A program that reads the prompt on stdin and prints the reply.
+    """A program that reads the prompt on stdin and prints the reply, run in an empty folder.
 
-    It runs in an empty folder, beside which `files` and `links` are laid. A key into JSON is dotted: a name,
-    a number for an item of a list, or `*` for all there are.
+    A key into JSON is dotted: a name, a number for an item of a list, or `*` for all there are.
     """
 
     kind: Literal["command"]
@@ -264,15 +242,17 @@ _ALIASES = {"custom": "openai-compatible"}  # the beginning of its models' names
 
 
 def profiles() -> list[Profile]:
-    """Return all profiles in the order in which they are tried: by `rank`, then by name.
-
-    A file in the user's folder replaces the bundled one of the same name. Raises `ConfigError`.
-    """
-    return sorted(map(load, files.profile_files()), key=attrgetter("rank", "provider"))
+    """Return all profiles in the order in which they are tried; raises `ConfigError`."""
+    found: list[Profile] = []
+    for path in files.profile_files():
+        profile = yamlfile.read(path, ProfileFile, version_key="provider").root
+        if path.stem != (name := profile.provider):
+            raise ConfigError(f"holds {name}; name the file {name}.yaml", path=path, key="provider")
+        found.append(profile)
+    return sorted(found, key=attrgetter("rank", "provider"))
 
 
 def find(name: str) -> Profile:
-    """Return the profile called `name`, or by its alias; raises `UsageError` naming those that exist."""
     known = {profile.provider: profile for profile in profiles()}
     if (profile := known.get(unaliased(name))) is None:
         raise UsageError(f"no provider {name!r}; there are: {', '.join(known)}")
@@ -280,17 +260,7 @@ def find(name: str) -> Profile:
 
 
 def unaliased(name: str) -> str:
-    """Return the provider that `name` stands for: itself, unless it is an alias."""
     return _ALIASES.get(name, name)
-
-
-def load(path: Path) -> Profile:
-    """Read one profile; its file must be named after it. Raises `ConfigError`."""
-    profile = yamlfile.read(path, ProfileFile, version_key="provider").root
-    if path.stem != profile.provider:
-        name = profile.provider
-        raise ConfigError(f"holds {name}; name the file {name}.yaml", path=path, key="provider")
-    return profile
 
 
 def family_by_name(model: str) -> str:

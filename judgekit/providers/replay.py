@@ -8,11 +8,9 @@ A recording is a JSONL file, one object a line:
                "logprobs": [{"yes": -0.1}], "tokens": ["yes"]}}
 
 `replay` is the version of the format. Instead of `reply` there may be `failure`: {"kind": "timeout",
-"message": "..."}. A request is matched by what it is about (subject, rubric, tier, part) and its model,
-never by its wording. Several lines for the same are served in their order and the last one repeats.
-Labels of candidates differ between installations: `labels` maps those in the reply to the ids they stood
-for, and they become today's labels when the reply is served.
-Neither keys nor prompts are ever in it; replies are, and so what a model says about a text.
+"message": "..."}. A request is matched by what it is about and its model, never by its wording. Several lines
+for the same are served in their order, and the last one repeats. `labels` maps the labels of candidates in
+the reply to ids, since labels differ between installations. Neither keys nor prompts are ever in it.
 """
 
 from __future__ import annotations
@@ -79,7 +77,6 @@ class RecordedLine(Strict):
 
 
 def read(path: Path) -> list[RecordedLine]:
-    """Return the lines of a recording; raises `ConfigError` naming the line that is wrong."""
     try:
         texts = lines_of(path.read_bytes().decode())
     except (OSError, UnicodeDecodeError) as error:
@@ -107,15 +104,8 @@ def recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
     for line in lines:
         subject = line.subject, line.rubric
         if first.setdefault(line.tier, subject) == subject:
-            endpoint = Endpoint(
-                profile,
-                line.model,
-                line.family,
-                profile.output,
-                api_base=str(path),
-                pointwise=line.pointwise,
-                logprobs=line.model in with_tokens,
-            )
+            logprobs, own = line.model in with_tokens, (line.model, line.family, profile.output, str(path))
+            endpoint = Endpoint(profile, *own, pointwise=line.pointwise, logprobs=logprobs)
             found.setdefault(line.tier, {}).setdefault(line.model, endpoint)
     if not found:
         raise ConfigError("the recording is empty; make one with JUDGEKIT_RECORD", path=path)
@@ -129,7 +119,6 @@ class ReplayGateway:
         self._recordings: dict[str, defaultdict[tuple[CallKey, str], list[RecordedLine]]] = {}
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        """Return what was recorded next for this call key and model, or raise what was recorded."""
         file = endpoint.api_base
         if endpoint.profile.kind != "replay" or file is None:
             raise GatewayError(FailureKind.BAD_REQUEST, f"{endpoint.profile.provider} is not a recording")
@@ -146,9 +135,9 @@ class ReplayGateway:
         key = request.call_key
         waiting = self._recordings[file].get((key, endpoint.model), [])
         if not waiting:
-            part = f" {key.part}" if key.part else ""
-            about = f"reply of {endpoint.model} under {key.rubric} for {key.subject[:12]}"
-            raise GatewayError(FailureKind.NOT_RECORDED, f"{file} has no {key.tier}{part} {about}")
+            what = f"{key.tier} {key.part}".rstrip() + f" reply of {endpoint.model}"
+            problem = f"{file} has no {what} under {key.rubric} for {key.subject[:12]}"
+            raise GatewayError(FailureKind.NOT_RECORDED, problem)
         line = waiting.pop(0) if len(waiting) > 1 else waiting[0]
         if line.failure is not None:
             raise GatewayError(line.failure.kind, line.failure.message)
@@ -163,7 +152,6 @@ class ReplayGateway:
         return Reply(text, recorded.model, usage, logprobs, tokens, bool(recorded.held))
 
     async def aclose(self) -> None:
-        """Forget how far each recording was read."""
         self._recordings.clear()
 
 
@@ -184,13 +172,12 @@ class Recorder:
             self._append(endpoint, request, failure=RecordedFailure(kind=error.kind, message=error.message))
             raise
         usage = {name: value for name, value in reply.usage._asdict().items() if name in _USAGE}
-        logprobs = [{encodable(token): value for token, value in beside.items()} for beside in reply.logprobs]
         recorded = RecordedReply(
             text=encodable(reply.text),
             model=reply.model,
             **usage,
-            logprobs=logprobs,
-            tokens=[encodable(token) for token in reply.tokens],
+            logprobs=[{encodable(token): value for token, value in each.items()} for each in reply.logprobs],
+            tokens=list(map(encodable, reply.tokens)),
             held=reply.held or None,
         )
         self._append(endpoint, request, reply=recorded)
@@ -226,8 +213,5 @@ def _opened(path: Path) -> int:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise ConfigError(
-            f"no recording can be written there ({reason}); name a file in a folder of yours",
-            path=path,
-            key=RECORD_VARIABLE,
-        ) from None
+        problem = f"no recording can be written there ({reason}); name a file in a folder of yours"
+        raise ConfigError(problem, path=path, key=RECORD_VARIABLE) from None

@@ -37,13 +37,9 @@ _NOTHING = (
 
 @dataclass(frozen=True, slots=True)
 class PanelRequest:
-    """What the user asked for.
+    """What the user asked for: models, the providers to `allow` (None: all but commands), which first.
 
-    `models` names one or several models for some tiers, as litellm does ("anthropic/claude-haiku-4-5") or
-    with the provider's own name before it ("lm-studio/qwen2.5"). `allow` lists the providers that may be
-    used: None means all but the commands. `order` names those to try first. `listed_only` holds the tiers
-    whose models a project named rather than the user: no general-purpose credentials (`Detect.named`) are
-    used for them.
+    In the tiers of `listed_only` a project named the models: general-purpose credentials do not count there.
     """
 
     models: Mapping[TierName, str | Sequence[str] | None] = field(default_factory=dict)
@@ -52,11 +48,9 @@ class PanelRequest:
     listed_only: frozenset[TierName] = frozenset()
 
     def allows(self, profile: Profile) -> bool:
-        """Whether the user lets text go to this provider."""
         return not isinstance(profile, CommandProfile) if self.allow is None else self.asks_for(profile)
 
     def asks_for(self, profile: Profile) -> bool:
-        """Whether the user names this provider among those that may be used."""
         return profile.provider in map(registry.unaliased, self.allow or ())
 
 
@@ -64,8 +58,7 @@ class PanelRequest:
 class Panel:
     """Who judges: the endpoints of each tier, several of which are its jury; none when no model was found.
 
-    `provider` is the profile that filled the tiers; `reason` says in one line what was chosen or what to
-    do. `others` returns what the tiers would be with each provider that may be asked, as `resolve` does.
+    `reason` says in one line what was chosen or what to do; `others` what else could judge.
     """
 
     endpoints: dict[TierName, tuple[Endpoint, ...]]
@@ -75,10 +68,7 @@ class Panel:
 
 
 def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
-    """Return the panel for `wanted` in `environ`; may ask local servers for their models, up to 0.3 s.
-
-    Raises `ConfigError` when a profile's or a recording's file is wrong.
-    """
+    """Return the panel for `wanted` in `environ`; may ask local servers. Raises `ConfigError`."""
     if recording := environ.get(replay.REPLAY_VARIABLE, "").strip():
         endpoints = fill(replay.recorded_models(Path(recording)))
         return Panel(endpoints, "replay", f"replies recorded in {recording}")
@@ -89,11 +79,11 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
     others = functools.cache(
         lambda: tuple(panel.endpoints for panel in _detected(known, wanted, environ) if panel.endpoints)
     )
+    if not any(wanted.models.values()) and not _addressed(known, environ):
+        models = _models_in({tier: f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS}, environ)
+        wanted = replace(wanted, models=models, listed_only=frozenset())
     if any(wanted.models.values()):
         return _named(wanted, known, environ, others)
-    variables = {tier: f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS}
-    if not _addressed(known, environ) and (models := _models_in(variables, environ)):
-        return _named(replace(wanted, models=models, listed_only=frozenset()), known, environ, others)
     if panel := next(_detected(known, wanted, environ), None):
         return replace(panel, others=others)
     problem = _NOTHING
@@ -105,38 +95,31 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
 
 
 def _detected(known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[str, str]) -> Iterator[Panel]:
-    """Yield the panel of each provider that is there, in the order of choice.
-
-    One without models says what is wrong with an address of the user's own.
-    """
+    """Yield the panel of each provider that is there, in order; one without models says what is wrong."""
     unnamed: list[Panel] = []
     for profile in _addressed(known, environ):
         models, problem = _models_at(profile, environ)
         if problem is None:
-            yield _panel(profile, models, f"{profile.title}: {served(profile, environ)}", environ)
+            yield _panel(profile, models, environ)
         elif profile.provider == CUSTOM:  # it was meant, and nothing that comes after it
             yield Panel({}, None, problem)
         else:
             unnamed.append(Panel({}, None, problem))
-    reached = [profile for profile in known if isinstance(profile, LitellmProfile)]
+    there = [p for p in known if not detect(p, environ, named=wanted.asks_for(p))]
+    reached = [profile for profile in there if isinstance(profile, LitellmProfile)]
     for profile in reached:
-        has_models = bool(profile.models.by_tier)
-        if has_models and detect(profile, environ, named=wanted.asks_for(profile)) is None:
-            yield _panel(profile, profile.models.by_tier, f"{profile.title}: its key is set", environ)
-    local = [profile for profile in reached if profile.detect.port]
-    lists = servers.models_of_all([served(server, environ) for server in local])
-    for profile, listed in zip(local, lists, strict=True):
-        if listed:
-            reason = f"{profile.title} answers at {served(profile, environ)}"
-            yield _panel(profile, dict.fromkeys(TIERS, listed[:1]), reason, environ)
-    for profile in (profile for profile in reached if profile.embedded):
-        models = _models_in(profile.models_env.by_tier, environ, usual=False)
-        if models and detect(profile, environ) is None:
-            yield _panel(profile, models, f"the embedded model {next(iter(models.values()))[0]}", environ)
-    for command in (profile for profile in known if isinstance(profile, CommandProfile)):
-        if detect(command, environ) is None:
-            reason = f"{command.title}: the command {command.detect.command} is on PATH"
-            yield _panel(command, command.models.by_tier, reason, environ)
+        if models := profile.models.by_tier:
+            yield _panel(profile, models, environ)
+    listed = _listed(reached, environ)
+    for profile in reached:
+        if offered := listed.get(profile.provider):
+            yield _panel(profile, dict.fromkeys(TIERS, offered[:1]), environ)
+    for profile in reached:
+        if profile.embedded and (models := _models_in(profile.models_env.by_tier, environ, "")):
+            yield _panel(profile, models, environ)
+    for command in there:
+        if isinstance(command, CommandProfile):
+            yield _panel(command, command.models.by_tier, environ)
     yield from unnamed
 
 
@@ -145,8 +128,7 @@ def _named(
 ) -> Panel:
     """Named models fill their tiers; the others go to the same provider, so that no text goes elsewhere.
 
-    Where all of them are at a server or an address of the user's own, texts are meant to stay there: another
-    provider takes a tier for the sake of independence only where `allow` names it.
+    Where all are the user's own servers, no other provider takes a tier unless `allow` names it.
     """
     endpoints: dict[TierName, tuple[Endpoint, ...]] = {}
     tiers = {tier: names(models) for tier, models in wanted.models.items() if models}
@@ -159,7 +141,8 @@ def _named(
         endpoints[tier] = (*endpoints.get(tier, ()), endpoint(profile, model, environ))
     used = [endpoint.profile for jury in endpoints.values() for endpoint in jury]
     if all(profile == used[0] for profile in used):
-        endpoints = {**_endpoints(used[0], used[0].models.by_tier, environ), **endpoints}
+        usual = used[0].models.by_tier
+        endpoints = {tier: (endpoint(used[0], usual[tier], environ),) for tier in usual} | endpoints
     by = "project" if wanted.listed_only.issuperset(tiers) else "user"
     at_home = all(
         isinstance(profile, LitellmProfile)
@@ -173,7 +156,6 @@ def _named(
 def _unusable(
     profile: Profile, tier: TierName, wanted: PanelRequest, environ: Mapping[str, str]
 ) -> str | None:
-    """Return why the named model of a tier cannot be used here; a project does not lend credentials."""
     named = tier not in wanted.listed_only or wanted.asks_for(profile)
     problem = detect(profile, environ, named=named)
     if problem is None or named or detect(profile, environ, named=True):
@@ -195,21 +177,16 @@ def fill(endpoints: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
     return filled
 
 
-def _panel(profile: Profile, models: Named, reason: str, environ: Mapping[str, str]) -> Panel:
-    return Panel(fill(_endpoints(profile, models, environ)), profile.provider, reason)
-
-
-def _endpoints(profile: Profile, models: Named, environ: Mapping[str, str]) -> Tiers:
-    juries = {tier: [jury] if isinstance(jury, str) else jury for tier, jury in models.items()}
-    return {tier: tuple(endpoint(profile, model, environ) for model in jury) for tier, jury in juries.items()}
+def _panel(profile: Profile, models: Named, environ: Mapping[str, str]) -> Panel:
+    endpoints = {
+        tier: tuple(endpoint(profile, model, environ) for model in names(jury))
+        for tier, jury in models.items()
+    }
+    return Panel(fill(endpoints), profile.provider, f"{profile.title}: {_evidence(profile, environ)}")
 
 
 def profile_of(name: str, known: Sequence[Profile]) -> tuple[Profile | None, str]:
-    """Return which of the `known` profiles serves the model called `name`, and the model's bare name.
-
-    The provider's own name before the slash decides; else the profile that lists the model; else the one
-    whose models begin like it.
-    """
+    """Return which of the `known` profiles serves the model called `name` (None: none), and its bare name."""
     provider, _, rest = name.partition("/")
     for profile in known:
         if rest and profile.provider == registry.unaliased(provider):
@@ -229,10 +206,9 @@ def names(models: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def _models_in(
-    variables: Mapping[TierName, str], environ: Mapping[str, str], *, usual: bool = True
+    variables: Mapping[TierName, str], environ: Mapping[str, str], usual: str = "JUDGEKIT_MODEL"
 ) -> dict[TierName, tuple[str, ...]]:
-    """Return the models that the variable of each tier names, else those of JUDGEKIT_MODEL where `usual`."""
-    every = names(environ.get("JUDGEKIT_MODEL", "")) if usual else ()
+    every = names(environ.get(usual, ""))
     found = {tier: names(environ.get(variable, "")) or every for tier, variable in variables.items()}
     return {tier: models for tier, models in found.items() if models}
 
@@ -245,12 +221,8 @@ def _addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[Lit
 
 
 def _models_at(profile: LitellmProfile, environ: Mapping[str, str]) -> tuple[Named, str | None]:
-    """Return the models at an address that the user names, or why there are none.
-
-    Which they are is the user's to say. `JUDGEKIT_API_BASE` alone is asked for them, where it is on this
-    machine.
-    """
-    base = served(profile, environ)
+    """Return the models at an address of the user's, or why none; only a local one is asked."""
+    base = first_set(profile.base_env, environ) or ""
     if not base.startswith(("http://", "https://")):
         expected = "expected an address such as http://127.0.0.1:8080/v1"
         return {}, f"the address of {profile.provider} is {base!r}: {expected}"
@@ -261,16 +233,14 @@ def _models_at(profile: LitellmProfile, environ: Mapping[str, str]) -> tuple[Nam
     return models, None if models else f"{variable} is {base}: set JUDGEKIT_MODEL to a model of that server"
 
 
-def served(profile: LitellmProfile, environ: Mapping[str, str]) -> str:
-    """Return the address of a server."""
-    return first_set(profile.base_env, environ) or profile.base or ""
+def _listed(known: Sequence[Profile], environ: Mapping[str, str]) -> dict[str, list[str] | None]:
+    local = [profile for profile in known if isinstance(profile, LitellmProfile) and profile.detect.port]
+    lists = servers.models_of_all([first_set(p.base_env, environ) or p.base or "" for p in local])
+    return dict(zip((profile.provider for profile in local), lists, strict=True))
 
 
 def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False) -> str | None:
-    """Return why a profile cannot be used here, or None when it can; local servers are not asked.
-
-    `named` says that the user asked for this provider, so general-purpose credentials count too.
-    """
+    """Return why a profile cannot be used, or None; general credentials count where the user `named` it."""
     shown = profile.detect
     groups = [*shown.env, *(shown.named if named else [])]
     is_set = any(all(first_set([name], environ) for name in group) for group in groups)
@@ -287,7 +257,6 @@ def detect(profile: Profile, environ: Mapping[str, str], *, named: bool = False)
 
 
 def importable(module: str) -> bool:
-    """Whether a module could be imported, without importing it."""
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:  # a parent package is missing
@@ -295,14 +264,10 @@ def importable(module: str) -> bool:
 
 
 def _signed_in(commands: Sequence[CommandProfile]) -> str:
-    """Say how to judge with commands that are there and not allowed."""
     words = " and ".join(str(command.detect.command) for command in commands)
     allow = ", ".join(command.provider for command in commands)
     there = f"{words} {'is' if len(commands) == 1 else 'are'} on PATH, but a subscription is not an API key"
     return f"{there}: to judge with it, add {allow} to providers.allow in your own configuration"
-
-
-# What can be used here, and why not
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,24 +286,20 @@ def provider_report(environ: Mapping[str, str], wanted: PanelRequest | None = No
     Raises `ConfigError` when a profile's file is wrong.
     """
     wanted, known = wanted or PanelRequest(), registry.profiles()
-    local = [profile for profile in known if isinstance(profile, LitellmProfile) and profile.detect.port]
-    lists = servers.models_of_all([served(server, environ) for server in local])
-    listed = dict(zip((server.provider for server in local), lists, strict=True))
+    listed, addressed = _listed(known, environ), _addressed(known, environ)
     meant = {name for models in wanted.models.values() if models for name in names(models)}
     by_name = {profile.provider for name in meant if (profile := profile_of(name, known)[0])}
     states = []
     for profile in known:
         lacking, models = detect(profile, environ, named=wanted.asks_for(profile)), profile.models.by_tier
-        if lacking is None and profile.detect.port and not (there := listed.get(profile.provider)):
-            lacking = f"no server responds on port {profile.detect.port}"
-            lacking = lacking if there is None else "it has no chat model"
-        elif (
-            lacking is None and isinstance(profile, LitellmProfile) and profile in _addressed(known, environ)
-        ):
-            # At an address of the user's own, unless a model there is named.
-            lacking = None if profile.provider in by_name else _models_at(profile, environ)[1]
-        if served_here := listed.get(profile.provider):
-            models = dict.fromkeys(TIERS, served_here[0])
+        if offered := listed.get(profile.provider):
+            models = dict.fromkeys(TIERS, offered[0])
+        elif lacking is None and profile.detect.port:
+            lacking = "it has no chat model"
+            if offered is None:
+                lacking = f"no server responds on port {profile.detect.port}"
+        elif lacking is None and profile in addressed and profile.provider not in by_name:
+            lacking = next(_models_at(one, environ)[1] for one in addressed if one == profile)
         why = lacking or _evidence(profile, environ)
         if not wanted.allows(profile):
             how = f"add {profile.provider} to providers.allow in your own configuration"
@@ -355,5 +316,5 @@ def _evidence(profile: Profile, environ: Mapping[str, str]) -> str:
         if all(first_set([name], environ) for name in group):
             return f"{' and '.join(group)} set"
     if isinstance(profile, LitellmProfile) and profile.detect.port:
-        return f"answers at {served(profile, environ)}"
+        return f"answers at {first_set(profile.base_env, environ) or profile.base}"
     return f"{profile.detect.command} is on PATH" if isinstance(profile, CommandProfile) else "there"

@@ -10,12 +10,12 @@ import os
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine
 
 Value = TypeVar("Value")
 _END_SECONDS = 2.0  # for what is cancelled as the process ends, which takes milliseconds
@@ -24,10 +24,11 @@ _MOST_IMPORTING = 30.0
 
 _lock = threading.Lock()
 _home: tuple[asyncio.AbstractEventLoop, threading.Thread] | None = None
-_lasting: dict[Callable[[], object], object] = {}
-_closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
+lasting: dict[str, Any] = {}
+"""The gateways that all callers of this process share, by their kind."""
+closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
+"""What is awaited in the loop when the process ends."""
 _left: list[object] = []  # of the process that this one was forked from, whose sockets are not ours to close
-_unfinished: list[int] = []  # threads whose import must not be cut off by a fork
 
 
 def run(coroutine: Coroutine[Any, Any, Value]) -> Value:
@@ -41,10 +42,7 @@ def run(coroutine: Coroutine[Any, Any, Value]) -> Value:
 
 
 async def aside(work: Callable[[], Value]) -> Value:
-    """Return what `work` returns, done in a thread with the caller's context while the event loop goes on.
-
-    Neither the end of the loop nor that of the process waits for it: a caller that gives up is free at once.
-    """
+    """Return what `work` returns, done in a thread with the caller's context; nothing waits for it to end."""
     context = copy_context()
     future: Future[Value] = Future()
     future.set_running_or_notify_cancel()  # its caller may be cancelled, the work cannot
@@ -57,14 +55,6 @@ async def aside(work: Callable[[], Value]) -> Value:
 
     threading.Thread(target=settle, name="judgekit-aside", daemon=True).start()
     return await asyncio.wrap_future(future)
-
-
-def lasting(make: Callable[[], Value]) -> Value:
-    """Return what `make` returns, made once and kept for all callers in this process."""
-    with _lock:
-        if make not in _lasting:
-            _lasting[make] = make()
-        return _lasting[make]  # type: ignore[return-value]  # what this very function has made
 
 
 async def inside(work: Callable[[], Coroutine[Any, Any, Value]], patience: float = 0.0) -> Value:
@@ -97,16 +87,8 @@ async def inside(work: Callable[[], Coroutine[Any, Any, Value]], patience: float
         raise
 
 
-def close_at_exit(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Have something closed, in the loop, when the process ends."""
-    _closing.append(close)
-    # Registered last, and so called first: the library just imported may tidy up, too.
-    atexit.unregister(_end)
-    atexit.register(_end)
-
-
-def _end() -> None:
-    """Cancel what is under way, close what asked to be closed, and stop; bounded."""
+def end() -> None:
+    """Cancel what is under way, close what asked to be closed, and stop; within seconds."""
     if _home is None:
         return
     loop, thread = _home
@@ -116,7 +98,7 @@ def _end() -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for close in _closing:
+        for close in closing:
             with suppress(Exception):
                 await close()
 
@@ -126,24 +108,13 @@ def _end() -> None:
     thread.join(_END_SECONDS)
 
 
-@contextmanager
-def not_to_be_forked() -> Iterator[None]:
-    """While a thread is within, forks by other threads wait, up to half a minute."""
-    _unfinished.append(threading.get_ident())
-    try:
-        yield
-    finally:
-        _unfinished.remove(threading.get_ident())
-
-
 def _before_fork() -> None:
     """Wait until no other thread imports, and let none begin: nobody would end its import in the child."""
-    end, own = time.monotonic() + _MOST_IMPORTING, threading.get_ident()
+    deadline, own = time.monotonic() + _MOST_IMPORTING, threading.get_ident()
     _imp.acquire_lock()
-    while time.monotonic() < end:
+    while time.monotonic() < deadline:
         locks = list(getattr(importlib._bootstrap, "_module_locks", {}).values())  # noqa: SLF001 - told nowhere else
-        owners = {getattr(lock(), "owner", None) for lock in locks}
-        if not {*owners, *_unfinished} - {None, own}:
+        if {getattr(lock(), "owner", None) for lock in locks} <= {None, own}:
             return
         _imp.release_lock()
         time.sleep(0.005)
@@ -152,14 +123,13 @@ def _before_fork() -> None:
 
 def _in_child() -> None:
     global _home, _lock  # noqa: PLW0603 - one for the process
-    _unfinished.clear()
     _imp.release_lock()
     _lock = threading.Lock()
-    _left.extend((_home, dict(_lasting)))
+    _left.extend((_home, dict(lasting)))
     _home = None
-    _lasting.clear()
+    lasting.clear()
 
 
-atexit.register(_end)
+atexit.register(end)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_imp.release_lock, after_in_child=_in_child)

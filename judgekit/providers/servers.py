@@ -39,7 +39,6 @@ MOST = 4_000_000  # bytes of a reply, as it is sent and as it is read
 _MOST_SAID = 64_000  # bytes of an error, and of a reply that need not be JSON
 _ENCODINGS = {"": False, "identity": False, "gzip": True, "x-gzip": True, "deflate": True}
 _OF_THE_BODY = ("content-encoding", "content-length", "transfer-encoding")
-_PORTS = {"http": 80, "https": 443}
 SHOWN = 5  # models that an address offers, where one is gone
 SECONDS = 0.3
 _LIST_BYTES = 1_000_000
@@ -57,10 +56,7 @@ _most: ContextVar[int | None] = ContextVar("most", default=None)
 
 @contextmanager
 def bounded(most: int = MOST) -> Iterator[None]:
-    """While it is entered, replies to this task's requests of httpx are bounded, to so many bytes.
-
-    Requests raise `GatewayError` then, as do those that go through other transports given to `bound`.
-    """
+    """Bound replies to this task's requests by httpx and by transports given to `bound`, in bytes."""
     import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
 
     bound(httpx.AsyncHTTPTransport)
@@ -101,31 +97,25 @@ def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
 
 
 def _check_origin(here: httpx.URL, location: str) -> None:
-    """Raise `GatewayError` where a reply points to another server."""
     import httpx  # noqa: PLC0415 - the same
 
-    try:
-        there = _origin(here.join(location))
-    except (httpx.InvalidURL, ValueError):
-        there = "not an address"
-    if there != _origin(here):
-        problem = f"it redirects to another address ({there}), which is not followed; configure that address"
-        raise GatewayError(FailureKind.BAD_REQUEST, f"{problem} if it is right")
-
-
-def _origin(url: httpx.URL) -> str:
-    return f"{url.scheme}://{url.host}:{url.port or _PORTS.get(url.scheme)}"
+    there = "not an address"
+    with suppress(httpx.InvalidURL, ValueError):
+        url = here.join(location)
+        if (url.scheme, url.host, url.port) == (here.scheme, here.host, here.port):
+            return
+        there = f"{url.scheme}://{url.netloc.decode()}"
+    problem = f"it redirects to another address ({there}), which is not followed; configure that address"
+    raise GatewayError(FailureKind.BAD_REQUEST, f"{problem} if it is right")
 
 
 async def _body(response: httpx.Response, most: int) -> bytes:
-    """Return the body, unpacked; raises `GatewayError` where it is too large or packed otherwise than asked.
-
-    Libraries look through a reply at length: a large one that is no JSON object is refused, too.
-    """
+    """Return the body, unpacked; raises `GatewayError` if it is too large, oddly packed, or no JSON."""
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in _ENCODINGS:
-        problem = f"the reply has an unexpected encoding ({encoding[:40]!r})"
-        raise GatewayError(FailureKind.INVALID_REPLY, problem)
+        raise GatewayError(
+            FailureKind.INVALID_REPLY, f"the reply has an unexpected encoding ({encoding[:40]!r})"
+        )
     packed = zlib.decompressobj(zlib.MAX_WBITS | 32) if _ENCODINGS[encoding] else None  # gzip or zlib
     body, sent = bytearray(), 0
     async for part in response.stream:  # type: ignore[union-attr]  # of an asynchronous transport
@@ -151,10 +141,7 @@ async def _body(response: httpx.Response, most: int) -> bytes:
 
 
 def models(base: str, seconds: float = SECONDS) -> list[str] | None:
-    """Return the models that can chat at an OpenAI-compatible address on this machine.
-
-    None when nothing there answers like such a server within `seconds`. Only loopback addresses are asked.
-    """
+    """Return the chat models at an OpenAI-compatible address of this machine, None for other answers."""
     url, end = urlsplit(base), time.monotonic() + seconds
     if url.scheme != "http" or not is_loopback(base):
         return None
@@ -186,16 +173,12 @@ def models(base: str, seconds: float = SECONDS) -> list[str] | None:
 
 
 def models_of_all(bases: Sequence[str], seconds: float = SECONDS) -> list[list[str] | None]:
-    """Ask several servers at once: the slowest decides how long it takes, not their sum."""
     with ThreadPoolExecutor(max(1, len(bases)), thread_name_prefix="judgekit-probe") as pool:
         return list(pool.map(lambda base: models(base, seconds), bases))
 
 
 async def offered(endpoint: Endpoint, seconds: float) -> list[str]:
-    """Return the models that an address lists, those with the nearest names first; empty when it does not.
-
-    `seconds` bounds the whole question.
-    """
+    """Return the models that an address lists within `seconds`, those with the nearest names first."""
     import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
 
     profile = endpoint.profile
@@ -206,7 +189,7 @@ async def offered(endpoint: Endpoint, seconds: float) -> list[str]:
         names = [str(model["id"]) for model in await _listed(url, endpoint.api_key, seconds, MOST)]
     except (GatewayError, httpx.HTTPError, TimeoutError, ValueError, KeyError, TypeError, RecursionError):
         return []
-    near = difflib.get_close_matches(profile.bare_name(endpoint.model), names, n=SHOWN, cutoff=0.3)
+    near = difflib.get_close_matches(endpoint.model.removeprefix(profile.prefix), names, n=SHOWN, cutoff=0.3)
     return [*near, *(name for name in names if name not in near)]
 
 
@@ -224,11 +207,10 @@ async def _listed(url: str, key: str | None, seconds: float, most: int) -> list[
 
 
 def with_family(endpoint: Endpoint) -> Endpoint:
-    """Return a model with the family that its proxy tells; as it is where its profile says it, or no proxy.
+    """Return a model with the family that its proxy tells, unless its profile says it.
 
-    A proxy is asked which models stand behind its names, since their families decide who is independent: once
-    a day, and never while a prompt waits. Where a name stands for models of several families, its family is
-    unknown.
+    A proxy is asked once a day, and never while a prompt waits. A name that stands for several has none
+    known.
     """
     profile = endpoint.profile
     if not isinstance(profile, LitellmProfile) or not profile.base_env or not endpoint.api_base:
@@ -236,7 +218,7 @@ def with_family(endpoint: Endpoint) -> Endpoint:
     is_known = profile.of_model(profile.families, endpoint.model, profile.family)
     if is_known or not profile.models_env.by_tier:
         return endpoint
-    bare = profile.bare_name(endpoint.model)
+    bare = endpoint.model.removeprefix(profile.prefix)
     with _lock:
         families = _families(endpoint.api_base, endpoint.api_key)
     patterns = (name for name in families if name.endswith("*") and bare.startswith(name[:-1]))
@@ -253,8 +235,7 @@ def _families(base: str, key: str | None) -> dict[str, str]:
     at, known = 0.0, dict[str, str]()
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         kept = json.loads(path.read_bytes())
-        families = {str(name): str(family) for name, family in kept["families"].items()}
-        at, known = float(kept["at"]), families
+        at, known = float(kept["at"]), {str(name): str(family) for name, family in kept["families"].items()}
     if abs(time.time() - at) < (KEPT_SECONDS if known else FAILED_SECONDS):
         return known
     with suppress(Exception):  # whatever a stranger's server does; the families stay as they are

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from judgekit.retrieval.index_file import Index
+    from judgekit.retrieval.parts import Part
     from judgekit.retrieval.terms import Term
 
     # By stem or row of stems: the numbers of the terms that it stands for, and what one occurrence counts.
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 POOL = 80  # hits that are scored; a page of results is far smaller
 POSTINGS = 4_000  # occurrences that are asked for before more frequent terms are left to the scoring: 1 ms
 QUICK_POOL, QUICK_POSTINGS = 30, 2_500  # the same for a prompt, of which three hits are shown at most
+LEAST = 5  # hits of each of several parts
 PROMINENT = 2  # columns: title and tags
 _ENOUGH = 2  # times the pool that the terms chosen must occur, whatever they cost
 _BODY = 8_000  # characters of a body's stems that are read
@@ -41,28 +43,80 @@ _AMONG = "SELECT rowid FROM text WHERE text MATCH ? AND rowid IN "
 _SIZE = "SELECT sz FROM text_docsize WHERE id = ?"
 
 
-def match(opened: Index, terms: Sequence[Term], pool: int = POOL, *, quick: bool = False) -> list[Candidate]:
-    """Return the best matches of any of `terms`, rated, best first.
+class _Entry:
+    """An entry: the stems of its columns, how often it has which term, and what its length makes of that."""
 
-    A candidate's score is about 1 for the best one, its `bm25` is the sum over its terms. A `quick` answer
-    scores fewer hits, by the terms alone (on labelled prompts that hardly changed what is injected). In a
-    large store it leaves frequent terms to the scoring as soon as a rarer one occurs.
+    __slots__ = ("candidate", "columns", "damping", "frequencies")
+
+    def __init__(self, candidate: Candidate, columns: list[list[str]]) -> None:
+        self.candidate, self.columns = candidate, columns
+        self.frequencies: dict[int, float] = {}
+        self.damping = 0.0
+
+
+def match(opened: Index, parts: Sequence[Part], pool: int = POOL, *, quick: bool = False) -> list[Candidate]:
+    """Return the best matches of any of `parts`, rated, best first.
+
+    An entry has the confidence of the part that it answers best. A `quick` answer scores fewer hits, by the
+    terms alone, and leaves frequent terms of a large store to the scoring (both hardly change what is
+    injected).
     """
     wanted: Wanted = {}
+    terms = list({term.text: term for part in parts for term in part.terms}.values())
+    places = {term.text: number for number, term in enumerate(terms)}
     counts = [_look_up(opened, number, term, wanted) for number, term in enumerate(terms)]
-    limits = (min(pool, QUICK_POOL), 1, QUICK_POSTINGS) if quick else (pool, _ENOUGH * pool, POSTINGS)
-    numbers = _likeliest(opened, terms, counts, limits)
-    if not numbers:
+    share = len(parts) or 1
+    pool = max(pool // share, min(pool, LEAST))
+    limits = (
+        (min(pool, QUICK_POOL), 1, QUICK_POSTINGS // share) if quick else (pool, _ENOUGH * pool, POSTINGS)
+    )
+    postings: dict[int, list[str]] = {}
+    asked = []
+    numbered = [(part, [places[term.text] for term in part.terms]) for part in parts]
+    for part, numbers in sorted(numbered, key=lambda each: min([counts[n] or opened.size for n in each[1]])):
+        if quick and sum(map(len, postings.values())) > QUICK_POSTINGS:
+            break  # what is left has frequent terms only
+        asked.append((part, numbers, _likeliest(opened, terms, numbers, counts, postings, limits)))
+    found = sorted({number for _, _, likeliest in asked for number in likeliest})
+    if not found:
         return []
-    entries = _read(opened, terms, numbers)
-    dampings = _rate(opened, terms, entries, wanted)
-    ranked = sorted(entries, key=lambda number: -entries[number][0].bm25)
-    best = entries[ranked[0]][0].bm25 or 1.0
-    for candidate, _ in entries.values():
-        candidate.score = candidate.bm25 / best
-    if not quick:
-        _add_likeness(opened, [(*entries[number], dampings[number]) for number in ranked])
-    return confidence.order([entries[number][0] for number in ranked], terms, opened.size, opened.profile)
+    entries = _read(opened, terms, found)
+    _count(opened, entries, wanted)
+    rated: list[Candidate] = []
+    for part, numbers, likeliest in asked:
+        own = {
+            number: _hit(entry, part, numbers, opened.profile.bm25["k1"] + 1)
+            for number, entry in entries.items()
+            if number in likeliest
+        }
+        ranked = sorted(own, key=lambda number: -own[number].bm25)
+        best = own[ranked[0]].bm25 or 1.0 if ranked else 1.0
+        for hit in own.values():
+            hit.score = hit.bm25 / best
+        if not quick:
+            _add_likeness(opened, [(own[number], entries[number]) for number in ranked])
+        rated += confidence.order(list(own.values()), part.terms, opened.size, opened.profile)
+    if len(parts) > 1:
+        rated.sort(key=lambda hit: -hit.confidence)
+    unique: dict[str, Candidate] = {}
+    for hit in rated:
+        unique.setdefault(hit.place, hit)
+    return list(unique.values())
+
+
+def _hit(entry: _Entry, part: Part, numbers: Sequence[int], most: float) -> Candidate:
+    hit = object.__new__(Candidate)
+    hit.__dict__.update(entry.candidate.__dict__)
+    frequencies, titled = entry.frequencies, entry.candidate.titled
+    hit.part, hit.matched, hit.titled, hit.bm25 = part, set(), set(), 0.0
+    for place, (term, number) in enumerate(zip(part.terms, numbers, strict=True)):
+        if number in frequencies:
+            hit.matched.add(place)
+            often = frequencies[number]
+            hit.bm25 += term.rarity * often * most / (often + entry.damping)
+            if number in titled:
+                hit.titled.add(place)
+    return hit
 
 
 def candidate(opened: Index, row: Sequence[Any]) -> Candidate:
@@ -100,35 +154,33 @@ def _look_up(opened: Index, number: int, term: Term, wanted: Wanted) -> int:
 
 
 def _likeliest(
-    opened: Index, terms: Sequence[Term], counts: list[int], limits: tuple[int, int, int]
-) -> list[int]:
-    """Return the entries in which the rarest terms occur, by what these are worth.
-
-    `limits` are the number of entries, and of occurrences: that which is enough to leave out a term which
-    would go beyond the last number.
-    """
-    pool, enough, postings = limits
+    opened: Index,
+    terms: Sequence[Term],
+    numbers: Sequence[int],
+    counts: list[int],
+    postings: dict[int, list[str]],
+    limits: tuple[int, int, int],
+) -> set[int]:
+    """Return the entries in which the rarest terms occur; `limits`: entries, enough and most occurrences."""
+    pool, enough, most = limits
     worth: dict[str, float] = {}
     seen = 0
-    for number in sorted(range(len(terms)), key=counts.__getitem__):
-        if seen >= enough and seen + counts[number] > postings:
+    for number in sorted(numbers, key=counts.__getitem__):
+        if seen >= enough and seen + counts[number] > most:
             break
         if counts[number]:
             seen += counts[number]
             term = terms[number]
-            (found,) = opened.connection.execute(_MATCHES, (term.expression,)).fetchone()
-            for entry in found.split(",") if found else ():
+            if number not in postings:
+                (found,) = opened.connection.execute(_MATCHES, (term.expression,)).fetchone()
+                postings[number] = found.split(",") if found else []
+            for entry in postings[number]:
                 worth[entry] = worth.get(entry, 0.0) + term.rarity
-    return [int(entry) for entry in sorted(worth, key=worth.__getitem__, reverse=True)[:pool]]
+    return {int(entry) for entry in sorted(worth, key=worth.__getitem__, reverse=True)[:pool]}
 
 
-def _read(
-    opened: Index, terms: Sequence[Term], numbers: list[int]
-) -> dict[int, tuple[Candidate, list[list[str]]]]:
-    """Return entries by number, each with the stems of its columns.
-
-    Of a long one not all stems are read: what it `matched` beyond them is asked for.
-    """
+def _read(opened: Index, terms: Sequence[Term], numbers: list[int]) -> dict[int, _Entry]:
+    """Return entries by number; of a long one some stems are read, and for other terms FTS5 is asked."""
     execute = opened.connection.execute
     entries, cut = {}, []
     for number, *columns, damaged, name, title, category, tags, path, updated in execute(
@@ -137,47 +189,31 @@ def _read(
         hit = candidate(opened, (name, title, category, tags, path, updated))
         stems = [column.split() for column in columns]
         hit.damaged, hit.text, hit.length = bool(damaged), " ".join(columns), sum(map(len, stems))
-        entries[number] = hit, stems
+        entries[number] = _Entry(hit, stems)
         if len(columns[2]) == _BODY:
             (sizes,) = execute(_SIZE, (number,)).fetchone()
-            hit.length = sum(_varints(sizes))
+            hit.length = value = 0
+            for byte in sizes:  # FTS5's numbers: seven bits a byte, the first bits first
+                value = value << 7 | byte & 0x7F
+                if byte < 0x80:  # noqa: PLR2004 - the bit that says that there is more
+                    hit.length, value = hit.length + value, 0
             cut.append(number)
     for place, term in enumerate(terms if cut else ()):
         among = f"{_AMONG}({','.join(map(str, cut))})"
         for (number,) in execute(among, (term.expression,)).fetchall():
-            entries[number][0].matched.add(place)
+            entries[number].candidate.matched.add(place)
     return entries
 
 
-def _varints(raw: bytes) -> list[int]:
-    """Return the numbers in a record of FTS5: seven bits a byte, the first bits first."""
-    numbers, value = [], 0
-    for byte in raw:
-        value = value << 7 | byte & 0x7F
-        if byte < 0x80:  # noqa: PLR2004 - the bit that says that there is more
-            numbers.append(value)
-            value = 0
-    return numbers
-
-
-def _rate(
-    opened: Index,
-    terms: Sequence[Term],
-    entries: dict[int, tuple[Candidate, list[list[str]]]],
-    wanted: Wanted,
-) -> dict[int, float]:
-    """Score entries and note which terms each has; return what damps frequencies in each: its length.
-
-    A term known to be in an entry, although what was read of it does not show it, counts once in the body.
-    """
+def _count(opened: Index, entries: dict[int, _Entry], wanted: Wanted) -> None:
+    """Note how often each entry has which term, where, and what its length makes of that."""
     profile, bm25 = opened.profile, opened.profile.bm25
     total = index_file.frequencies(opened.connection, [index_file.TOTAL]).get(index_file.TOTAL, 0)
     average = total / (opened.size or 1) + bm25["padding"] or 1
     phrases = {phrase: _spaced(phrase) for phrase in wanted if " " in phrase}
-    dampings = {}
-    for number, (hit, columns) in entries.items():
-        frequencies: dict[int, float] = {}
-        for place, (words, weight) in enumerate(zip(columns, profile.weights.values(), strict=True)):
+    for entry in entries.values():
+        hit, frequencies = entry.candidate, entry.frequencies
+        for place, (words, weight) in enumerate(zip(entry.columns, profile.weights.values(), strict=True)):
             own = wanted.keys() & words
             if len(own) <= _FEW:
                 counts = {word: words.count(word) for word in own}
@@ -196,12 +232,8 @@ def _rate(
                         hit.titled.add(term)
         for term in hit.matched:
             frequencies.setdefault(term, profile.weights["body"])
-        hit.matched.update(frequencies)
         length = (hit.length + bm25["padding"]) / average
-        dampings[number] = damping = bm25["k1"] * (1 - bm25["b"] + bm25["b"] * length)
-        most = bm25["k1"] + 1
-        hit.bm25 = sum([terms[term].rarity * f * most / (f + damping) for term, f in frequencies.items()])
-    return dampings
+        entry.damping = bm25["k1"] * (1 - bm25["b"] + bm25["b"] * length)
 
 
 def _spaced(row: str) -> str:
@@ -209,20 +241,17 @@ def _spaced(row: str) -> str:
     return f" {row.replace(' ', '  ')} "
 
 
-def _add_likeness(opened: Index, ranked: list[tuple[Candidate, list[list[str]], float]]) -> None:
-    """Let those that are like the best, 1 for the most alike, move up. Each has its columns and its damping.
-
-    What the best are about are their most typical words, each with its weight.
-    """
+def _add_likeness(opened: Index, ranked: list[tuple[Candidate, _Entry]]) -> None:
+    """Let those move up that are like the best: that have their most typical words."""
     profile, feedback = opened.profile, opened.profile.feedback
     first = ranked[: min(int(feedback["entries"]), int(len(ranked) * _MOST))]
     if not first or not first[0][0].bm25:
         return
-    total = sum(hit.bm25 for hit, _, _ in first)
+    total = sum(hit.bm25 for hit, _ in first)
     shares: dict[str, float] = {}
-    for hit, columns, _ in first:
+    for hit, entry in first:
         share = hit.bm25 / (total * (hit.length + profile.bm25["padding"]))
-        for column in columns:
+        for column in entry.columns:
             for word in column[:_READ]:
                 shares[word] = shares.get(word, 0.0) + share
     words = [word for word in shares if len(word) > 1][:_FEEDBACK_WORDS]
@@ -234,9 +263,9 @@ def _add_likeness(opened: Index, ranked: list[tuple[Candidate, list[list[str]], 
     typical = sorted(((shares[word] * rare, word) for word, rare in rarities.items()), reverse=True)
     subject = {word: weight * rarities[word] for weight, word in typical[: int(feedback["words"])]}
     alike = []
-    for _, columns, damping in ranked:
-        own = set().union(*columns)
-        alike.append(sum([weight for word, weight in subject.items() if word in own]) / (1 + damping))
+    for _, entry in ranked:
+        own = set().union(*entry.columns)
+        alike.append(sum([weight for word, weight in subject.items() if word in own]) / (1 + entry.damping))
     most = max(alike)
-    for (hit, _, _), likeness in zip(ranked, alike, strict=True) if most else ():
+    for (hit, _), likeness in zip(ranked, alike, strict=True) if most else ():
         hit.score = (1 - feedback["share"]) * hit.score + feedback["share"] * likeness / most

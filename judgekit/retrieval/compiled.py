@@ -20,16 +20,13 @@ ENDINGS = tuple(_DATA["endings"])  # of files that can be in a store
 
 
 class Language:
-    """What the words of a language are worth as search terms.
-
-    `fingerprint` is another one when texts would be indexed differently. `stems` remembers the words that
-    were cut before.
-    """
+    """What the words of a language are worth as terms; another `fingerprint` indexes otherwise."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.stop = frozenset(data["stop"].split())
         self.common = frozenset(data["common"].split())
         self.short = frozenset(data["short"].split())
+        self.joiners = frozenset(data["joiners"].split())
         self.min_prefix: int = data["min_prefix"]
         self.fingerprint: str = data["fingerprint"]
         pairs = data["irregular"].split()
@@ -39,10 +36,7 @@ class Language:
 
 
 class Profile:
-    """How one kind of store is read and ranked; the YAML file explains the values.
-
-    `categories` has the `folder` and the fields of the `body` of each, in the order of priority.
-    """
+    """How one kind of store is read and ranked; the YAML file explains the values."""
 
     kind: str
     version: str
@@ -64,8 +58,6 @@ class Profile:
 
 
 class Profiles:
-    """The profile of each kind of store."""
-
     def __init__(self, data: Mapping[str, Any]) -> None:
         languages = {name: Language(words) for name, words in data["languages"].items()}
         self.by_kind = {kind: Profile(kind, each, languages) for kind, each in data["profiles"].items()}

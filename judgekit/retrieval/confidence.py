@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.retrieval.compiled import Profile
+    from judgekit.retrieval.parts import Part
     from judgekit.retrieval.terms import Term
 
 SAME = 1.0  # evidence (natural logarithm of a likelihood ratio) that differs by less is taken for equal
@@ -47,8 +48,8 @@ class Candidate:
     keyword scorer ranked); hits are ordered by `score`. `confidence` is the probability that it is relevant.
     A `damaged` file could not be read: it may be retired, so it is never more than mentioned. `updated` is in
     seconds since the epoch. `matched` are the numbers of the query's terms in it, `titled` those in its title
-    or tags. `text` holds its stems, title first, and `length` is how many there are. What a pin named keeps
-    the values that it begins with.
+    or tags. `text` holds its stems, title first, and `length` is how many there are; `part` of the prompt
+    found it. What a pin named keeps the values that it begins with.
     """
 
     def __init__(
@@ -73,25 +74,24 @@ class Candidate:
         self.matched: set[int] = set()
         self.titled: set[int] = set()
         self.text, self.length = "", 0
+        self.part: Part | None = None
 
 
 class RankedCandidates:
-    """The answer to a query: candidates, best first, and `notes`, one line each for stderr.
+    """The answer to a query, best first, and `notes`, one line each for stderr.
 
-    `pinned` are those that the caller asked for by name; they are not among `candidates`. `fallback`
-    says in a word why the full-text index was not used; None when it was.
+    `pinned` were asked for by name and are not among `candidates`; `fallback` says in a word why the
+    full-text index was not used; `repeated` are held back, since the conversation has them.
     """
 
     def __init__(self, candidates: list[Candidate], notes: list[str], fallback: str | None = None) -> None:
         self.candidates, self.notes, self.fallback = candidates, notes, fallback
         self.pinned: list[Candidate] = []
+        self.repeated: list[Candidate] = []
 
 
 def rarity(matches: int, documents: int, background: Mapping[str, float], *, common: bool) -> float:
-    """Return the inverse document frequency of a term, smoothed by an imagined collection.
-
-    The smoothing keeps it meaningful where bm25's own is not: with one document every term is in all or none.
-    """
+    """Return the inverse document frequency of a term, smoothed by an imagined collection."""
     imagined = background["documents"]
     expected = imagined * background["common" if common else "plain"]
     having = matches + expected
@@ -141,10 +141,9 @@ def rate(hits: Sequence[Candidate], terms: Sequence[Term], documents: int, profi
 
     The evidence for an entry is the logarithm of a likelihood ratio: each of its terms counts its rarity
     (Robertson and Spärck Jones, "Relevance weighting of search terms", 1976), one in the body alone
-    `body_share` of it; and less where the body's length makes it likely that it stands there by chance.
-    The odds follow by Bayes' rule: every entry of the store may be meant, and so may any of an imagined
-    collection. Rivals have a term in common, since hits that answer to different parts of a prompt may all be
-    meant; all other entries have no evidence.
+    `body_share` of it, less in a long body. The odds follow by Bayes' rule: every entry of the store may be
+    meant, and any of an imagined collection. Rivals have a term in common; all other entries have no
+    evidence.
     """
     factor, rarities = profile.confidence, [term.rarity for term in terms]
     words = list(dict.fromkeys([term.phrases[0] for term in terms if " " not in term.phrases[0]]))

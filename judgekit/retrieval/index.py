@@ -10,19 +10,7 @@ from __future__ import annotations
 import os
 
 from judgekit.retrieval import index_file
-from judgekit.retrieval.index_file import (
-    PROBLEMS,
-    READ_ONLY,
-    SPOILT,
-    Index,
-    NoFullTextError,
-    about,
-    is_damage,
-    is_sure,
-    path_of,
-    read_by,
-    says,
-)
+from judgekit.retrieval.index_file import SPOILT, Index, NoFullTextError, about, path_of, read_by
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,50 +18,40 @@ if TYPE_CHECKING:
     from typing import Any
 
     from judgekit.retrieval.compiled import Profiles
-    from judgekit.retrieval.index_file import Progress
 
 EDIT_PATIENCE = 1.0  # seconds of reading that an edit may cost the client
 SLICE = 64  # files that each query looks at in turn
 FOLDERS = 1_000  # folders that each query looks at; of more the rest is looked at in turn
 LAP = 64  # queries after which everything may be listed anew, folder times or not
+_GONE = (None, None, None)  # the stamp of what is not there
 _MAX_GENERATIONS = 3  # damaged files that are replaced in one run before memory is used
 
 _WATCH = "SELECT path, folder, x, y, z, sure, number FROM watch"
 _FILES = "SELECT number, path, size, mtime, inode, read FROM file"
 
 
-def open_index(
-    root: str,
-    profiles: Profiles,
-    *,
-    anew: bool = False,
-    patience: float | None = None,
-    progress: Progress | None = None,
-) -> Index:
+def open_index(root: str, profiles: Profiles, *, anew: bool = False, patience: float | None = None) -> Index:
     """Return an up-to-date index of the store at `root`, a real path: a kept file, or one in memory.
 
-    With `anew` the kept file is not trusted and replaced. Reading many files is cut off after `patience`
-    seconds, and taken up by whoever opens the index next; `progress` is told how far it is. Raises
+    With `anew` the kept file is replaced. Reading is cut off after `patience` seconds. Raises
     `NoFullTextError`.
     """
     if index_file.sqlite is None:
         raise NoFullTextError("Python was built without SQLite")
     try:
-        kept = _kept(root, profiles, patience, progress, anew=anew)
+        kept = _kept(root, profiles, patience, anew=anew)
         if kept is not None:
             return kept
         from judgekit.retrieval import update  # noqa: PLC0415 - the exception, not the rule
 
-        return update.in_memory(root, profiles, progress)
+        return update.in_memory(root, profiles)
     except index_file.sqlite.OperationalError as error:
         if "no such module" in str(error):
             raise NoFullTextError("its SQLite was built without FTS5") from None
         raise
 
 
-def _kept(
-    root: str, profiles: Profiles, patience: float | None, progress: Progress | None, *, anew: bool
-) -> Index | None:
+def _kept(root: str, profiles: Profiles, patience: float | None, *, anew: bool) -> Index | None:
     """Return the index in the newest file, replaced where it is unfit; None where none can be kept."""
     try:
         path = path_of(root)
@@ -85,8 +63,8 @@ def _kept(
                 path = path_of(root)
             if path is None:
                 return None
-            index = _open(path, root, profiles)
-            if index is not None and _is_fresh(index, patience, progress):
+            index = _open(path, root, profiles, patience)
+            if index is not None:
                 return index
             anew = True
     except (OSError, index_file.sqlite.DatabaseError, *SPOILT):
@@ -94,14 +72,14 @@ def _kept(
     return None
 
 
-def _open(path: str, root: str, profiles: Profiles) -> Index | None:
-    """Open an index file; None when it is unfit and has to be replaced."""
+def _open(path: str, root: str, profiles: Profiles, patience: float | None) -> Index | None:
+    """Open an index file and bring it up to date; None when it is unfit and has to be replaced."""
     connection = index_file.connect(path)
     try:
         try:
             found = about(connection)
         except index_file.sqlite.DatabaseError as error:
-            if not says(error, READ_ONLY):
+            if not index_file.says(error, index_file.READ_ONLY):
                 raise
             connection.close()
             if os.path.exists(path + "-wal") and os.path.getsize(path + "-wal"):
@@ -112,42 +90,22 @@ def _open(path: str, root: str, profiles: Profiles) -> Index | None:
         if found.get("root") == root and found.get("read_by") == read_by(profiles):
             index = Index(connection, root, profiles, path)
             index.load(found)
+            places, numbers = _changed(index)
+            if places is None or places or numbers or index.pending:
+                from judgekit.retrieval import update  # noqa: PLC0415 - reads files and parses them
+
+                update.refresh(index, places, numbers, patience=patience)
             return index
     except BaseException as error:
-        if not is_damage(error):
+        if not index_file.is_damage(error):
             connection.close()
             raise
     connection.close()
     return None
 
 
-def _is_fresh(index: Index, patience: float | None, progress: Progress | None) -> bool:
-    """Look at what may have changed and read it; False for a damaged index, which is closed."""
-    try:
-        places, numbers = _changed(index)
-        if places is None or places or numbers or index.pending:
-            from judgekit.retrieval import update  # noqa: PLC0415 - reads files and parses them
-
-            update.refresh(index, places, numbers, patience=patience, progress=progress)
-    except BaseException as error:
-        if is_damage(error):
-            index.close()
-            return False
-        if isinstance(error, index_file.sqlite.DatabaseError) and index.size > index_file.MEMORY_FILES:
-            # An old index of all is worth more than a new one of some.
-            index.trouble = f"{index.root}: the index cannot be updated: {error}"
-            return True
-        index.close()
-        raise
-    return True
-
-
 def _changed(index: Index) -> tuple[list[str] | None, list[int]]:
-    """Return the watched places (None: any), and the numbers of files, that changed or may have.
-
-    Whose turn it is to be looked at is kept in a small file beside the index, without locks: two queries at
-    the same time may take the same turn; none is skipped.
-    """
+    """Return the watched places (None: any), and the numbers of files, that changed or may have."""
     path, execute = f"{index.path}.turn", index.connection.execute
     try:
         with open(path, "rb") as kept:
@@ -189,21 +147,15 @@ def _changed(index: Index) -> tuple[list[str] | None, list[int]]:
 
 
 def _differing(rows: Iterable[tuple[int, str, int, int, int, int]], root: str) -> list[tuple[int, str]]:
-    """Return number and place of those files that changed, or may have."""
     return [
         (number, place)
         for number, place, size, mtime, inode, read in rows
-        if index_file.look(f"{root}/{place}") != (size, mtime, inode) or not is_sure(mtime, read)
+        if index_file.look(f"{root}/{place}") != (size, mtime, inode) or not index_file.is_sure(mtime, read)
     ]
 
 
 def recheck(index: Index, places: Iterable[str]) -> bool:
-    """Compare entries that are about to be shown with their files, and read those anew that changed.
-
-    True when anything changed, so that the caller asks once more. What the caller has of `outdated`
-    entries is not what their files say and must not be shown, should it not ask again, or should what
-    changed not have been written, since another process is writing or the disk is full.
-    """
+    """Read entries to be shown anew where files changed; True: ask once more, and show none `outdated`."""
     index.outdated.clear()
     query = f"{_FILES} WHERE path = ?"
     rows = [row for place in places for row in index.connection.execute(query, (place,)).fetchall()]
@@ -216,16 +168,12 @@ def recheck(index: Index, places: Iterable[str]) -> bool:
 
 
 def refresh_file(path: str, profiles: Profiles) -> list[str]:
-    """Bring a file that was just written into every index that holds it; return the roots of these.
-
-    For the client's edit hook: only indexes that are there are touched, whatever their store's kind, and only
-    those of which all is read: the rest of the others is left to the next prompt.
-    """
+    """Bring a file that was just written into every whole index that holds it; return the roots of these."""
     touched: list[str] = []
     real = os.path.realpath(path)
     root, above = os.path.dirname(real), real
     while index_file.sqlite is not None and root != above:
-        index = _kept(root, profiles, EDIT_PATIENCE, None, anew=False) if path_of(root) else None
+        index = _kept(root, profiles, EDIT_PATIENCE, anew=False) if path_of(root) else None
         if index is not None:
             try:
                 if not index.pending:
@@ -240,11 +188,10 @@ def refresh_file(path: str, profiles: Profiles) -> list[str]:
 
 
 def state(root: str, profiles: Profiles) -> dict[str, Any]:
-    """Return the state of a store's index.
+    """Return the state of a store's index, after a look at every file of the store.
 
-    The keys are `root`, `path` (None when there is no index), `kind`, `entries`, `files`, `pending` (files
-    still to be read), `problems`, `bytes` on disk, `generation`, `updated` (seconds since the epoch) and
-    `stale`: whether the next query has something to read. Looks at every file of the store.
+    `path` is None when there is no index, `pending` are files still to be read, `updated` is in seconds since
+    the epoch; `stale` says whether the next query has something to read.
     """
     path = path_of(root)
     found: dict[str, Any] = {"root": root, "path": path, "kind": None}
@@ -258,10 +205,12 @@ def state(root: str, profiles: Profiles) -> dict[str, Any]:
     try:
         connection = index_file.connect(path)
         try:
-            known, problems = about(connection), connection.execute(PROBLEMS).fetchall()
+            known, problems = about(connection), connection.execute(index_file.PROBLEMS).fetchall()
             files, watched = (connection.execute(query).fetchall() for query in (_FILES, _WATCH))
         finally:
             connection.close()
+        seen = [(f"{root}/{place}", False, tuple(stamp)) for _, place, *stamp, _ in files]
+        seen += [(f"{root}/{place}", folder, (x, y, z)) for place, folder, x, y, z, *_ in watched]
         return found | {
             "kind": known["kind"] or None,
             "entries": known["size"],
@@ -269,13 +218,8 @@ def state(root: str, profiles: Profiles) -> dict[str, Any]:
             "pending": known["pending"],
             "problems": [text for (text,) in problems],
             "updated": known["updated"] / 1e9 or None,
-            "stale": bool(known["root"] != root or known["read_by"] != read_by(profiles))
-            or bool(known["pending"] or not known["kind"])
-            or any(index_file.look(f"{root}/{place}") != (*stamp,) for _, place, *stamp, _ in files)
-            or any(
-                index_file.look(f"{root}/{place}", folder=is_folder) != (None if x is None else (x, y, z))
-                for place, is_folder, x, y, z, *_ in watched
-            ),
+            "stale": (known["root"], known["read_by"], known["pending"]) != (root, read_by(profiles), 0)
+            or any((index_file.look(at, folder=folder) or _GONE) != stamp for at, folder, stamp in seen),
         }
     except (index_file.sqlite.DatabaseError, *SPOILT) as error:  # it will be replaced by the next query
         return found | {"problems": [f"the index is damaged: {error}"]}

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from judgekit.retrieval.compiled import Profile, Profiles
 
-    Progress: TypeAlias = Callable[[int, int], None]  # files that were read, and files to read
     # Of a file size, mtime_ns, and inode mixed with ctime_ns; of a folder ctime_ns, mtime_ns, inode.
     Stamp: TypeAlias = tuple[int, int, int]
 
@@ -95,19 +94,13 @@ class NoFullTextError(Exception):
 
 
 class Index:
-    """An open index of the store at `root`, a real path.
+    """An open index: `size` entries, `pending` files to read, `left_out` too many, `outdated` ones."""
 
-    `size` is the number of entries, `pending` that of files still to be read, `left_out` that of files which
-    were too many. `outdated` are the files that the last `recheck` found changed.
-    """
-
-    builder: int
     folders: int
     kind: str
     pending: int
     profile: Profile
     size: int
-    updated: int
 
     def __init__(
         self, connection: Connection, root: str, profiles: Profiles, path: str | None = None
@@ -118,9 +111,8 @@ class Index:
         self.trouble: str | None = None
 
     def load(self, about: dict[str, Any]) -> None:
-        """Take over what the file says of itself; raises `KeyError` where that is not all."""
         self.kind, self.size, self.pending = about["kind"], about["size"], about["pending"]
-        self.folders, self.updated, self.builder = about["folders"], about["updated"], about["builder"]
+        self.folders = about["folders"]
         if self.kind:
             self.profile = self.profiles.by_kind[self.kind]
 
@@ -141,15 +133,11 @@ class Index:
 
 
 def clock() -> int:
-    """Return the time in nanoseconds, as file systems count it."""
     return time.time_ns()
 
 
 def look(path: str, *, folder: bool = False) -> Stamp | None:
-    """Return what tells whether a file, or what stands in a folder, changed; None when it is gone.
-
-    A file's change time is part of it: tools that write into a file may set size and modification time back.
-    """
+    """Return what tells whether a file, or what stands in a folder, changed; None when it is gone."""
     try:
         status = os.stat(path)
     except OSError:
@@ -160,22 +148,17 @@ def look(path: str, *, folder: bool = False) -> Stamp | None:
 
 
 def is_sure(changed: int, read: int) -> bool:
-    """Whether what was last `changed` (by the file system's clock) cannot have changed unseen after `read`.
-
-    A time more than a day ahead was set by somebody and is no clock's: the next change sets another one.
-    """
+    """Whether nothing can have changed unseen after `read`; a time a day ahead is no clock's."""
     return read - changed >= (FINE_WINDOW if changed % _SECOND else WINDOW) or changed - read > _DAY
 
 
 def frequencies(connection: Connection, stems: Sequence[str]) -> dict[str, int]:
-    """Return in how many entries each of several stems occurs."""
     marks = ", ".join("?" * len(stems))
     query = f"SELECT term, entries FROM term WHERE term IN ({marks})"  # noqa: S608 - question marks
     return dict(connection.execute(query, stems).fetchall())
 
 
 def available() -> bool:
-    """Whether this interpreter's SQLite has FTS5."""
     if sqlite is None:
         return False
     connection = connect(":memory:")
@@ -189,14 +172,12 @@ def available() -> bool:
 
 
 def connect(path: str, *, uri: bool = False) -> Connection:
-    """Open an index file, or an empty database in memory for the path `:memory:`."""
     # Transactions are begun and ended by hand: the module's own ones would begin them too late.
     opened: Connection = sqlite.connect(path, timeout=BUSY_SECONDS, isolation_level=None, uri=uri)
     return opened
 
 
 def about(connection: Connection) -> dict[str, Any]:
-    """Return what an index says of itself."""
     return dict(connection.execute("SELECT key, value FROM about").fetchall())
 
 
@@ -205,7 +186,7 @@ def read_by(profiles: Profiles) -> str:
     read = [
         (
             kind,
-            {name: (category["folder"], category["body"]) for name, category in profile.categories.items()},
+            {name: (each["folder"], each["body"]) for name, each in profile.categories.items()},
             profile.max_bytes,
         )
         for kind, profile in profiles.by_kind.items()
@@ -215,18 +196,15 @@ def read_by(profiles: Profiles) -> str:
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether an error says that the file is no sound database of ours."""
     return says(error, _DAMAGE) or isinstance(error, SPOILT)
 
 
 def says(error: BaseException, codes: Sequence[int]) -> bool:
-    """Whether an error of SQLite has one of some codes."""
     code = getattr(error, "sqlite_errorcode", 1) & 0xFF
     return isinstance(error, sqlite.DatabaseError) and code in codes
 
 
 def path_of(root: str) -> str | None:
-    """Return the newest index file of a store, None when there is none."""
     folder = f"{environment.cache_home()}/{FOLDER}/{environment.file_name_for(root)}"
     start, end = f"v{VERSION}.", ".sqlite"
     try:

@@ -29,27 +29,22 @@ Weight = Annotated[float, Field(ge=0, le=100)]
 
 
 class Prefix(Strict):
-    """Which words also match as the beginning of a longer one."""
-
     min_length: int = Field(ge=2)
     short: list[Word] = []
 
 
 class LanguageFile(Strict):
-    """How prompts of one language are cut into search terms."""
-
     language: Text
     version: Version
     stop: list[Word]
     common: list[Word]
     prefix: Prefix
+    joiners: list[Word] = []
     irregular: dict[Word, Words] = {}
     abbreviations: dict[Word, Annotated[list[Words], Field(min_length=1)]] = {}
 
 
 class CategoryData(Strict):
-    """The folder of a category's records, and the fields of theirs that are text to search."""
-
     folder: Text | None = None
     body: list[Text] = []
 
@@ -64,8 +59,6 @@ class Weights(Strict):
 
 
 class Bm25(Strict):
-    """The constants of BM25: see judgekit/retrieval/bm25.py."""
-
     k1: float = Field(ge=0, le=10)
     b: Share
     padding: float = Field(ge=0, le=1_000)
@@ -73,26 +66,19 @@ class Bm25(Strict):
 
 
 class Feedback(Strict):
-    """What the best hits add to the order of all: see judgekit/retrieval/bm25.py."""
-
     entries: int = Field(ge=0, le=20)
     words: int = Field(ge=0, le=200)
     share: Share
 
 
 class Background(Strict):
-    """The imagined collection that smooths the rarity of words in small stores."""
-
     documents: int = Field(ge=1)
     plain: Share
     common: Share
 
 
 class Confidence(Strict):
-    """Coefficients of the logistic regression in judgekit/retrieval/confidence.py.
-
-    `body_share` is what a term counts that stands in the body alone; one in title or tags counts 1.
-    """
+    """Coefficients of the regression in confidence.py; a term in the body alone counts `body_share`."""
 
     intercept: float
     odds: float
@@ -117,8 +103,6 @@ class Labels(Strict):
 
 
 class RetrievalProfileFile(Strict):
-    """One kind of store."""
-
     retrieval: Text
     version: Version
     title: Text
@@ -136,11 +120,8 @@ class RetrievalProfileFile(Strict):
 
 
 def read(kind: str, project: Path | None = None) -> RetrievalProfileFile:
-    """Return the profile of `kind`: the project's, else the user's, else the bundled one.
-
-    Raises `ConfigError` when its file is wrong.
-    """
-    path = _find(kind, project)
+    """Return a kind's profile: the project's, else the user's, else ours; raises `ConfigError`."""
+    path = find(kind, project)
     profile = yamlfile.read(path, RetrievalProfileFile, version_key="retrieval", most=yamlfile.CONFIG_BYTES)
     if profile.retrieval != kind:
         raise ConfigError(f"expected {kind!r}, as the file is named", path=path, key="retrieval")
@@ -148,25 +129,32 @@ def read(kind: str, project: Path | None = None) -> RetrievalProfileFile:
 
 
 def read_language(name: str, project: Path | None = None) -> LanguageFile:
-    """Return the words of a language, looked up like a profile; raises `ConfigError`."""
-    path = _find(name, project)
+    path = find(name, project)
     return yamlfile.read(path, LanguageFile, version_key="language", most=yamlfile.CONFIG_BYTES)
 
 
 def compile_profiles(project: Path | None = None) -> dict[str, Any]:
-    """Return the plain data that `judgekit.retrieval.compiled.Profiles` is made of.
-
-    Raises `ConfigError` when a file is wrong.
-    """
+    """Return the plain data that `compiled.Profiles` is made of; raises `ConfigError`."""
     profiles = {kind: read(kind, project) for kind in scan.KINDS}
-    languages = {profile.language for profile in profiles.values()}
-    return {
-        "languages": {name: _language(read_language(name, project)) for name in sorted(languages)},
-        "profiles": {
-            kind: profile.model_dump(mode="json", exclude={"retrieval", "title"})
-            for kind, profile in profiles.items()
-        },
+    languages = {}
+    for name in sorted({profile.language for profile in profiles.values()}):
+        file = read_language(name, project)
+        pairs = [(form, base) for base, forms in file.irregular.items() for form in forms.split()]
+        indexed = repr((sorted(file.stop), pairs, file.abbreviations))
+        languages[name] = {
+            "fingerprint": f"{zlib.crc32(indexed.encode()):08x}",
+            "stop": " ".join(file.stop),
+            "common": " ".join(file.common),
+            "short": " ".join(file.prefix.short),
+            "joiners": " ".join(file.joiners),
+            "min_prefix": file.prefix.min_length,
+            "irregular": " ".join(f"{form} {base}" for form, base in pairs),
+            "abbreviations": {short: "|".join(words) for short, words in file.abbreviations.items()},
+        }
+    plain = {
+        kind: each.model_dump(mode="json", exclude={"retrieval", "title"}) for kind, each in profiles.items()
     }
+    return {"languages": languages, "profiles": plain}
 
 
 def render() -> str:
@@ -176,26 +164,12 @@ def render() -> str:
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 
-def _find(name: str, project: Path | None) -> Path:
+def find(name: str, project: Path | None) -> Path:
     for origin, folder in search_path.folders("retrieval", project):
         path = folder / f"{name}.yaml"
         if yamlfile.check_own(path, path.parents[2]) if origin == "project" else path.is_file():
             return path
     raise ConfigError(f"no file {name}.yaml in any retrieval folder; name one that exists", key="language")
-
-
-def _language(file: LanguageFile) -> dict[str, Any]:
-    pairs = [(form, base) for base, forms in file.irregular.items() for form in forms.split()]
-    indexed = repr((sorted(file.stop), pairs, file.abbreviations))
-    return {
-        "fingerprint": f"{zlib.crc32(indexed.encode()):08x}",
-        "stop": " ".join(file.stop),
-        "common": " ".join(file.common),
-        "short": " ".join(file.prefix.short),
-        "min_prefix": file.prefix.min_length,
-        "irregular": " ".join(f"{form} {base}" for form, base in pairs),
-        "abbreviations": {short: "|".join(words) for short, words in file.abbreviations.items()},
-    }
 
 
 if __name__ == "__main__":

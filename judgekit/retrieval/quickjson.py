@@ -7,7 +7,6 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without importing typing
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Any
 
 _BLANKS = " \t\n\r"
@@ -36,41 +35,16 @@ except ImportError:  # no CPython
 
 
 def loads(text: str) -> Any:  # noqa: ANN401 - JSON is any value
-    """Return the value that the JSON `text` stands for; a NUL inside a string is read as a space.
-
-    Raises `ValueError` when it is not JSON.
-    """
+    """Return the value of the JSON `text`, NULs in it as spaces; raises `ValueError` when it is not JSON."""
     text = text.encode("utf-8", "replace").decode("utf-8").replace("\\u0000", "\\u0020").strip(_BLANKS)
     try:
         value, end = _scan(text, 0)
-    except (
-        ValueError,
-        StopIteration,
-        RecursionError,
-        SystemError,
-    ):  # the last one while `json` is not loaded
+    # SystemError comes while `json` is not loaded.
+    except (ValueError, StopIteration, RecursionError, SystemError):
         raise ValueError("not valid JSON") from None
     if end != len(text):
         raise ValueError("not valid JSON")
     return _encodable(value) if "\\ud" in text or "\\uD" in text else value
-
-
-def extract(text: str, places: Sequence[str]) -> list[Any] | None:
-    """Return what stands at each of `places` in the JSON object `text`, None where nothing does.
-
-    A place is a key, or keys joined by dots. The result is None when `text` is no object. Raises `ValueError`
-    when it is not JSON.
-    """
-    value = loads(text)
-    if not isinstance(value, dict):
-        return None
-    found = []
-    for place in places:
-        inner: Any = value
-        for key in place.split("."):
-            inner = inner.get(key) if isinstance(inner, dict) else None
-        found.append(inner)
-    return found
 
 
 def dumps(value: object) -> str:

@@ -16,8 +16,9 @@ from judgekit.text import lines_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
+    from judgekit.config.patterns import Pattern
     from judgekit.retrieval.compiled import Profile, Profiles
     from judgekit.retrieval.index_file import Stamp
     from judgekit.retrieval.sources import Entry
@@ -34,28 +35,25 @@ _IGNORE_CHARS = 100_000
 _MAX_PATTERNS = 1_000
 
 
-class IgnoreRules:
-    """The patterns of one store, in their order."""
+def ignore_patterns(lines: Iterable[str]) -> list[Pattern]:
+    """Return the patterns of a store's `.judgekitignore`; what can match nothing is left out."""
+    from judgekit.config import patterns  # noqa: PLC0415 - few stores have such a file
 
-    def __init__(self, lines: Iterable[str]) -> None:
-        from judgekit.config import patterns  # noqa: PLC0415 - few stores have such a file
+    found = []
+    for line in lines:
+        try:
+            found.append(patterns.parse(line))
+        except ValueError:
+            continue
+    return list(filter(None, found))[:_MAX_PATTERNS]
 
-        self.patterns: list[patterns.Pattern] = []
-        for line in lines:
-            try:
-                pattern = patterns.parse(line.removesuffix("\r"))
-            except ValueError:  # it can match nothing
-                continue
-            if pattern is not None:
-                self.patterns.append(pattern)
-        del self.patterns[_MAX_PATTERNS:]
 
-    def match(self, path: str, *, folder: bool) -> bool:
-        """Whether a path relative to the root is left out; those above it are taken to be in."""
-        for pattern in reversed(self.patterns):
-            if (folder or not pattern.folders_only) and pattern.entry.fullmatch(path):
-                return not pattern.takes_back
-        return False
+def is_ignored(patterns: Sequence[Pattern], path: str, *, folder: bool) -> bool:
+    """Whether a path relative to the root is left out; those above it are taken to be in."""
+    for pattern in reversed(patterns):
+        if (folder or not pattern.folders_only) and pattern.entry.fullmatch(path):
+            return not pattern.takes_back
+    return False
 
 
 class Listing:
@@ -71,10 +69,7 @@ class Listing:
 
 
 class Store:
-    """A folder and the rules by which its kind of store is listed. `root` is a real path.
-
-    `room` is how many more files may be listed.
-    """
+    """A folder, whose `root` is a real path, and the rules by which its kind of store is listed."""
 
     def __init__(self, root: str, kind: str, profiles: Profiles) -> None:
         self.root, self.kind, self.source = root, kind, KINDS[kind]
@@ -84,12 +79,13 @@ class Store:
             for profile in profiles.by_kind.values()
             for category in profile.categories.values()
         )
-        self.room, self.rules = MAX_FILES, None
+        self.room = MAX_FILES
+        self.patterns: list[Pattern] = []
         ignore = os.path.join(root, IGNORE)
         if os.path.isfile(ignore) and not os.path.islink(ignore):
             try:
                 with open(ignore, encoding="utf-8-sig", errors="replace", newline="\n") as file:
-                    self.rules = IgnoreRules(lines_of(file.read(_IGNORE_CHARS)))
+                    self.patterns = ignore_patterns(lines_of(file.read(_IGNORE_CHARS)))
             except OSError:
                 pass
 
@@ -107,27 +103,19 @@ class Store:
                     # Names that are no UTF-8 hold lone surrogates and cannot be stored or printed.
                     if entry.name.startswith(".") or any("\ud800" <= char <= "\udfff" for char in entry.name):
                         continue
-                    if self._is_folder(name, entry, listing):
-                        if self._is_wanted(name) and not self._ignores(name, folder=True):
-                            listing.folders.append(name)
-                    elif entry.name.endswith(endings) and not self._ignores(name, folder=False):
-                        self._add(name, entry, listing)
+                    is_folder = self._is_folder(name, entry, listing)
+                    if name not in OWN and is_ignored(self.patterns, name, folder=is_folder):
+                        continue
+                    if not is_folder:
+                        if entry.name.endswith(endings):
+                            self._add(name, entry, listing)
+                    elif name in self.record_folders or (
+                        self.source.DEEP and name.count("/") < MAX_DEPTH and entry.name not in _NOT_DOCUMENTS
+                    ):
+                        listing.folders.append(name)
         except OSError:  # no such folder, or no permission: nothing to list
             pass
         return listing
-
-    def leaves_out(self, relative: str) -> bool:
-        """Whether the store ignores a file, itself or with a folder above it."""
-        parts = relative.split("/")
-        above = ("/".join(parts[:count]) for count in range(1, len(parts)))
-        return any(self._ignores(folder, folder=True) for folder in above) or self._ignores(
-            relative, folder=False
-        )
-
-    def _is_wanted(self, folder: str) -> bool:
-        if self.source.DEEP:
-            return folder.count("/") < MAX_DEPTH and folder.rpartition("/")[2] not in _NOT_DOCUMENTS
-        return folder in self.record_folders
 
     def _is_folder(self, name: str, entry: os.DirEntry[str], listing: Listing) -> bool:
         if entry.is_dir(follow_symlinks=False):
@@ -135,9 +123,6 @@ class Store:
         if not self.source.LINKED_FOLDERS or name not in self.record_folders or not entry.is_symlink():
             return False
         return os.path.isdir(entry.path) and self._holds(name, listing)
-
-    def _ignores(self, name: str, *, folder: bool) -> bool:
-        return self.rules is not None and name not in OWN and self.rules.match(name, folder=folder)
 
     def _add(self, name: str, entry: os.DirEntry[str], listing: Listing) -> None:
         try:
@@ -162,15 +147,14 @@ class Store:
 
 
 def kind_of(root: str, profiles: Profiles) -> str:
-    """Return which kind of store is at `root`."""
     kinds = (kind for kind, source in KINDS.items() if source.is_at(root, profiles.by_kind[kind]))
     return next(kinds, markdown.NAME)
 
 
-def read(root: str, path: str, profile: Profile, hint: str | None) -> tuple[Entry | None, str | None]:
+def read(root: str, path: str, profile: Profile) -> tuple[Entry | None, str | None]:
     """Return the entry in a file, if it has one, and what is wrong with the file, if anything is."""
     try:
-        entry = KINDS[profile.kind].read(root, path, profile, hint)
+        entry = KINDS[profile.kind].read(root, path, profile)
     except Unreadable as error:
         return None, f"{error}; skipped"
     return entry, entry.problem if entry is not None else None
@@ -185,11 +169,9 @@ def entries(root: str, profiles: Profiles) -> tuple[Profile, list[tuple[str, Ent
         files += listing.files
         problems += listing.problems
         folders += listing.folders
-    hints, notes = store.source.read_hints(root, dict.fromkeys(files), store.leaves_out)
-    problems += notes
     found = []
     for path in files:
-        entry, problem = read(root, path, profile, hints.get(path))
+        entry, problem = read(root, path, profile)
         if problem is not None:
             problems.append(f"{path}: {problem}")
         if entry is not None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 
-from judgekit.retrieval import bm25, confidence, index, index_file, terms
+from judgekit.retrieval import bm25, confidence, index, index_file, parts, terms
 from judgekit.retrieval.compiled import Profiles, bundled
 from judgekit.retrieval.confidence import Candidate, RankedCandidates
 from judgekit.retrieval.index_file import sqlite
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from sqlite3 import Connection
 
-    from judgekit.retrieval.compiled import Language, Profile
+    from judgekit.retrieval.compiled import Profile
     from judgekit.retrieval.index_file import Index
     from judgekit.retrieval.sources import Entry
     from judgekit.retrieval.terms import Term
@@ -66,12 +66,10 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
 ) -> RankedCandidates:
     """Return the `limit` best candidates of the stores at `roots` for `query`.
 
-    A root is a path (relative ones start at `project`, `~` is the home folder) or `claude:auto`, Claude
-    Code's own memory of the project; a missing store is empty. Roots that are `trusted`, since the user named
-    them, may be anywhere they say; no other one is searched that leads out of `project`. Several stores are
-    merged by confidence, a file of more than one is listed once. What `pins` name is found for any query.
-    `pool` is how many hits of a store are rated. After `patience` seconds of reading new files what was read
-    until then is searched, and the next search goes on.
+    A root is a path (relative ones start at `project`, `~` is the home folder) or `claude:auto`. Only roots
+    that are `trusted`, since the user named them, may lead out of `project`. Several stores are merged by
+    confidence. What `pins` name is found for any query. `pool` hits of a store are rated. After `patience`
+    seconds what was read is searched.
     """
     profiles, ranked, found_any = profiles or Profiles(bundled()), RankedCandidates([], []), False
     searched = _Search(query, profiles, project, pins, ranked)
@@ -112,7 +110,6 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
 
 
 def lacking(roots: Sequence[str], project: str) -> list[str]:
-    """Return in a line that there is nothing to search, where none of the stores at `roots` is there."""
     if any(os.path.isdir(resolve(root, project)) for root in roots):
         return []
     return [f"no store found ({', '.join(roots) or 'no root is set'}); name one with --root"]
@@ -121,8 +118,7 @@ def lacking(roots: Sequence[str], project: str) -> list[str]:
 def may_be_searched(root: str, folder: str, base: str, trusted: Collection[str]) -> bool:
     """Whether the real path `folder`, to which `root` leads, is inside `base` or where the user wants it.
 
-    `base` is the real path of the project with a separator at its end; `trusted` are roots the user named.
-    These lead where the user knows, but not inside a project, where a link may stand.
+    A trusted root leads where the user knows, but not inside a project, where a link may stand.
     """
     if (folder + os.sep).startswith(base):
         return True
@@ -149,7 +145,6 @@ class _Search:
         self.pinned: dict[str, Candidate] = {}
 
     def by_fulltext(self, root: str, limit: int, pool: int, patience: float | None) -> list[Candidate] | None:
-        """Search the store at `root`, a real path; None where this Python cannot."""
         try:
             opened = index.open_index(root, self.profiles, patience=patience)
         except index_file.NoFullTextError as error:
@@ -173,13 +168,14 @@ class _Search:
             opened.close()
 
     def _ask(self, opened: Index, limit: int, pool: int) -> list[Candidate]:
-        wanted = terms.parse(self.text, opened.profile.language)
-        if not wanted and not self.pins:
+        quick = pool < bm25.POOL
+        asked = (parts.parse if quick else parts.whole)(self.text, opened.profile.language)
+        if not asked and not self.pins:
             return []
         for _ in range(MAX_ROUNDS):
             named = self._pinned(opened) if self.pins else {}
             opened.connection.execute("BEGIN")  # one lock for all statements
-            found = bm25.match(opened, wanted, pool, quick=pool < bm25.POOL)[:limit]
+            found = bm25.match(opened, asked, pool, quick=quick)[:limit]
             opened.connection.execute("COMMIT")
             if not index.recheck(opened, [candidate.place for candidate in (*named.values(), *found)]):
                 break
@@ -210,7 +206,6 @@ class _Search:
         return places
 
     def by_keyword(self, root: str) -> list[Candidate]:
-        """Search the store at `root`, a real path, by points for words of titles and tags."""
         from judgekit.retrieval import scan  # noqa: PLC0415 - the exception, not the rule
 
         profile, entries, notes = scan.entries(root, self.profiles)
@@ -235,31 +230,20 @@ def plain_words(text: str) -> set[str]:
     return {word for word in spaced.split() if len(word) > 1}
 
 
-def keywords(prompt: str, language: Language) -> list[Term]:
-    """Return the words of a prompt that count, without repetition."""
-    found = sorted(plain_words(terms.excerpt(prompt)) - language.stop)
-    return [terms.Term(word, [word], [word], common=word in language.common) for word in found]
-
-
-def points(word: str, title: set[str], tags: set[str]) -> int:
-    """Return what one word of the query is worth in an entry."""
-    if word in tags:
-        return _TAG
-    if word in title:
-        return _TITLE
-    begins = len(word) >= MIN_PREFIX and any(other.startswith(word) for other in title | tags)
-    return _BEGINNING if begins else 0
-
-
 def match_keywords(
     entries: Collection[tuple[str, Entry]], root: str, profile: Profile, prompt: str
 ) -> list[Candidate]:
     """Return the entries of a store that any word occurs in, rated, best first."""
-    wanted = keywords(prompt, profile.language)
+    language = profile.language
+    found = sorted(plain_words(terms.excerpt(prompt)) - language.stop)
+    wanted = [terms.Term(word, [word], [word], common=word in language.common) for word in found]
     hits, counts = [], [0] * len(wanted)
     for path, entry in entries:
         title, tags = plain_words(entry.title), plain_words(" ".join(entry.tags))
-        worth = [points(term.text, title, tags) for term in wanted]
+        worth = []
+        for word in found:
+            begins = len(word) >= MIN_PREFIX and any(other.startswith(word) for other in title | tags)
+            worth.append(_TAG if word in tags else _TITLE if word in title else _BEGINNING * begins)
         matched = {number for number, point in enumerate(worth) if point}
         for number in matched:
             counts[number] += 1
@@ -288,25 +272,18 @@ def _candidate(root: str, path: str, entry: Entry, profile: Profile) -> Candidat
 
 
 def body(candidate: Candidate, limit: int | None, profiles: Profiles | None = None) -> str:
-    """Return the first `limit` characters (None: all) of a candidate's text, read anew from its file.
-
-    Empty when the file is gone, unreadable, retired by now, or no longer inside its store.
-    """
+    """Return the beginning of a candidate's text, read anew; empty when it is gone or retired by now."""
     from judgekit.retrieval import scan  # noqa: PLC0415 - the hook without a judge needs no text
 
     profile = (profiles or Profiles(bundled())).by_kind[candidate.kind]
-    entry, _ = scan.read(candidate.root, candidate.place, profile, None)
+    entry, _ = scan.read(candidate.root, candidate.place, profile)
     return entry.body[:limit] if entry is not None else ""
 
 
 def passages(
     text: str, candidates: Sequence[Candidate], profiles: Profiles | None = None
 ) -> list[tuple[str, str]]:
-    """Return for each candidate its passage for the query `text`, and its whole text, read anew.
-
-    A passage has `SNIPPET_LIMIT` characters at most; without a match it is the text's beginning. Both are
-    empty when the file is gone, unreadable, retired by now, or no longer inside its store.
-    """
+    """Return each candidate's passage for `text` (without a match its beginning), and its whole text."""
     profiles, found = profiles or Profiles(bundled()), []
     wanted: dict[str, list[Term]] = {}  # by kind: languages may differ
     connection = index_file.connect(":memory:")

@@ -115,7 +115,6 @@ _BARE = _Bare()
 
 
 def words(text: str) -> list[str]:
-    """Return the runs of letters and digits in `text`."""
     if text.isascii():  # by a table: ten times as fast, and most texts are ASCII
         return text.translate(_SPACED).split()
     return "".join(char if char.isalnum() else " " for char in text).split()
@@ -191,15 +190,16 @@ MAX_TERMS = 32
 MAX_WORD = 64  # characters; longer ones are hashes, encoded data or a whole line of an unspaced script
 MAX_PARTS = 4  # a compound of more parts (a path, a URL) is searched by its parts alone
 _JOINERS = "_-./:"
+_IN_TOKENS = "".join([char if char.isalnum() or char in _JOINERS else " " for char in map(chr, range(128))])
 _PUNCTUATION = ".,;:!?()[]{}<>`'\"*_"
 
 
 class Term:
     """One thing to look for: the text to show, what is searched for, and whether it is a common word.
 
-    `phrases` are rows of stems, each of which an entry may have; `prefix` is the first of them where longer
-    stems that begin so count too. `expression` is the FTS5 expression over stems that an entry with this term
-    satisfies, `shown` one over text as it was written, from `forms`. An index that is asked sets `rarity`.
+    `phrases` are rows of stems, each of which an entry may have; longer stems than `prefix` that begin so
+    count, too. `expression` is FTS5's over stems, `shown` one over text as it was written. `rarity` is set by
+    an index.
     """
 
     __slots__ = ("common", "expression", "phrases", "prefix", "rarity", "shown", "text")
@@ -226,29 +226,32 @@ def _any_of(forms: Sequence[str], *, prefix: bool) -> str:
 
 
 def parse(prompt: str, language: Language) -> list[Term]:
-    """Return the terms of `prompt`, in its order and without repetition, `MAX_TERMS` at most.
-
-    A compound is searched as a phrase, then by each of its parts.
-    """
+    """Return the terms of `prompt`, in its order, `MAX_TERMS` at most; a compound, then each of its parts."""
     terms: dict[str, Term] = {}
     for token in tokens(excerpt(prompt)):
-        parts = words(token)
-        found = [_phrase(token, [" ".join(parts)], language)] if 1 < len(parts) <= MAX_PARTS else []
-        for part in parts:
-            inner = camel(part)
-            if inner:
-                found.append(_phrase(part, [part, " ".join(inner)], language))
-            found += [_word(word.lower(), language) for word in inner or [part]]
-        for term in found:
-            if term is not None:
-                terms.setdefault(term.text, term)
+        for term in of_token(token, language):
+            terms.setdefault(term.text, term)
         if len(terms) >= MAX_TERMS:
             break
     return list(terms.values())[:MAX_TERMS]
 
 
+def of_token(token: str, language: Language) -> list[Term]:
+    """Return the terms of one word or compound: the phrase, then each of its parts."""
+    parts = words(token)
+    found = [_phrase(token, [" ".join(parts)], language)] if 1 < len(parts) <= MAX_PARTS else []
+    for part in parts:
+        inner = camel(part)
+        if inner:
+            found.append(_phrase(part, [part, " ".join(inner)], language))
+        found += [_word(word.lower(), language) for word in inner or [part]]
+    return [term for term in found if term is not None]
+
+
 def tokens(text: str) -> Iterator[str]:
-    """Yield the words of `text`, compounds (`user_id`, `rate-limit`, `React.FC`) in one piece."""
+    if text.isascii():
+        yield from filter(None, [piece.strip(_JOINERS) for piece in text.translate(_IN_TOKENS).split()])
+        return
     start = None
     for place, char in enumerate(f"{text} "):
         inside = char.isalnum() or (start is not None and char in _JOINERS)
@@ -260,7 +263,6 @@ def tokens(text: str) -> Iterator[str]:
 
 
 def camel(word: str) -> list[str]:
-    """Return the words inside a camelCase identifier; none when `word` is no such thing."""
     if word.islower() or word.isupper() or word[1:].islower() or len(word) > MAX_WORD:
         return []
     # A new word begins after a small letter, or as the last of several capitals.
@@ -275,10 +277,7 @@ def camel(word: str) -> list[str]:
 
 
 def hidden_words(text: str, language: Language) -> str:
-    """Return what `text` means but does not spell out, for the index to store beside it.
-
-    These are the words inside camelCase identifiers, and what abbreviations stand for.
-    """
+    """Return the words in camelCase identifiers, and what abbreviations stand for, to index, too."""
     found: list[str] = []
     for chunk in text.split():
         plain = chunk.islower() or chunk.istitle()
@@ -288,15 +287,12 @@ def hidden_words(text: str, language: Language) -> str:
     return " ".join(found)
 
 
-def excerpt(prompt: str) -> str:
-    """Return the part of a prompt that is searched by: all of a short one, else its beginning and its end.
-
-    Lone surrogates are replaced, and what is composed of several characters is brought to one form.
-    """
+def excerpt(prompt: str, head: int = HEAD, tail: int = TAIL) -> str:
+    """Return what is searched by: a short prompt, else its beginning and its end, with valid characters."""
     text = prompt
-    if len(prompt) > HEAD + TAIL:
-        head, tail = prompt[:HEAD], prompt[-TAIL:]
-        text = f"{head.rpartition(' ')[0] or head} {tail.partition(' ')[2] or tail}"  # no half words
+    if len(prompt) > head + tail:
+        first, last = prompt[:head], prompt[-tail:]
+        text = f"{first.rpartition(' ')[0] or first}\n{last.partition(' ')[2] or last}"  # no half words
     text = text.encode("utf-8", "replace").decode("utf-8")
     if text.isascii():
         return text
@@ -306,7 +302,6 @@ def excerpt(prompt: str) -> str:
 
 
 def _phrase(text: str, forms: list[str], language: Language) -> Term | None:
-    """Return the term for a compound, None when it comes down to single words."""
     phrases = [" ".join(stems(form, language)) for form in forms]
     return Term(text.lower(), phrases, forms) if any(" " in phrase for phrase in phrases) else None
 

@@ -1,56 +1,182 @@
-"""The last turns of a Claude Code conversation, read defensively: its transcript's format is internal."""
+"""A coding agent's conversations, read defensively: a transcript's format is internal."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import stat
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
 _TAIL_BYTES = 400_000  # the end of a transcript; far more than a few turns need
 _HEAD_BYTES = 200_000  # its beginning, which says when it began
+_WHOLE_BYTES = 50_000_000  # of a transcript that is read from its beginning
 _TURN_CHARS = 2_000
+_SESSION_CHARS = 36  # of a session's id, with which Claude Code and Codex end the name of a transcript
+_ANSWERS = ("assistant", "response_item", "gemini")  # types of entries, of Claude Code, Codex, Gemini
+_CALLS = ("tool_use", "function_call", "custom_tool_call", "local_shell_call")
+# What clients put into a conversation as if the user had typed it.
+_NOT_TYPED = ("# AGENTS.md instructions", "[Request interrupted by user")
+# Where Claude Code, Codex and Gemini keep transcripts: in a folder of a variable, or of the home folder.
+_HOMES = (
+    ("CLAUDE_CONFIG_DIR", "~/.claude", "projects"),
+    ("CODEX_HOME", "~/.codex", "sessions"),
+    ("GEMINI_CLI_HOME", "~", ".gemini/tmp"),
+)
+
+
+class Exchange(NamedTuple):
+    """A prompt, and what the agent wrote and which tools it called (as JSON) until the next prompt."""
+
+    prompt: str
+    answer: list[str]
+    calls: list[str]
 
 
 def last_turns(path: str, count: int) -> tuple[str, ...]:
-    """Return up to `count` turns, oldest first, as "user: …" or "assistant: …".
-
-    Read only if `path` is a regular `.jsonl` file under the client's own projects folder; whatever else
-    it is, and whatever is wrong in it, gives fewer turns or none.
-    """
+    """Return up to `count` turns, oldest first, as "user: …" or "assistant: …"; fewer where it is odd."""
     turns: list[str] = []
     for line in reversed(_lines(path, -_TAIL_BYTES) if count > 0 else []):
         turn = _turn(_entry(line))
         if turn:
-            turns.append(turn)
+            turns.append(f"{turn[0]}: {turn[1][:_TURN_CHARS]}")
         if len(turns) == count:
             break
     return tuple(reversed(turns))
 
 
-def started(path: str) -> float | None:
-    """Return when a conversation began, in seconds since the epoch; None where that is not known."""
-    for line in _lines(path, _HEAD_BYTES):
-        moment = _entry(line).get("timestamp")
-        try:
-            if isinstance(moment, str):
-                return datetime.fromisoformat(moment).timestamp()
-        except (ValueError, OverflowError):
+def prompts(project: str, most: int, wanted: Callable[[str], bool]) -> list[str]:
+    """Return the latest `most` texts that people typed in `project` and that are `wanted`, the newest first.
+
+    Each text counts once. What an agent asked another one is left out.
+    """
+    found: dict[str, float] = {}
+    for changed, path in _newest_first():
+        if len(found) >= most and changed < sorted(found.values())[-most]:
+            break
+        heres = (_is_here(_entry(line), project) for line in _lines(path, _HEAD_BYTES))
+        if not next((here for here in heres if here is not None), False):
             continue
+        for entry in map(_entry, _lines(path, _WHOLE_BYTES)):
+            role, text = _turn(entry) or ("", "")
+            is_typed = (
+                role == "user" and not entry.get("isCompactSummary") and not text.startswith(_NOT_TYPED)
+            )
+            if is_typed and wanted(text):
+                moment = _moment(entry)
+                found[text] = max(found.get(text, 0.0), changed if moment is None else moment)
+    return sorted(found, key=lambda text: found[text], reverse=True)[:most]
+
+
+def _newest_first() -> list[tuple[float, str]]:
+    """Return when each transcript was changed, and its path."""
+    found = []
+    for path in _files():
+        try:
+            found.append((os.lstat(path).st_mtime, path))
+        except OSError:  # removed meanwhile
+            continue
+    return sorted(found, reverse=True)
+
+
+def _is_here(entry: dict[str, Any], project: str) -> bool | None:
+    """Whether a conversation is one of a person in `project`; None where this entry does not say."""
+    about = entry.get("payload", entry)
+    if not isinstance(about, dict):
+        return None
+    if isinstance(about.get("source"), dict) or about.get("kind") == "subagent":  # of Codex, Gemini
+        return False
+    if isinstance(about.get("cwd"), str):
+        return environment.project_root(about["cwd"]) == project
+    if "projectHash" in about:
+        raw = project.encode("utf-8", "surrogateescape")
+        return bool(about["projectHash"] == hashlib.sha256(raw).hexdigest())
     return None
 
 
+def started(path: str) -> float | None:
+    """Return when a conversation began, in seconds since the epoch; None where that is not known."""
+    for line in _lines(path, _HEAD_BYTES):
+        moment = _moment(_entry(line))
+        if moment is not None:
+            return moment
+    return None
+
+
+def _moment(entry: dict[str, Any]) -> float | None:
+    moment = entry.get("timestamp", entry.get("startTime"))
+    try:
+        return datetime.fromisoformat(moment).timestamp() if isinstance(moment, str) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def of_sessions(digests: Collection[str]) -> dict[str, list[Exchange]]:
+    """Return the exchanges of the sessions whose ids have these digests, where a transcript is found."""
+    found: dict[str, list[Exchange]] = {}
+    for path in _files() if digests else ():
+        name = Path(path).stem
+        if name.startswith("session-"):  # Gemini's, which begins with the id
+            session = _entry((_lines(path, _HEAD_BYTES) or [b""])[0]).get("sessionId")
+        else:
+            session = name[-_SESSION_CHARS:]
+        digest = environment.digest(str(session))
+        if digest in digests:
+            found.setdefault(digest, []).extend(_exchanges(path))
+    return found
+
+
+def _exchanges(path: str) -> list[Exchange]:
+    found: list[Exchange] = []
+    for line in _lines(path, _WHOLE_BYTES):
+        entry = _entry(line)
+        turn = _turn(entry)
+        if turn and turn[0] == "user":
+            found.append(Exchange(turn[1], [], []))
+        elif found:
+            found[-1].answer.extend(turn[1:] if turn else ())
+            found[-1].calls.extend(_calls(entry))
+    return found
+
+
+def _calls(entry: dict[str, Any]) -> Iterator[str]:
+    """Yield the name and the arguments of each tool call in an entry, as JSON."""
+    message = entry.get("message", entry.get("payload", entry))
+    if not isinstance(message, dict) or entry.get("isSidechain") or entry.get("type") not in _ANSWERS:
+        return
+    content, of_gemini = message.get("content"), message.get("toolCalls")
+    blocks = [message, *(content if isinstance(content, list) else ())]
+    calls = [each for each in blocks if isinstance(each, dict) and each.get("type") in _CALLS]
+    calls += [each for each in of_gemini if isinstance(each, dict)] if isinstance(of_gemini, list) else []
+    for call in calls:
+        parts = [call.get(key) for key in ("name", "input", "arguments", "args", "action")]
+        yield json.dumps([part for part in parts if part is not None], ensure_ascii=False)
+
+
+def _files() -> Iterator[str]:
+    for home in _homes():
+        for folder, _, names in os.walk(home):
+            yield from (str(Path(folder, name)) for name in sorted(names) if name.endswith(".jsonl"))
+
+
+def _homes() -> list[Path]:
+    environ = environment.environ()
+    return [Path(environ.get(name) or home).expanduser() / folder for name, home, folder in _HOMES]
+
+
 def _lines(path: str, size: int) -> list[bytes]:
-    """Return the lines in the first `size` bytes of a transcript, or in the last ones of a negative size."""
-    home = environment.environ().get("CLAUDE_CONFIG_DIR") or str(Path("~/.claude").expanduser())
-    projects = (Path(home) / "projects").resolve()
+    """Return the first lines of a client's own transcript, or for a negative size the last ones."""
     try:
         file = Path(path)
-        if not path.endswith(".jsonl") or not file.resolve().is_relative_to(projects):
+        is_inside = any(file.resolve().is_relative_to(home.resolve()) for home in _homes())
+        if not path.endswith(".jsonl") or not is_inside:
             return []
         if not stat.S_ISREG(file.lstat().st_mode):
             return []
@@ -70,15 +196,19 @@ def _entry(line: bytes) -> dict[str, Any]:
     return entry if isinstance(entry, dict) else {}
 
 
-def _turn(entry: dict[str, Any]) -> str | None:
-    role, message = entry.get("type"), entry.get("message")
-    if role not in ("user", "assistant") or not isinstance(message, dict):
+def _turn(entry: dict[str, Any]) -> tuple[str, str] | None:
+    """Return who says what in an entry: "user" or "assistant", and the text."""
+    message = entry.get("message", entry.get("payload", entry))  # of Claude Code, Codex, Gemini
+    if not isinstance(message, dict) or entry.get("isSidechain") or entry.get("isMeta"):
         return None
-    if entry.get("isSidechain") or entry.get("isMeta"):
+    role = message.get("role") if "payload" in entry else entry.get("type")
+    role = "assistant" if role == "gemini" else role
+    if role not in ("user", "assistant"):
         return None
-    content = message.get("content")
+    content = message.get("displayContent", message.get("content"))  # Gemini's user typed only the former
     if isinstance(content, list):
-        blocks = (block for block in content if isinstance(block, dict) and block.get("type") == "text")
+        kinds = ("text", "input_text", "output_text", None)
+        blocks = (block for block in content if isinstance(block, dict) and block.get("type") in kinds)
         content = " ".join(str(block.get("text", "")) for block in blocks)
     text = content.strip() if isinstance(content, str) else ""
-    return f"{role}: {text[:_TURN_CHARS]}" if text and not text.startswith("<") else None
+    return (role, text) if text and not text.startswith("<") else None

@@ -24,14 +24,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from judgekit.retrieval.compiled import Language, Profile, Profiles
-    from judgekit.retrieval.index_file import Progress, Stamp
+    from judgekit.retrieval.index_file import Stamp
     from judgekit.retrieval.scan import Listing
 
 BATCH = 256  # files that are read in one transaction: some 50 ms
-OTHERS_SECONDS = 1.0  # how long is waited for another process that is reading the store already
-_STALLED = 2.0  # seconds without progress after which the other process is taken for dead
-_PAUSE = 0.05  # seconds between two looks at how far the other one is
-HINTS = "index"  # the place of notes about the store's own index
 _MAKING = ".making"
 _ABANDONED = 600  # seconds after which what is still being laid out belongs to a process that was killed
 _UNUSED = 30 * 86_400  # seconds after which the file of another version of this program goes
@@ -44,12 +40,11 @@ LAYOUT = (
     """CREATE TABLE watch (number INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, folder INTEGER NOT NULL,
         x INTEGER, y INTEGER, z INTEGER, sure INTEGER NOT NULL)""",
     # One row a file, `pending` until it is read. `inode` is mixed with the ctime, see `look`. `live` is
-    # 1 when it gave an entry; `hint` is what the store's own index said of it; `read` is when, in
-    # nanoseconds; `digest` is of all that was found.
+    # 1 when it gave an entry; `read` is when, in nanoseconds; `digest` is of all that was found.
     """CREATE TABLE file (
         number INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, folder INTEGER NOT NULL,
         pending INTEGER NOT NULL DEFAULT 1, size INTEGER, mtime INTEGER, inode INTEGER,
-        read INTEGER NOT NULL DEFAULT 0, hint TEXT, live INTEGER NOT NULL DEFAULT 0, digest INTEGER,
+        read INTEGER NOT NULL DEFAULT 0, live INTEGER NOT NULL DEFAULT 0, digest INTEGER,
         problem TEXT, id TEXT, title TEXT, category TEXT, tags TEXT, updated REAL)""",
     "CREATE INDEX file_folder ON file (folder)",
     "CREATE INDEX file_pending ON file (number) WHERE pending",
@@ -68,7 +63,7 @@ _COUNT = """INSERT INTO term (term, entries) VALUES (?, ?)
     ON CONFLICT (term) DO UPDATE SET entries = entries + excluded.entries"""
 _IN_FOLDER = """SELECT file.number, file.path, size, mtime, inode, read FROM file
     JOIN watch ON file.folder = watch.number WHERE watch.path = ?"""
-_ADD_FILE = "INSERT OR IGNORE INTO file (path, folder, hint) VALUES (?, ?, ?)"
+_ADD_FILE = "INSERT OR IGNORE INTO file (path, folder) VALUES (?, ?)"
 _SET_FILE = """UPDATE file SET pending = 0, size = ?, mtime = ?, inode = ?, read = ?, live = ?, digest = ?,
     problem = ?, id = ?, title = ?, category = ?, tags = ?, updated = ? WHERE number = ?"""
 _TOUCH_FILE = "UPDATE file SET pending = 0, size = ?, mtime = ?, inode = ?, read = ? WHERE number = ?"
@@ -76,23 +71,22 @@ _ADD_WATCH = "INSERT OR REPLACE INTO watch (number, path, folder, x, y, z, sure)
 
 
 def create(connection: Connection, root: str, profiles: Profiles, kind: str = "") -> None:
-    """Lay out an empty index of the store at `root`."""
     for statement in LAYOUT:
         connection.execute(statement)
     said = {"root": root, "read_by": index_file.read_by(profiles), "kind": kind, "size": 0, "pending": 0}
-    _put_about(connection, said | {"folders": 0, "updated": index_file.clock(), "builder": os.getpid()})
+    _put_about(connection, said | {"folders": 0, "updated": index_file.clock()})
 
 
 def _put_about(connection: Connection, said: dict[str, Any]) -> None:
     connection.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", said.items())
 
 
-def in_memory(root: str, profiles: Profiles, progress: Progress | None = None) -> Index:
+def in_memory(root: str, profiles: Profiles) -> Index:
     """Return an index of the store at `root`, or of its newest files, that is gone when it is closed."""
     index = Index(index_file.connect(":memory:"), root, profiles)
     create(index.connection, root, profiles)
     index.load(about(index.connection))
-    refresh(index, None, (), progress=progress, most=index_file.MEMORY_FILES)
+    refresh(index, None, (), most=index_file.MEMORY_FILES)
     return index
 
 
@@ -135,7 +129,6 @@ def replace(root: str, profiles: Profiles, path: str | None) -> None:
 
 
 def _unlink(path: str) -> None:
-    """Remove a database with what SQLite keeps beside it, as far as it is there."""
     for suffix in ("", "-wal", "-shm"):
         try:
             os.unlink(path + suffix)
@@ -146,11 +139,9 @@ def _unlink(path: str) -> None:
 class Plan:
     """What has to be written to bring an index up to date, before any entry is read.
 
-    Compares the watched `places` of a store (None: all of them) with the index, for which the store so far
-    was of `known_kind` (empty: nothing is known). `watched` are the places of which something is different:
-    whether each is a folder, its stamp, and whether that is sure; `gone` are those that are no more. `notes`
-    are the problems by place. `new` files have no row yet, `changed` and `lost` rows are named by number, and
-    `hints` are those that differ, by path. With `anew` nothing that was there counts.
+    Compares the watched `places` of a store (None: all) with the index. `watched` are those that differ:
+    whether each is a folder, its stamp, whether that is sure; `gone` are no more. `new` files have no row
+    yet, `changed` and `lost` rows have numbers. With `anew` nothing that was there counts.
     """
 
     def __init__(self, index: Index, known_kind: str, places: Collection[str] | None) -> None:
@@ -163,7 +154,6 @@ class Plan:
         self.stamps: dict[str, Stamp] = {}
         self.changed: list[int] = []
         self.lost: list[int] = []
-        self.hints: dict[str, str | None] = {}
         self.notes: dict[str, list[str]] = {}
 
         watched = self._rows("SELECT path, folder, x, y, z, sure FROM watch")
@@ -198,14 +188,6 @@ class Plan:
             if place not in self._listed:
                 self._listed.add(place)
                 pending += self._compare_folder(place, store.list(place), deep=deep)
-        if self.anew or changed or self.new or self.lost or places is None:
-            self._read_hints(store)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to write."""
-        found = (self.watched, self.gone, self.new, self.changed, self.lost, self.hints, self.notes)
-        return not (self.anew or any(found))
 
     def _rows(self, query: str, *values: object) -> list[Any]:
         return [] if self.anew else self._connection.execute(query, values).fetchall()
@@ -230,13 +212,9 @@ class Plan:
                 self.changed.append(number)
         self.new.update(dict.fromkeys(unknown, place))
         self.stamps.update(unknown)
-        self._compare_notes(place, listing.problems)
+        self.notes[place] = listing.problems
         moved = before is None or (before[1] or (0, 0, 0))[2] != (stamp or (0, 0, 0))[2]
         return [folder for folder in listing.folders if deep or moved or folder not in self._known]
-
-    def _compare_notes(self, place: str, problems: list[str]) -> None:
-        if problems != [text for (text,) in self._rows("SELECT text FROM note WHERE place = ?", place)]:
-            self.notes[place] = problems
 
     def _forget(self, place: str) -> None:
         """Note that a folder is gone with all that was in it."""
@@ -248,24 +226,15 @@ class Plan:
             self._forget(path)
         self.lost += [row[0] for row in self._rows(_IN_FOLDER, place)]
 
-    def _read_hints(self, store: scan.Store) -> None:
-        """Compare what the store's own index says; it may also name files that are ignored."""
-        lost, rows = set(self.lost), self._rows("SELECT number, path, hint FROM file")
-        known = {path: hint for number, path, hint in rows if number not in lost}
-        files = [*known, *self.new]
-        hints, strays = scan.KINDS[self.kind].read_hints(store.root, dict.fromkeys(files), store.leaves_out)
-        self.hints = {path: hints.get(path) for path in files if hints.get(path) != known.get(path)}
-        self._compare_notes(HINTS, strays)
-
 
 class ReadFile:
     """What reading one file gave: its stamp from before it was read, the row of its entry, and its texts."""
 
     __slots__ = ("digest", "read", "row", "stamp", "texts")
 
-    def __init__(self, root: str, place: str, profile: Profile, hint: str | None) -> None:
+    def __init__(self, root: str, place: str, profile: Profile) -> None:
         self.read, self.stamp = index_file.clock(), index_file.look(f"{root}/{place}")
-        entry, problem = scan.read(root, place, profile, hint)
+        entry, problem = scan.read(root, place, profile)
         shown = entry or Entry("", "", "")
         self.texts = None if entry is None else texts(entry, profile.language)
         names = [_clean(name) for name in (shown.id, shown.title, shown.category, ",".join(shown.tags))]
@@ -295,7 +264,6 @@ class Writer:
         self._changes: dict[str, int] = {}  # in the number of entries, by stem
 
     def carry_out(self, plan: Plan) -> None:
-        """Write what a plan says; files to be read are marked as pending."""
         if plan.anew:
             for table in ("file", "text", "term", "watch", "note"):
                 self.execute(f"DELETE FROM {table}")  # noqa: S608 - names of ours
@@ -311,15 +279,11 @@ class Writer:
             self.execute("DELETE FROM note WHERE place = ?", (place,))
             self.executemany("INSERT INTO note VALUES (?, ?)", [(place, _clean(text)) for text in notes])
         numbers = dict(self.execute("SELECT path, number FROM watch WHERE folder").fetchall())
-        new = [(path, numbers[folder], plan.hints.pop(path, None)) for path, folder in plan.new.items()]
-        self.executemany(_ADD_FILE, new)
-        hints = [(hint, path) for path, hint in plan.hints.items()]
-        self.executemany("UPDATE file SET pending = 1, hint = ? WHERE path = ?", hints)
+        self.executemany(_ADD_FILE, [(path, numbers[folder]) for path, folder in plan.new.items()])
         changed = [(number,) for number in plan.changed]
         self.executemany("UPDATE file SET pending = 1 WHERE number = ?", changed)
 
     def drop(self, number: int) -> None:
-        """Take a file out of the index."""
         self._drop_text(number)
         self.execute("DELETE FROM file WHERE number = ?", (number,))
 
@@ -342,7 +306,6 @@ class Writer:
         return True
 
     def add_text(self, number: int, columns: Sequence[str]) -> None:
-        """Add the stems of an entry."""
         self.execute(_ADD_TEXT, (number, *columns))
         self._count(columns, 1)
 
@@ -361,20 +324,13 @@ class Writer:
             self._changes[word] = self._changes.get(word, 0) + change
 
     def finish(self) -> None:
-        """Note the counts, and what the index says of itself."""
         changed = [(term, change) for term, change in self._changes.items() if change]
         self.executemany(_COUNT, changed)
         fewer = [(term,) for term, change in changed if change < 0]
         self.executemany("DELETE FROM term WHERE term = ? AND entries <= 0", fewer)
         (pending,) = self.execute("SELECT count(*) FROM file WHERE pending").fetchone()
         (folders,) = self.execute("SELECT count(*) FROM watch WHERE folder").fetchone()
-        builder = os.getpid() if pending else 0
-        self.about |= {
-            "pending": pending,
-            "folders": folders,
-            "updated": index_file.clock(),
-            "builder": builder,
-        }
+        self.about |= {"pending": pending, "folders": folders, "updated": index_file.clock()}
         _put_about(self.connection, self.about)
 
 
@@ -409,31 +365,36 @@ def refresh(
     numbers: Sequence[int],
     *,
     patience: float | None = None,
-    progress: Progress | None = None,
     most: int | None = None,
 ) -> None:
     """Bring an index up to date: the watched `places` (None: all) and the files `numbers` may have changed.
 
-    Reading ends after `patience` seconds, but not before one batch: else a slow machine would never end. Of
-    more than `most` files only those changed last are read.
+    Reading ends after `patience` seconds and one batch. Of more than `most` files those changed last are
+    read.
     """
     started = time.monotonic()
+    # Without the lock first, since mostly nothing is different.
+    (version,) = index.connection.execute("PRAGMA data_version").fetchone()
+    plan = Plan(index, index.kind, places)
+    plan.changed += numbers
     try:
-        if _another_is_at_it(index):
-            while (index.pending or not index.kind) and time.monotonic() < started + OTHERS_SECONDS:
-                time.sleep(_PAUSE)
-                index.load(about(index.connection))
-        else:
-            _write_plan(index, places, numbers, most)
-            total, report = index.pending, progress or (lambda _done, _total: None)
-            while index.pending:
-                report(total - index.pending, total)
-                with transaction(index) as writer:
-                    _read_batch(index, writer)
-                if patience is not None and time.monotonic() > started + patience:
-                    break
-            if total and not index.pending:
-                report(total, total)
+        if plan.anew or plan.watched or plan.gone or plan.new or plan.changed or plan.lost:
+            with transaction(index) as writer:
+                (now,) = index.connection.execute("PRAGMA data_version").fetchone()
+                if now != version:  # another process wrote meanwhile, most likely the same
+                    changed, plan = plan.changed, Plan(index, writer.about["kind"], places)
+                    plan.changed += changed
+                # The newest are read first: they are the likeliest to matter.
+                newest = sorted(plan.new, key=lambda path: -plan.stamps[path][1])
+                index.left_out = 0 if most is None else max(0, len(newest) - most)
+                plan.new = {path: plan.new[path] for path in newest[:most]}
+                writer.carry_out(plan)
+                _read_batch(index, writer)
+        while index.pending:
+            with transaction(index) as writer:
+                _read_batch(index, writer)
+            if patience is not None and time.monotonic() > started + patience:
+                break
     except _Passed:
         pass
     if not index.kind:  # another process is listing the files, and nothing is known yet
@@ -443,15 +404,12 @@ def refresh(
 
 
 def reread(index: Index, stale: list[tuple[int, str]]) -> bool:
-    """Read files anew that changed, or may have; return whether anything about them is different.
-
-    All of the latter are named in `index.outdated`, whether they could be written or not.
-    """
+    """Read files anew that may have changed; the different ones are in `index.outdated`; True if any."""
     files = {}
     for number, place in stale:
-        query = "SELECT hint, digest FROM file WHERE number = ?"
-        hint, digest = index.connection.execute(query, (number,)).fetchone() or (None, None)
-        new = ReadFile(index.root, place, index.profile, hint)
+        query = "SELECT digest FROM file WHERE number = ?"
+        (digest,) = index.connection.execute(query, (number,)).fetchone() or (None,)
+        new = ReadFile(index.root, place, index.profile)
         differs = new.stamp is None or new.digest != digest
         if differs:
             index.outdated.add(place)
@@ -462,68 +420,15 @@ def reread(index: Index, stale: list[tuple[int, str]]) -> bool:
     try:
         with transaction(index) as writer:
             changed = [writer.put(number, new) for number, new in files.items()]
-    except _Passed:
-        return False
-    except sqlite.OperationalError as error:
+    except (_Passed, sqlite.OperationalError) as error:
         if index_file.is_damage(error):
             raise
         return False
     return any(changed)
 
 
-def _write_plan(
-    index: Index, places: Collection[str] | None, numbers: Sequence[int], most: int | None
-) -> None:
-    """Find out what is different, and write it; without the lock first, since mostly nothing is."""
-    (version,) = index.connection.execute("PRAGMA data_version").fetchone()
-    plan = Plan(index, index.kind, places)
-    plan.changed = [number for number in (*plan.changed, *numbers) if _is_worth_writing(index, number)]
-    if plan.is_empty:
-        return
-    with transaction(index) as writer:
-        (now,) = index.connection.execute("PRAGMA data_version").fetchone()
-        if now != version:  # another process wrote meanwhile, most likely the same
-            changed, plan = plan.changed, Plan(index, writer.about["kind"], places)
-            plan.changed += changed
-        # The newest are read first: they are the likeliest to matter.
-        newest = sorted(plan.new, key=lambda path: -plan.stamps[path][1])
-        index.left_out = 0 if most is None else max(0, len(newest) - most)
-        plan.new = {path: plan.new[path] for path in newest[:most]}
-        writer.carry_out(plan)
-        _read_batch(index, writer)
-
-
-def _is_worth_writing(index: Index, number: int) -> bool:
-    """Whether reading a file gives anything new: not while it is as it was, and still not sure."""
-    query = "SELECT path, hint, digest, size, mtime, inode FROM file WHERE number = ? AND NOT pending"
-    row = index.connection.execute(query, (number,)).fetchone()
-    if row is None:
-        return True
-    path, hint, digest, *stamp = row
-    now = index_file.look(f"{index.root}/{path}")
-    if now is None or now != tuple(stamp) or is_sure(now[1], index_file.clock()):
-        return True
-    return bool(ReadFile(index.root, path, index.profile, hint).digest != digest)
-
-
 def _read_batch(index: Index, writer: Writer) -> None:
-    query = "SELECT number, path, hint FROM file WHERE pending ORDER BY number LIMIT ?"
+    query = "SELECT number, path FROM file WHERE pending ORDER BY number LIMIT ?"
     profile = index.profiles.by_kind[writer.about["kind"]]
-    for number, path, hint in index.connection.execute(query, (BATCH,)).fetchall():
-        writer.put(number, ReadFile(index.root, path, profile, hint))
-
-
-def _another_is_at_it(index: Index) -> bool:
-    if index.kind and not index.pending:
-        return False
-    if not 0 <= index_file.clock() - index.updated < _STALLED * 1e9 or index.builder == os.getpid():
-        return False
-    if os.name != "posix":  # elsewhere asking whether a process is alive may end it
-        return True
-    try:
-        os.kill(index.builder, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
+    for number, path in index.connection.execute(query, (BATCH,)).fetchall():
+        writer.put(number, ReadFile(index.root, path, profile))

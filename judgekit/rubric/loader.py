@@ -7,7 +7,9 @@ the labelled cases beside a rubric, and begins a new rubric: a copy of another o
 from __future__ import annotations
 
 import difflib
+import hashlib
 import re
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
@@ -15,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from judgekit.config import files, settings, yamlfile
 from judgekit.errors import ConfigError, UsageError
-from judgekit.rubric.schema import CASES, Case, CompareRubric, Rubric, RubricFile, ScoreRubric, SelectRubric
+from judgekit.rubric.schema import CASES, Case, Rubric, RubricFile, ScoreRubric, SelectRubric
 from judgekit.rubric.search_path import Origin, folders, published, rubric_files
 from judgekit.text import lines_of, rubric_name
 
@@ -60,15 +62,32 @@ def rubrics(project: Path | None = None) -> Iterator[LoadedRubric]:
 def find_rubric(
     reference: str, project: Path | None = None, kinds: tuple[type[Rubric], ...] = ()
 ) -> LoadedRubric:
-    """Return the rubric for `ID`, `ID@VERSION` or a path to a YAML file, of one of these kinds.
-
-    Without a version the newest of the first folder that has the id is taken. Raises `UsageError`
-    when there is none or it is for another task, `ConfigError` when its file is wrong.
-    """
+    """Return the newest rubric for `ID`, `ID@VERSION` or a path; raises `UsageError`, `ConfigError`."""
     if not isinstance(reference, str):
         raise UsageError(f"rubric: expected ID, ID@VERSION or the path of a YAML file, got {reference!r:.60}")
-    is_path = reference.endswith(_YAML)
-    loaded = load_rubric(*(_located(reference, project) if not is_path else (Path(reference), "path")))
+    located: tuple[Path, Origin] | None = (Path(reference), "path") if reference.endswith(_YAML) else None
+    if not located and not _REFERENCE.fullmatch(reference):
+        raise UsageError(f"{reference!r} is neither ID, ID@VERSION nor the path of a YAML file")
+    name, _, version = reference.partition("@")
+    for origin, folder in () if located else folders("rubrics", project):
+        # A file whose name has no version comes first, and is refused when it is read.
+        paths = {
+            tuple(map(int, numbers.split("."))) if _REFERENCE.fullmatch(path.stem) else (inf,): path
+            for path in folder.glob(f"{name}@{version or '*'}.yaml")
+            if (numbers := path.stem.partition("@")[2])
+        }
+        if paths:
+            located = paths[max(paths)], origin
+            break
+    if not located:
+        stems = sorted({path.stem for _, path in rubric_files(project)})
+        ids = [stem.partition("@")[0] for stem in stems]
+        near = difflib.get_close_matches(reference, [*stems, *ids], n=1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        known = ", ".join(stems)
+        problem = f"no rubric {reference!r}; there are: {known}, or give the path of a YAML file{meant}"
+        raise UsageError(problem)
+    loaded = load_rubric(*located)
     if kinds and not isinstance(loaded.rubric, kinds):
         (wanted,) = get_args(kinds[-1].model_fields["task"].annotation)
         problem = f"the rubric {loaded.rubric.ref} is for the task {loaded.rubric.task!r}"
@@ -76,46 +95,8 @@ def find_rubric(
     return loaded
 
 
-def _located(reference: str, project: Path | None) -> tuple[Path, Origin]:
-    if not _REFERENCE.fullmatch(reference):
-        raise UsageError(f"{reference!r} is neither ID, ID@VERSION nor the path of a YAML file")
-    name, _, version = reference.partition("@")
-    for origin, folder in folders("rubrics", project):
-        newest: tuple[tuple[int, ...], Path] | None = None
-        for path in folder.glob(f"{name}@{version or '*'}.yaml"):
-            if not _REFERENCE.fullmatch(path.stem):
-                return path, origin  # refused when it is read: its name has no version
-            numbers = tuple(map(int, path.stem.partition("@")[2].split(".")))
-            newest = max(newest or (numbers, path), (numbers, path))
-        if newest:
-            return newest[1], origin
-    stems = sorted({path.stem for _, path in rubric_files(project)})
-    near = difflib.get_close_matches(reference, [*stems, *(stem.partition("@")[0] for stem in stems)], n=1)
-    meant = f"; did you mean {near[0]}?" if near else ""
-    known = ", ".join(stems)
-    raise UsageError(f"no rubric {reference!r}; there are: {known}, or give the path of a YAML file{meant}")
-
-
-def score_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
-    """Return a rubric that scores documents; raises as `find_rubric`."""
-    return find_rubric(reference, project, (ScoreRubric,))
-
-
-def select_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
-    """Return a rubric that selects candidates; raises as `find_rubric`."""
-    return find_rubric(reference, project, (SelectRubric,))
-
-
-def comparing_rubric(reference: str, project: Path | None = None) -> LoadedRubric:
-    """Return a rubric that compares or scores; raises as `find_rubric`."""
-    return find_rubric(reference, project, (ScoreRubric, CompareRubric))
-
-
 def configured_rubric(section: Section, reference: str, project: Path | None) -> LoadedRubric:
-    """Return the rubric that stands as `rubric` in a section of the configuration.
-
-    Raises `ConfigError`, which says where it is set when there is none or it is of another task.
-    """
+    """Return the rubric that a section of the configuration names; raises `ConfigError` saying where."""
     if reference.endswith(_YAML) and not Path(reference).is_file():
         problem = "there is no such file; name an ID, ID@VERSION or a YAML file that exists"
         raise settings.wrong(section, "rubric", problem, project)
@@ -132,7 +113,7 @@ def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
     if origin == "project":
         yamlfile.check_own(path, path.parents[2])
     rubric = yamlfile.read(path, RubricFile, version_key="rubric").root
-    digest = yamlfile.sha256(path)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
     if published().get(rubric.ref, digest) != digest:
         problem = f"{rubric.ref} is published with different content; give the changed rubric a new version"
         raise ConfigError(problem, path=path, key="version")
@@ -147,10 +128,7 @@ def cases_path(rubric_path: Path) -> Path:
 
 
 def read_cases(loaded: LoadedRubric) -> list[Case]:
-    """Return the labelled cases beside a rubric, none when there is no such file.
-
-    Raises `ConfigError` naming the line and the key.
-    """
+    """Return the labelled cases beside a rubric, if any; raises `ConfigError` naming the line and the key."""
     path = cases_path(loaded.path)
     if not path.is_file():
         return []
@@ -181,12 +159,7 @@ class Begun(NamedTuple):
 
 
 def begin(name: str, folder: Path, *, task: StarterTask = "score", like: LoadedRubric | None = None) -> Begun:
-    """Write the rubric `name` (`ID` or `ID@VERSION`) and its cases into `folder`, and return both files.
-
-    It is a copy of the rubric `like`, else a commented one for `task`; but for its name, every character
-    stays as it is. Nothing is ever overwritten. Raises `UsageError` for a name that is none or is taken,
-    `ConfigError` where nothing can be written.
-    """
+    """Write a rubric and its cases, a copy of `like` or a starter; raises `UsageError` or `ConfigError`."""
     ref = name if "@" in name else f"{name}@1.0.0"
     if not _REFERENCE.fullmatch(ref):
         raise UsageError(

@@ -136,10 +136,6 @@ class ScoreMode(Strict):
     confirm: Literal["accept", "reject"]
 
 
-class ScoreModes(ByMode[ScoreMode]):
-    """The two modes of a rubric that scores."""
-
-
 Giving: TypeAlias = Literal["description", "acceptance", "sources"]
 
 
@@ -162,19 +158,11 @@ class Given(Strict):
         return self
 
 
-class Criterion(ByMode[Text]):
-    """One yes-or-no question about a candidate, worded for each mode."""
-
-
 class SelectMode(Strict):
     """A candidate is kept when all, or any, of the criteria hold; which outcome must be confirmed."""
 
     keep: Literal["all", "any"]
     confirm: Literal["accept", "reject"]
-
-
-class SelectModes(ByMode[SelectMode]):
-    """The two modes of a rubric that selects."""
 
 
 class CompareMode(Strict):
@@ -183,8 +171,18 @@ class CompareMode(Strict):
     confirm: Literal["accept", "reject"]
 
 
-class CompareModes(ByMode[CompareMode]):
-    """The two modes of a rubric that compares."""
+# Their names are those of the published schema.
+class ScoreModes(ByMode[ScoreMode]): ...
+
+
+class SelectModes(ByMode[SelectMode]): ...
+
+
+class CompareModes(ByMode[CompareMode]): ...
+
+
+class Criterion(ByMode[Text]):
+    """One yes-or-no question about a candidate, worded for each mode."""
 
 
 class _Rubric(Strict):

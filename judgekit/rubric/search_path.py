@@ -56,10 +56,7 @@ def published() -> dict[str, str]:
 
 
 def head(path: Path) -> Head | None:
-    """Return the head of a published rubric, read as text; None of any other file, to be read whole.
-
-    A file under another name than its `id@version` is no such file either.
-    """
+    """Return the head of a published rubric, read as text; None of any other file, to be read whole."""
     try:
         if not path.is_file():  # a pipe may have no end
             return None

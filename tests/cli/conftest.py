@@ -13,6 +13,7 @@ from outcome import Outcome
 
 from judgekit.cli.app import run
 from judgekit.ledger import Ledger
+from judgekit.providers import servers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,19 +47,24 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[Loopback | str], None]:
-    """Make a server the model that judges."""
+def use(monkeypatch: pytest.MonkeyPatch) -> Use:
 
-    def point(server: Loopback | str) -> None:
+    def point(server: Loopback | str, model: str = "stand-in", **tiers: str) -> None:
         monkeypatch.setenv("JUDGEKIT_API_BASE", server if isinstance(server, str) else server.base)
-        monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
+        for tier, name in tiers.items() or [("", model)]:
+            monkeypatch.setenv(f"JUDGEKIT_{tier.upper()}{'_' * bool(tier)}MODEL", name)
 
     return point
 
 
 @pytest.fixture
+def no_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no server of this machine answer."""
+    monkeypatch.setattr(servers, "models", lambda base, seconds=0.3: None)
+
+
+@pytest.fixture
 def no_matplotlib() -> Iterator[None]:
-    """Take the extra for pictures away."""
     with drawn.without_matplotlib():
         yield
 
@@ -67,9 +73,11 @@ def no_matplotlib() -> Iterator[None]:
 def served(judgekit: Run, use: Use) -> Callable[..., tuple[Outcome, list[Asked]]]:
     """Run a command with a server that answers as told, and return its outcome and what was asked."""
 
-    def call(answer: Answer | Callable[[Asked], Answer], *arguments: str) -> tuple[Outcome, list[Asked]]:
+    def call(
+        answer: Answer | Callable[[Asked], Answer], *arguments: str, **models: str
+    ) -> tuple[Outcome, list[Asked]]:
         with Loopback(answer) as server:
-            use(server)
+            use(server, **models)
             done = judgekit(*arguments)
         return done, list(server.requests)
 
@@ -78,12 +86,10 @@ def served(judgekit: Run, use: Use) -> Callable[..., tuple[Outcome, list[Asked]]
 
 @pytest.fixture
 def ledger(project: Path) -> Ledger:
-    """Return the ledger of the project that is the current folder."""
     return Ledger.of(project)
 
 
 @pytest.fixture
 def repository(project: Path) -> Path:
-    """Put the project under git."""
     subprocess.run(["git", "init", "-q"], cwd=project, check=True, timeout=60)
     return project

@@ -6,13 +6,13 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
+from hooking import by_user
 from loopback import Loopback
-from outcome import by_project, by_user
+from outcome import by_project
 from scripted import by_content
 
 from judgekit.config import settings
 from judgekit.judging import calibration
-from judgekit.providers import servers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,16 +21,12 @@ if TYPE_CHECKING:
     from outcome import Run, Served
 
 SECRET = "hunter2-AKIAIOSFODNN7EXAMPLE"
+pytestmark = pytest.mark.usefixtures("project", "no_servers")
 THEIRS = "judge: {tiers: {quick: openai/gpt-6-luna, deep: [openai/gpt-6-sol]}}\n"
 OURS = {
     "config": "judge: {tiers: {quick: custom/ours, deep: custom/ours}}\n",
     "one tier": "judge: {tiers: {tiebreaker: custom/ours}}\n",
 }
-
-
-@pytest.fixture(autouse=True)
-def no_servers(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "models", lambda base, seconds=0.3: None)
 
 
 @pytest.mark.parametrize("named", [*OURS, "JUDGEKIT_MODEL", "JUDGEKIT_DEEP_MODEL"])
@@ -58,69 +54,45 @@ def test_a_clones_models_do_not_count_where_the_user_named_some(
         assert {request.body["model"] for request in on_premises.requests} == {"ours"}
 
 
+ALONE = "only the user's configuration may"
+OUTSIDE = "outside the project; only the user's configuration may name such a path"
+
+
 @pytest.mark.parametrize(
-    ("key", "own", "theirs", "holds"),
+    ("theirs", "told"),
     [
-        ("judge.independence", "require", "prefer", "require"),
-        ("judge.deadline", "20", "900", 20),
-        ("judge.deadline", "", "900", 180),
-        ("judge.max_cost_usd", "1", "9", 1),
-        ("judge.max_cost_usd", "1", "null", 1),
-        ("judge.samples", "", "8", 1),
-        ("judge.criteria", "", "each", "together"),
-        ("judge.margin", "1", "0", 1),
-        ("judge.author_family", "xai", "none", "xai"),
-        ("gate.mode", "blocking", "advisory", "blocking"),
-        ("gate.budget", "", "3600", 60),
-        ("retrieval.judge", "", "'on'", "off"),
-        ("retrieval.pool", "", "30", 15),
-        ("retrieval.deadline", "", "3000", 8),
-        ("retrieval.timeout", "", "3000", 3),
-        ("retrieval.context_turns", "", "20", 5),
-        ("retrieval.tiers", "", "[quick, deep, tiebreaker]", ["quick"]),
-        ("retrieval.max_inject", "1", "20", 1),
-        ("escalate.issues", "", "'on'", "off"),
-        ("escalate.rejects", "", "true", False),
-        ("stop.judge", "", "'on'", "off"),
-        ("stop.blocks", "", "20", 3),
-        ("stop.max_files", "", "100", 10),
-        ("stop.deadline", "", "60", 45),
+        ("judge: {redact: false}", f"{ALONE} decide whether secrets are sent"),
+        ("providers: {}", f"{ALONE} choose providers"),
+        ("providers: {allow: null}", f"{ALONE} choose providers"),
+        ("providers: {order: [openai]}", f"{ALONE} choose providers"),
+        ("server: {url: 'https://evil.example'}", f"{ALONE} choose a shared judge"),
+        ("server: {token_file: ~/.ssh/id_rsa}", f"{ALONE} choose a shared judge"),
+        ("engine: {idle_minutes: 1440}", f"{ALONE} configure the engine"),
+        ("ledger: {text: true}", f"{ALONE} decide what the ledger keeps"),
+        ("retrieval: {log: true}", f"{ALONE} log prompts"),
+        ("gate: {paths: [a], override_without_terminal: true}", f"{ALONE} accept overrides"),
+        ("escalate: {text: true}", f"{ALONE} put quotes into issues"),
+        ("judge: {tiers: {quick: evil/model}}", "no provider profile lists this model"),
+        *(
+            (f"judge: {{rubric: {rubric}}}", f"judge.rubric: {OUTSIDE}")
+            for rubric in ("../theirs.yaml", "/etc/theirs.yaml")
+        ),
+        *(
+            (f'retrieval: {{roots: [notes, "{root}"]}}', f"retrieval.roots: {OUTSIDE}")
+            for root in ("../other", "/etc", "~/notes", "claude:auto", "a\\0b", "linked")
+        ),
     ],
 )
-def test_a_clone_raises_no_limit_and_lowers_no_guard(
-    project: Path, key: str, own: str, theirs: str, holds: object
+def test_what_is_not_a_clones_to_say_is_refused_in_a_line(
+    judgekit: Run, project: Path, tmp_path_factory: pytest.TempPathFactory, theirs: str, told: str
 ) -> None:
-    section, _, name = key.partition(".")
-    by_user(f"{section}: {{{name}: {own}}}\n" if own else "")
-    by_project(f"{section}: {{{name}: {theirs}}}\n")
-    assert getattr(getattr(settings.load(project), section), name) == holds
-
-
-@pytest.mark.parametrize(
-    "theirs",
-    [
-        "judge: {redact: false}",
-        "providers: {allow: null}",
-        "providers: {order: [openai]}",
-        "server: {url: 'https://evil.example'}",
-        "server: {token_file: ~/.ssh/id_rsa}",
-        "engine: {idle_minutes: 1440}",
-        "ledger: {text: true}",
-        "retrieval: {log: true}",
-        "gate: {override_without_terminal: true}",
-        "escalate: {text: true}",
-        "judge: {tiers: {quick: evil/model}}",
-        "judge: {rubric: ../theirs.yaml}",
-        "retrieval: {roots: [/etc]}",
-        "retrieval: {roots: ['~']}",
-    ],
-)
-def test_what_is_not_a_clones_to_say_is_refused_in_a_line(judgekit: Run, theirs: str) -> None:
+    (project / "linked").symlink_to(tmp_path_factory.mktemp("elsewhere"))
     path = by_project(f"{theirs}\n")
     done = judgekit("judge", "good.md")
     assert (done.code, done.err.count("\n")) == (78, 1)
-    assert f"{path}:1: " in done.err
-    assert not any(value in done.err for value in ("evil", "id_rsa", "theirs.yaml", "/etc", "1440"))
+    assert (f"{path}:1: " in done.err, told in done.err) == (True, True), done.err
+    hidden = ("evil", "id_rsa", "theirs.yaml", "/etc", "1440", str(settings.user_file()))
+    assert not any(value in done.err for value in hidden)
 
 
 KINDS: dict[str, Callable[[Path, Path], None]] = {
@@ -133,7 +105,6 @@ KINDS: dict[str, Callable[[Path, Path], None]] = {
 
 @pytest.fixture
 def secret(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a file of the user's that no clone may read."""
     path = tmp_path_factory.mktemp("private") / "config.yaml"
     path.write_text(f"judge: {{mode: {SECRET}}}\n{SECRET}: x\n", encoding="utf-8")
     return path
@@ -233,27 +204,21 @@ def test_an_error_says_where_and_what_was_expected_and_not_what_stands_there(
         assert (done.code, str(path) in done.err) == (78, True), done.err
 
 
-@pytest.mark.parametrize(
-    ("place", "text", "command"),
-    [
-        (".judgekit/rubrics/own@1.0.0.yaml", f"rubric: own\nversion: {SECRET}\n", "rubric show own"),
-        (".judgekit/rubrics/own@1.0.0.yaml", f"rubric: own\ntask: {SECRET}\n", "rubric show own"),
-        (".judgekit/retrieval/markdown.yaml", f"retrieval: markdown\nversion: {SECRET}\n", "search token"),
-        (
-            ".claude/memory/memory-config.json",
-            f'{{"retrieval": {{"max_inject": "{SECRET}"}}}}',
-            "judge good.md",
-        ),
-        (".claude/memory/memory-config.json", f'{{"retrieval": "{SECRET}"}}', "judge good.md"),
-        (".claude/memory/memory-config.json", f'{{"retrieval": {SECRET}}}', "judge good.md"),
-    ],
-)
-def test_no_other_file_of_a_clone_is_repeated_in_an_error(
-    judgekit: Run, project: Path, place: str, text: str, command: str
-) -> None:
-    path = project / place
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    done = judgekit(*command.split())
-    assert (done.code, SECRET in done.err + done.out) == (78, False), done.err
-    assert str(path) in done.err
+def test_no_other_file_of_a_clone_is_repeated_in_an_error(judgekit: Run, project: Path) -> None:
+    memory, own = ".claude/memory/memory-config.json", ".judgekit/rubrics/own@1.0.0.yaml"
+    profile = f"retrieval: markdown\nversion: {SECRET}\n"
+    for place, text, command in (
+        (".judgekit/retrieval/markdown.yaml", profile, "search token"),
+        (own, f"rubric: own\nversion: {SECRET}\n", "rubric show own"),
+        (own, f"rubric: own\ntask: {SECRET}\n", "rubric show own"),
+        (memory, f'{{"retrieval": {{"max_inject": "{SECRET}"}}}}', "judge good.md"),
+        (memory, f'{{"retrieval": "{SECRET}"}}', "judge good.md"),
+        (memory, f'{{"retrieval": {SECRET}}}', "judge good.md"),
+    ):
+        path = project / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        done = judgekit(*command.split())
+        assert (done.code, SECRET in done.err + done.out, str(path) in done.err) == (78, False, True), (
+            done.err
+        )

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,15 +16,16 @@ import imports
 import jsonschema
 import pytest
 import typer.main
-from engine_processes import private_folder
+from engine_processes import is_gone, private_folder
+from hooking import by_user
 from loopback import SILENT, Loopback, fails, says
-from outcome import by_project, by_user
+from outcome import by_project
 from scripted import by_content, scores
 
 import judgekit as package
 from judgekit import environment
 from judgekit.cli import output
-from judgekit.cli.app import COMMANDS, application, terminable
+from judgekit.cli.app import COMMANDS, application
 from judgekit.cli.output import printable, say, verdict_text, warn
 from judgekit.config import files as bundled
 from judgekit.config import settings, yamlfile
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from outcome import Run, Served
 
-    from judgekit.errors import CostSource
 
 WHOLE: Any = typer.main.get_command(application())
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="interrupts and ends processes otherwise")
@@ -47,35 +46,13 @@ PROGRAM = [sys.executable, "-m", "judgekit"]
 # The application
 
 
-def _shape(command: Any) -> Any:  # noqa: ANN401 - typer's own classes, which it does not export
-    """Return the options and the commands of a command, down to the last."""
-    own = [(param.name, param.opts, param.required, str(param.default)) for param in command.params]
-    below = {name: _shape(each) for name, each in getattr(command, "commands", {}).items()}
-    return own, command.help, below
-
-
-def test_a_command_alone_is_what_it_is_among_the_others() -> None:
-    assert list(WHOLE.commands) == list(COMMANDS)
-    for name in COMMANDS:
-        alone: Any = typer.main.get_command(application(name))
-        assert list(alone.commands) == [name]
-        assert _shape(alone.commands[name]) == _shape(WHOLE.commands[name])
-        assert _shape(alone)[:2] == _shape(WHOLE)[:2]
-    assert _shape(typer.main.get_command(application("no-such-command"))) == _shape(WHOLE)
-
-
 def test_a_wrong_command_line_is_one_line_and_a_group_alone_is_its_help(judgekit: Run) -> None:
     for arguments, told in (
         (["judge", "--deadlin", "3"], "(judgekit judge --help lists the options)"),
         (["rubric", "show"], "(judgekit rubric show --help lists the options)"),
-        (["judge", "a.md", "--deadline", "soon"], "'soon' is not a number."),
-        (["judge", "a.md", "-j", "two"], "'two' is not a whole number."),
         (["jugde"], "(judgekit --help lists the options)"),
         (["jugde", "a.md"], "jugde"),
-        (
-            ["judge", "a.md", "--task-id", ""],
-            "--task-id: expected a name for all paths together, got nothing",
-        ),
+        (["judge", "a.md", "--task-id", ""], "--task-id: expected a name for all paths together, got"),
         (["search", " "], "QUERY: expected words to search for, got nothing"),
     ):
         done = judgekit(*arguments)
@@ -89,7 +66,6 @@ def test_a_wrong_command_line_is_one_line_and_a_group_alone_is_its_help(judgekit
 
 
 def _helps(command: object, words: tuple[str, ...] = ()) -> Iterator[list[str]]:
-    """Yield the `--help` of a command and of all commands in it."""
     yield [*words, "--help"]
     for name, each in sorted(getattr(command, "commands", {}).items()):
         yield from _helps(each, (*words, name))
@@ -103,7 +79,7 @@ def test_help_imports_nothing_heavy_and_a_command_no_other_command() -> None:
         assert (done.codes, done.imported) == ([0], {})
     others = [f"judgekit.cli.{each.partition('.')[0]}" for name, each in COMMANDS.items() if name != "schema"]
     assert imports.of(["schema", "verdict"], heavy=others).imported.keys() <= {"judgekit.cli.app"}
-    done = imports.of(["schema", "verdict"], heavy=["judgekit.retrieval.profiles"])  # the probe can fail
+    done = imports.of(["schema", "retrieval"], heavy=["judgekit.retrieval.profiles"])  # the probe can fail
     assert done.imported == {"judgekit.retrieval.profiles": "judgekit.cli.schema"}
 
 
@@ -125,16 +101,12 @@ def test_the_api_is_loaded_when_it_is_used() -> None:
 # What is printed
 
 
-def test_commands_to_a_terminal_are_escaped() -> None:
+def test_both_streams_are_guarded_and_complaints_have_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("\x1b]0;EVIL\x07", "\x1b[2J", "\x1b[1;1H", "\x1bc", "\x9b2J", "\r", "\x08", "\x1b["):
         shown = printable(f"a{command}b")
-        assert shown.isprintable()
-        assert shown.startswith("a\\x")
+        assert (shown.isprintable(), shown.startswith("a\\x")) == (True, True)
     text = "\x1b[32m\x1b[1mACCEPT\x1b[0m\ta\nb é"
     assert printable(text) == text
-
-
-def test_both_streams_are_guarded_and_complaints_have_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
     title = "\x1b]0;EVIL\x07"
     say(title)
     warn(title)
@@ -156,34 +128,16 @@ def test_a_name_colours_no_error(judgekit: Run, project: Path) -> None:
         assert (done.code == 0, "\x1b" in done.err, len(done.err.splitlines())) == (False, False, 1)
 
 
-RECORD: dict[str, Any] = {
-    "verdict": "accept",
-    "scores": {"semantic": 4},
-    "average": 4,
-    "task_id": "a.md@1",
-    "rubric": {"id": "kls", "version": "1.0.0"},
-    "mode": "strict",
-    "rounds": [
-        {
-            "tier": "quick",
-            "model": "custom/m",
-            "opinion": {"outcome": "accept"},
-            "failure": None,
-            "usage": {"unpriced_calls": 1},
-        }
-    ],
-    "model": "m",
-    "consensus": "single",
-    "duration_ms": 1500,
-    "degraded": None,
-    "reasoning": "",
-    "findings": [],
-}
+RECORD = json.loads(
+    """{"verdict": "accept", "scores": {"semantic": 4}, "average": 4, "task_id": "a.md@1", "mode": "strict",
+    "rubric": {"id": "kls", "version": "1.0.0"}, "model": "m", "consensus": "single", "duration_ms": 1500,
+    "degraded": null, "reasoning": "", "findings": [], "rounds": [{"tier": "quick", "model": "custom/m",
+    "opinion": {"outcome": "accept"}, "failure": null, "usage": {"unpriced_calls": 1}}]}"""
+)
 
 
-@pytest.mark.parametrize(
-    ("cost", "source", "complete", "end"),
-    [
+def test_costs() -> None:
+    for cost, source, complete, end in (
         (0.0123, "provider", True, "1.5 s, $0.0123 (as the provider reports)"),
         (0.0123, "litellm", False, "1.5 s, at least $0.0123 (by litellm's prices)"),
         (0.0123, "profile", True, "1.5 s, $0.0123 (by the prices of the provider's profile)"),
@@ -193,24 +147,22 @@ RECORD: dict[str, Any] = {
         (0.0, "local", True, "1.5 s, cost 0 (local)"),
         (None, None, True, "1.5 s"),
         (0.0123, None, None, "1.5 s, $0.0123"),
-    ],
-)
-def test_costs(cost: float | None, source: CostSource | None, *, complete: bool | None, end: str) -> None:
-    record = RECORD | {"cost_usd": cost, "cost_source": source, "cost_complete": complete}
-    assert verdict_text(record).endswith(end)
+    ):
+        record = RECORD | {"cost_usd": cost, "cost_source": source, "cost_complete": complete}
+        assert verdict_text(record).endswith(end)
     assert verdict_text(RECORD | {"cost_usd": 0.5}).endswith("$0.5000")  # of an older version
 
 
 def test_machine_formats_are_utf_8_whatever_the_locale_is(project: Path) -> None:
     (project / "dök.md").write_text("text")
     environ = os.environ | {"PYTHONIOENCODING": "ascii"}
-
-    def printed(*words: str) -> Any:  # noqa: ANN401 - any JSON
-        done = subprocess.run([*PROGRAM, *words], cwd=project, env=environ, capture_output=True, check=False)
-        return json.loads(done.stdout)
-
-    assert printed("judge", "dök.md", "--format", "jsonl")["subjects"][0]["path"] == "dök.md"
-    assert printed("search", "ü refresh 🎉", "--json")["query"] == "ü refresh 🎉"
+    for words, told in (
+        (("judge", "dök.md", "--format", "jsonl"), '"path":"dök.md"'),
+        (("search", "ü refresh 🎉", "--json"), '"query":"ü refresh 🎉"'),
+    ):
+        command = [*PROGRAM, *words]
+        done = subprocess.run(command, cwd=project, env=environ, capture_output=True, check=False)
+        assert told in done.stdout.decode()
 
 
 def test_colours_follow_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,42 +193,31 @@ def test_exit_codes_of_faults(judgekit: Run, project: Path, monkeypatch: pytest.
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    done = judgekit("rubric", "list")
-    monkeypatch.chdir(project)
-    told = "judgekit: the current folder no longer exists; change to another folder\n"
-    assert (done.code, done.err) == (65, told)
+    done = judgekit("judge", "a.md")
+    assert (done.code, done.err) == (65, "judgekit: the current folder was removed; change to another one\n")
 
 
 # Variables
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [
-        ("JUDGEKIT_API_BASSE", "JUDGEKIT_API_BASE"),
-        ("JUDGEKIT_JUDGE_DEADLIN", "JUDGEKIT_JUDGE_DEADLINE"),
-        ("JUDGEKIT_MODLE", "JUDGEKIT_MODEL"),
-        ("JUDGEKIT_ZQX", None),
-    ],
-)
 def test_an_unknown_variable_is_told_once_with_what_may_be_meant_and_never_by_a_hook(
-    judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch, name: str, meant: str | None
+    judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(name, "x")
+    known = {"API_BASSE": "API_BASE", "JUDGE_DEADLIN": "JUDGE_DEADLINE", "MODLE": "MODEL", "ZQX": None}
+    for name in known:
+        monkeypatch.setenv(f"JUDGEKIT_{name}", "x")
     monkeypatch.setenv("JUDGEKIT_JUDGE_INDEPENDENCE", "prefer")
     done = judgekit("search", "token")
-    assert done.code == 0
-    ends = f"; did you mean {meant}?" if meant else ""
-    assert done.err == f"judgekit: {name}: judgekit has no such variable, so it has no effect{ends}\n"
+    ends = {name: f"; did you mean JUDGEKIT_{meant}?" if meant else "" for name, meant in known.items()}
+    none = "judgekit has no such variable, so it has no effect"
+    assert done.err.splitlines() == [f"judgekit: JUDGEKIT_{name}: {none}{end}" for name, end in ends.items()]
     payload = json.dumps({"hook_event_name": "UserPromptSubmit", "prompt": "How do we refresh the token?"})
     hook = subprocess.run([*PROGRAM, "hook"], input=payload.encode(), capture_output=True, check=False)
-    assert (hook.returncode, name.encode() in hook.stdout + hook.stderr) == (0, False)
+    assert (done.code, hook.returncode, b"ZQX" in hook.stdout + hook.stderr) == (0, 0, False)
 
 
-def test_known_variables(
-    judgekit: Run, project: Path, isolated: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = isolated / "judgekit" / "providers"
+def test_known_variables(judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = settings.user_file().parent / "providers"
     folder.mkdir(parents=True)
     (folder / "mine.yaml").write_text(
         "provider: mine\ntitle: Mine\nkind: litellm\nprefix: mine/\ndetect: {env: [[JUDGEKIT_MINE_KEY]]}\n"
@@ -285,10 +226,8 @@ def test_known_variables(
     monkeypatch.setenv("JUDGEKIT_MINE_KEY", "x")
     assert judgekit("search", "token").err == ""
     root = Path(package.__file__).parents[1]
-    files = [*(root / "judgekit").rglob("*.py"), *(root / "docs").rglob("*.md")]
-    text = "\n".join(
-        path.read_text(encoding="utf-8") for path in [*files, *(root / "providers").glob("*.yaml")]
-    )
+    places = [*root.glob("judgekit/**/*.py"), *root.glob("docs/**/*.md"), *root.glob("providers/*.yaml")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in places)
     named = set(re.findall(r"JUDGEKIT_[A-Z_]*[A-Z](?![A-Z_<])", text))
     known = {*environment.NAMES, *settings.variable_names()}
     assert {each for each in named if not each.startswith("JUDGEKIT_TEST_")} <= known
@@ -299,13 +238,14 @@ def test_known_variables(
 
 @POSIX
 @pytest.mark.parametrize(
-    ("words", "requests", "kept"),
+    ("words", "requests"),
     [
-        ("judge a.md b.md -j 1 --mode lenient --no-engine", 2, "1 verdict is complete"),
-        ("compare a.md b.md --prompt p", 1, "complete replies are cached"),
+        ("judge a.md b.md -j 1 --mode lenient --no-engine", 2),
+        ("compare a.md b.md --prompt p", 1),
+        ("rubric check kls --run --mode lenient", 2),
     ],
 )
-def test_what_is_kept_is_said_in_one_line(words: str, requests: int, kept: str, tmp_path: Path) -> None:
+def test_what_is_kept_is_said_in_one_line(words: str, requests: int, tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text("# A page\n\nWith a text.\n")
     (tmp_path / "b.md").write_text("# Another page\n\nWith another text.\n")
     command = [*PROGRAM, *words.split()]
@@ -318,8 +258,9 @@ def test_what_is_kept_is_said_in_one_line(words: str, requests: int, kept: str, 
     lines = said.rstrip("\n").split("\n")
     assert (process.returncode, "Traceback" in said) == (130, False), said
     assert [line for line in lines if "interrupted" in line] == lines[-1:]
-    assert kept in lines[-1]
-    assert lines[-1].endswith("run the same command to continue")
+    option = "" if words.startswith("rubric") else ", unless with --no-cache"
+    kept = f"complete replies are cached{option}; run the same command to continue"
+    assert lines[-1] == f"judgekit: interrupted: {kept}"
 
 
 @POSIX
@@ -348,26 +289,7 @@ def test_a_program_ends_with_its_command(tmp_path: Path, monkeypatch: pytest.Mon
         assert judging.stderr is not None
         assert b"Traceback" not in judging.stderr.read()
     asked = int(place.read_text())
-    assert _waited(lambda: not _lives(asked))
-
-
-@POSIX
-def test_nothing_changes_but_while_it_is_entered_on_the_main_thread() -> None:
-    def handlers() -> tuple[object, bool, object]:
-        """Return who handles the signal before and after, and whether that differs in between."""
-        before = signal.getsignal(signal.SIGTERM)
-        with terminable():
-            differs = signal.getsignal(signal.SIGTERM) is not before
-        return before, differs, signal.getsignal(signal.SIGTERM)
-
-    assert handlers() == (signal.SIG_DFL, True, signal.SIG_DFL)
-    with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(handlers).result() == (signal.SIG_DFL, False, signal.SIG_DFL)
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    try:
-        assert handlers() == (signal.SIG_IGN, False, signal.SIG_IGN)  # who handles it already goes on
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    assert is_gone(asked)
 
 
 def _waited(happens: Any, seconds: float = 60) -> bool:  # noqa: ANN401 - a function
@@ -375,17 +297,6 @@ def _waited(happens: Any, seconds: float = 60) -> bool:  # noqa: ANN401 - a func
     while not happens() and time.monotonic() < end:
         time.sleep(0.05)
     return bool(happens())
-
-
-def _lives(process: int) -> bool:
-    status = Path(f"/proc/{process}/status")
-    if Path("/proc/self").exists():
-        return status.exists() and "State:\tZ" not in status.read_text()
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 # Schemas, doctor, providers, the engine, the demo
@@ -447,7 +358,6 @@ def test_providers_listed_and_checked(judgekit: Run, served: Served, monkeypatch
 
 @pytest.fixture
 def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return a runtime folder; engines in it end with the test."""
     with private_folder() as folder:
         monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
         (folder / "judgekit").mkdir(mode=0o700)
@@ -473,17 +383,10 @@ def test_an_engines_life(judgekit: Run, runtime: Path, monkeypatch: pytest.Monke
     client.connect_or_start().close()
     assert judgekit("engine", "stop", "--now").out.endswith(": stopped\n")
     assert judgekit("engine", "status", "--json").json == {"engines": []}
-
-
-def test_where_no_engine_can_be_started(judgekit: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "start", lambda _=None: None)
-    outcome = judgekit("engine", "start")
-    assert (outcome.code, outcome.out, len(outcome.err.splitlines())) == (70, "", 1)
-    assert "the engine could not start" in outcome.err
-    by_user("engine: {idle_minutes: 0}\n")
-    outcome = judgekit("engine", "start")
-    assert (outcome.code, outcome.out) == (78, "")
-    assert f"{settings.user_file()}:1: engine.idle_minutes: expected a number above 0" in outcome.err
+    lost = judgekit("engine", "start")
+    assert (lost.code, lost.out, len(lost.err.splitlines())) == (70, "", 1)
+    assert "the engine could not start" in lost.err
 
 
 def test_the_demo_judges_with_what_is_set_up_and_goes_on_without_any_model(

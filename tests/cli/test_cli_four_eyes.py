@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hooking import by_user
 from loopback import Loopback, fails, says, sends
-from outcome import by_project, by_user
+from outcome import by_project
 from scripted import by_content, scores
 
 from judgekit import api
 from judgekit.config import files
-from judgekit.providers import servers
-from judgekit.providers.registry import family_by_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,46 +26,12 @@ KEYS = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "MISTRAL_API_KE
 GOOD = says(scores(4, 4, 5))
 BY = ("judge", "good.md", "--format", "jsonl", "--author-family")
 QWEN = "judge: {tiers: {quick: custom/qwen-own}}\n"
-pytestmark = pytest.mark.usefixtures("project")
-
-
-@pytest.fixture(autouse=True)
-def no_servers(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
-    """Let no server of this machine answer but those that a test names."""
-    there: dict[str, list[str]] = {}
-    monkeypatch.setattr(servers, "models", lambda base, seconds=0.3: there.get(base))
-    return there
-
-
-@pytest.fixture
-def shown(judgekit: Run) -> Callable[[str], dict[str, str]]:
-    """Return the models of the tiers that `--show-prompt` names for a text by a family."""
-
-    def models(wrote: str, *command: str) -> dict[str, str]:
-        out = judgekit(*(command or ("judge", "good.md")), "--author-family", wrote, "--show-prompt").out
-        heads = [line for line in out.splitlines() if line.startswith("=== ")]
-        return {
-            line.split(": ")[1].split(" (")[0]: line.partition(" (")[2].removesuffix(")").partition(",")[0]
-            for line in heads
-        }
-
-    return models
+pytestmark = pytest.mark.usefixtures("project", "no_servers")
 
 
 def keep_keys(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     for name in names:
         monkeypatch.setenv(name, "jk-test-0123456789abcdef")
-
-
-@pytest.mark.parametrize("wrote", ["anthropic", "openai", "google", "mistral", "anthropic, openai"])
-def test_no_tier_is_left_to_the_authors_family_where_a_key_reaches_another(
-    shown: Callable[..., dict[str, str]], monkeypatch: pytest.MonkeyPatch, wrote: str
-) -> None:
-    keep_keys(monkeypatch, *KEYS)
-    asked = shown(wrote)
-    assert sorted(asked) == ["deep", "quick", "tiebreaker"]
-    assert not {family_by_name(each) for each in asked.values()} & {each.strip() for each in wrote.split(",")}
-    assert shown(wrote, "compare", "good.md", "bad.md", "--prompt", "x") == asked
 
 
 @pytest.mark.parametrize(
@@ -81,16 +45,16 @@ def test_no_tier_is_left_to_the_authors_family_where_a_key_reaches_another(
     ],
 )
 def test_only_allowed_providers_take_a_tier_and_in_the_users_order(
-    shown: Callable[..., dict[str, str]], monkeypatch: pytest.MonkeyPatch, given: str, expected: str
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch, given: str, expected: str
 ) -> None:
     keep_keys(monkeypatch, *KEYS)
     by_user(f"providers: {{{given}}}\n")
-    assert {each.partition("/")[0] for each in shown("anthropic").values()} == {expected}
+    out = judgekit("judge", "good.md", "--author-family", "anthropic", "--show-prompt").out
+    assert set(re.findall(r"^=== .*: \w+ \((\w+)/", out, re.MULTILINE)) == {expected}
 
 
 @pytest.fixture
 def openai(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
-    """Run what OPENAI_API_KEY reaches."""
     with Loopback(by_content) as server:
         keep_keys(monkeypatch, "OPENAI_API_KEY")
         monkeypatch.setenv("OPENAI_BASE_URL", server.base)
@@ -99,12 +63,11 @@ def openai(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
 
 @pytest.mark.parametrize("first", ["address", "named", "key", "variable"])
 def test_whatever_filled_the_tiers_first_another_family_is_asked_and_named(
-    judgekit: Run, monkeypatch: pytest.MonkeyPatch, openai: Loopback, first: str
+    judgekit: Run, use: Use, monkeypatch: pytest.MonkeyPatch, openai: Loopback, first: str
 ) -> None:
     with Loopback(by_content) as own:
         if first == "address":
-            monkeypatch.setenv("JUDGEKIT_API_BASE", own.base)
-            monkeypatch.setenv("JUDGEKIT_MODEL", "claude-own")
+            use(own, "claude-own")
         else:
             keep_keys(monkeypatch, "ANTHROPIC_API_KEY")
         if first == "named":
@@ -121,36 +84,6 @@ def test_whatever_filled_the_tiers_first_another_family_is_asked_and_named(
     assert {request.body["model"] for request in openai.requests} <= {"gpt-6-luna", "gpt-6-sol"}
     plain = judgekit("judge", "good.md", "--show-prompt", "--author-family", "anthropic")
     assert "(openai/gpt-6-luna, in place of the author's family)" in plain.out
-
-
-def test_nobody_else_is_asked_about_what_a_person_wrote(served: Served, openai: Loopback) -> None:
-    for wrote in ("none", "mistral", "unknown"):
-        done, _ = served(by_content, *BY, wrote)
-        assert "substitutes" not in done.json
-        assert "in place of" not in done.err
-    assert openai.requests == []
-
-
-def test_local_servers_of_others(
-    shown: Callable[..., dict[str, str]], no_servers: dict[str, list[str]]
-) -> None:
-    no_servers |= {"http://127.0.0.1:11434/v1": ["qwen3:8b"], "http://127.0.0.1:1234/v1": ["gemma-4"]}
-    assert set(shown("alibaba").values()) == {"lm-studio/gemma-4"}
-    assert set(shown("google").values()) == {"ollama/qwen3:8b"}
-
-
-def test_only_allowed_commands(
-    shown: Callable[..., dict[str, str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    (folder / "codex").write_text(f"#!{sys.executable}\n")
-    (folder / "codex").chmod(0o700)
-    monkeypatch.setenv("PATH", str(folder), prepend=":")
-    keep_keys(monkeypatch, "ANTHROPIC_API_KEY")
-    assert family_by_name(shown("anthropic")["quick"]) == "anthropic"
-    by_user("providers: {allow: [anthropic, codex]}\n")
-    assert family_by_name(shown("anthropic")["quick"]) == "openai"
 
 
 def test_named_models_at_an_address_of_ones_own_keep_the_text_there_unless_others_are_allowed(
@@ -198,7 +131,6 @@ class Proxy(Loopback):
 
 
 def behind(**models: str) -> Answer:
-    """Say which models stand behind names, if any."""
     data = [
         {"model_name": name, "litellm_params": {"model": model}, "model_info": {}}
         for name, model in models.items()
@@ -224,14 +156,12 @@ def behind(**models: str) -> Answer:
 def test_a_proxy_is_asked_once_whose_model_stands_behind_a_name(
     judgekit: Run,
     use: Use,
-    monkeypatch: pytest.MonkeyPatch,
     info: Answer,
     wrote: str,
     independent: bool | None,  # noqa: FBT001 - a column of the table
 ) -> None:
     with Proxy(info, GOOD) as server:
-        use(server)
-        monkeypatch.setenv("JUDGEKIT_MODEL", "team")
+        use(server, "team")
         unknown = judgekit("judge", "good.md", "--format", "jsonl", "--no-cache").json
         assert (unknown["verdict"], unknown["independent"], server.infos) == ("accept", None, 0)
         for _ in range(2):
@@ -240,30 +170,14 @@ def test_a_proxy_is_asked_once_whose_model_stands_behind_a_name(
     assert server.infos == 1
 
 
-def test_a_profile_says_of_which_family_an_alias_is(
-    judgekit: Run, use: Use, monkeypatch: pytest.MonkeyPatch, isolated: Path
-) -> None:
+def test_a_profile_says_of_which_family_an_alias_is(judgekit: Run, use: Use, isolated: Path) -> None:
     own = (files.folder("providers") / "openai-compatible.yaml").read_text(encoding="utf-8")
     (isolated / "judgekit" / "providers").mkdir(parents=True)
     path = isolated / "judgekit" / "providers" / "openai-compatible.yaml"
     path.write_text(f"{own}\nfamilies: {{team: mistral}}\n", encoding="utf-8")
     with Proxy(behind(team="anthropic/claude-x"), GOOD) as server:
-        use(server)
-        monkeypatch.setenv("JUDGEKIT_MODEL", "team")
+        use(server, "team")
         assert (judgekit(*BY, "anthropic").json["independent"], server.infos) == (True, 0)
-
-
-@pytest.fixture
-def as_claude(judgekit: Run, use: Use, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
-    """Run a command with a server that answers as the one model, of Anthropic's family."""
-
-    def call(answer: Answer | Callable[[Asked], Answer], *words: str) -> Any:  # noqa: ANN401 - an outcome
-        with Loopback(answer) as server:
-            use(server)
-            monkeypatch.setenv("JUDGEKIT_MODEL", "claude-own")
-            return judgekit(*words)
-
-    return call
 
 
 @pytest.mark.parametrize(
@@ -278,14 +192,13 @@ def as_claude(judgekit: Run, use: Use, monkeypatch: pytest.MonkeyPatch) -> Calla
     ],
 )
 def test_require_leaves_an_acceptance_by_the_authors_own_family_undetermined(
-    judgekit: Run, use: Use, monkeypatch: pytest.MonkeyPatch, reply: str, wrote: str, word: str, code: int
+    judgekit: Run, use: Use, reply: str, wrote: str, word: str, code: int
 ) -> None:
     for own, theirs in (("require", "prefer"), ("prefer", "require")):
         by_user(f"judge: {{independence: {own}}}\n")
         by_project(f"judge: {{independence: {theirs}}}\n")
         with Loopback(says(reply)) as server:
-            use(server)
-            monkeypatch.setenv("JUDGEKIT_MODEL", "claude-own")
+            use(server, "claude-own")
             done = judgekit(*BY, wrote)
             (judged,) = api.judge("good.md", author_family=wrote)
         verdict = done.json
@@ -320,30 +233,12 @@ def prefers(letter: str) -> Callable[[Asked], Answer]:
     ],
 )
 def test_require_takes_no_win_that_only_the_winners_family_gives(
-    as_claude: Callable[..., Any], winner: str, authors: str, word: str
+    served: Served, winner: str, authors: str, word: str
 ) -> None:
     families = [f"--author-family={author}" for author in authors.split()]
     call = ("compare", "good.md", "bad.md", "--prompt", "Which?", "--format", "json", *families)
-    assert as_claude(prefers(winner), *call).json["verdict"] == winner
+    assert served(prefers(winner), *call, model="claude-own")[0].json["verdict"] == winner
     by_user("judge: {independence: require}\n")
-    done = as_claude(prefers(winner), *call)
+    done, _ = served(prefers(winner), *call, model="claude-own")
     assert done.json["verdict"] == word
     assert ("judge.independence is require" in done.err) == (word == "undetermined")
-
-
-def test_require_holds_for_texts_that_are_ranked(as_claude: Callable[..., Any], project: Path) -> None:
-    (project / "third.md").write_text("# Third\n\nAnother.\n")
-    by_user("judge: {independence: require}\n")
-    marks = {"# Good": 5, "# Bad": 2, "# Third": 1}
-
-    def answer(asked: Asked) -> Answer:
-        mark = next(value for title, value in marks.items() if title in asked.text)
-        names = asked.body["response_format"]["json_schema"]["schema"]["properties"]["scores"]["properties"]
-        return says(json.dumps({"reasoning": "So.", "scores": dict.fromkeys(names, mark), "findings": []}))
-
-    found = []
-    for wrote in ("anthropic none none", "none anthropic none", "openai none anthropic"):
-        families = [f"--author-family={family}" for family in wrote.split()]
-        call = ("compare", "good.md", "bad.md", "third.md", "--prompt", "Which?", "--format", "json")
-        found.append(as_claude(answer, *call, *families).json["verdict"])
-    assert found == ["undetermined", "A", "A"]

@@ -1,4 +1,4 @@
-"""`judgekit install` and `judgekit uninstall` at the command line, and what doctor says of them."""
+"""`judgekit install` and `judgekit uninstall`, and what doctor says of them, for every client."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 from git_repo import GitRepo
 
-from judgekit.hooks import git_hook, pre_commit
+from judgekit.hooks import entries, git_hook, pre_commit
+from judgekit.hooks.clients import CODEX, GEMINI
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from outcome import Run
+
+    from judgekit.hooks.clients import Client
 
 SETTINGS = b'{\n\t"model": "opus"\n}'
 IN, OUT = ("install", "claude-code"), ("uninstall", "claude-code")
@@ -34,7 +37,6 @@ def test_in_and_out_of_the_users_settings_twice(judgekit: Run, project: Path, us
         0,
         [
             f"wrote {user_file}: Claude Code runs judgekit on every prompt in all your projects",
-            f"memories: {project}/.claude/memory",
             'try: judgekit hook --explain "…"; undo: judgekit uninstall claude-code --scope user',
         ],
     )
@@ -47,29 +49,6 @@ def test_in_and_out_of_the_users_settings_twice(judgekit: Run, project: Path, us
     assert user_file.read_bytes() == SETTINGS
     done = judgekit(*OUT)
     assert (done.code, done.out) == (0, f"nothing to change: the hook is not in {user_file}\n")
-
-
-@pytest.mark.parametrize(("scope", "name"), [("project", "settings.json"), ("local", "settings.local.json")])
-def test_projects(
-    judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch, scope: str, name: str
-) -> None:
-    (project / "deep" / "er").mkdir(parents=True)
-    monkeypatch.chdir(project / "deep" / "er")
-    path = project / ".claude" / name
-    done = judgekit(*IN, "--scope", scope)
-    assert done.out.startswith(f"wrote {path}: ")
-    assert ("taking" in done.err, path.is_file()) == (False, True)
-    assert judgekit(*OUT, "--scope", scope).out == f"removed {path}, which held nothing else\n"
-    assert not path.exists()
-
-
-def test_without_a_project_it_says_so(judgekit: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    done = judgekit(*IN, "--scope", "project")
-    none = "no project here (no .git, .judgekit or .claude/memory above)"
-    assert f"{none}: taking {tmp_path} as one" in done.err
-    assert "memories: none in this project yet" in done.out
-    assert (tmp_path / ".claude" / "settings.json").is_file()
 
 
 def test_print_changes_nothing(judgekit: Run, user_file: Path, isolated: Path) -> None:
@@ -93,22 +72,19 @@ def test_print_changes_nothing(judgekit: Run, user_file: Path, isolated: Path) -
     assert (done.out, "would remove" in done.err) == ("", True)
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
+def test_settings_beyond_editing_stay(judgekit: Run, user_file: Path) -> None:
+    for content, said in (
         (b'{\n  "model": "opus",\n}', ":3: not valid JSON"),
         (b'{\n// why\n"model": "opus"}', ":2: not valid JSON"),
         (b'{\n"hooks": []}', ": hooks: expected an object of events"),
         (b"[]", ": expected an object of settings"),
         (b'{"a": "\xff"}', ":1: not UTF-8"),
-    ],
-)
-def test_settings_beyond_editing_stay(judgekit: Run, user_file: Path, content: bytes, said: str) -> None:
-    user_file.write_bytes(content)
-    done = judgekit(*IN)
-    assert (done.code, done.out, done.err.count("\n")) == (78, "", 1)
-    assert done.err.startswith(f"judgekit: {user_file}{said}")
-    assert user_file.read_bytes() == content
+    ):
+        user_file.write_bytes(content)
+        done = judgekit(*IN)
+        assert (done.code, done.out, done.err.count("\n")) == (78, "", 1)
+        assert done.err.startswith(f"judgekit: {user_file}{said}")
+        assert user_file.read_bytes() == content
 
 
 def test_wrong_usage_read_only_settings_and_hooks_that_are_off(judgekit: Run, user_file: Path) -> None:
@@ -125,7 +101,7 @@ def test_wrong_usage_read_only_settings_and_hooks_that_are_off(judgekit: Run, us
     assert f"judgekit: {user_file} sets disableAllHooks" in done.err
 
 
-def test_doctor_knows_each_scope(judgekit: Run, user_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_knows_each_scope(judgekit: Run, user_file: Path) -> None:
     def states() -> tuple[dict[str, str], str]:
         done = judgekit("doctor")
         lines = [line.partition(" ") for line in done.out.splitlines()]
@@ -134,16 +110,10 @@ def test_doctor_knows_each_scope(judgekit: Run, user_file: Path, monkeypatch: py
 
     assert states()[0] == {"prompt hook": "note"}
     judgekit(*IN)
-    judgekit(*IN, "--scope", "local")
-    found, out = states()
-    assert found == {"prompt hook": "ok", "prompt hook, user": "ok", "prompt hook, local": "ok"}
-    assert out.count("it answers") == 2
-    judgekit(*OUT, "--scope", "local")
     judgekit(*IN, "--scope", "project")
-    assert "each prompt is answered 2 times" in states()[1]
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    if not shutil.which("judgekit"):
-        assert states()[0]["prompt hook, project"] == "note"
+    found, out = states()
+    assert found["prompt hook, user"] == "ok"
+    assert "each prompt is answered 2 times" in out
     judgekit(*OUT, "--scope", "project")
     hook = {"type": "command", "command": "/no/such/python3", "args": ["-m", "judgekit", "hook"]}
     user_file.write_text(json.dumps({"hooks": {"UserPromptSubmit": [{"hooks": [hook]}]}}))
@@ -169,25 +139,13 @@ def hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_in_twice_and_out_twice(judgekit: Run, hook: Path) -> None:
     file = hook.parents[2] / pre_commit.FILE
-    for command, path, what, lines in (
-        (
-            "git",
-            hook,
-            "judgekit's hook",
-            [
-                f"wrote {hook}: git runs the gate before a push",
-                "mode: advisory, for **/*.md; undo: judgekit uninstall git",
-            ],
-        ),
-        (
-            "pre-commit",
-            file,
-            "the gate",
-            [f"wrote {file}", "run once in each clone: pre-commit install --hook-type pre-push"],
-        ),
+    of_git = [f"wrote {hook}: git runs the gate before a push", "undo: judgekit uninstall git"]
+    of_file = [f"wrote {file}", "run once in each clone: pre-commit install --hook-type pre-push"]
+    for command, path, what, text, lines in (
+        ("git", hook, "judgekit's hook", git_hook.text().decode(), of_git),
+        ("pre-commit", file, "the gate", "id: judgekit-gate", of_file),
     ):
         shown = judgekit("install", command, "--print")
-        text = {"git": git_hook.text().decode(), "pre-commit": "id: judgekit-gate"}[command]
         assert (shown.code, text in shown.out, path.exists()) == (0, True, False)
         done = judgekit("install", command)
         assert (done.code, done.err, done.out.splitlines()) == (0, "", lines)
@@ -196,36 +154,6 @@ def test_in_twice_and_out_twice(judgekit: Run, hook: Path) -> None:
         shown = judgekit("uninstall", command, "--print")
         assert (shown.code, text in shown.out, path.exists()) == (0, False, False)
         assert judgekit("uninstall", command).out == f"nothing to change: {what} is not in {path}\n"
-
-
-def test_a_hook_that_was_there(judgekit: Run, hook: Path) -> None:
-    hook.parent.mkdir(exist_ok=True)
-    for mode, told in (
-        (0o755, f"the earlier hook runs first: {hook.with_name(git_hook.KEPT)}\n"),
-        (0o644, "the earlier hook does not run, as before: it is not executable: "),
-    ):
-        hook.write_text("#!/bin/sh\n")
-        hook.chmod(mode)
-        assert told in judgekit("install", "git").out
-        hook.chmod(0o644)
-        assert judgekit("install", "git").out.startswith(f"wrote {hook}"), "a lost run bit"
-        assert judgekit("uninstall", "git").out == f"put back {hook}\n"
-
-
-def test_it_says_the_mode_that_holds(judgekit: Run, hook: Path, tmp_path: Path) -> None:
-    work = GitRepo(hook.parents[2])
-    work.write(".judgekit/config.yaml", "gate: {mode: sometimes}\n")
-    done = judgekit("install", "git")
-    assert (done.code, "mode: unknown, " in done.out) == (0, True)
-    work.write(".judgekit/config.yaml", "gate: {mode: blocking, paths: [docs/]}\n")
-    assert "mode: blocking, for docs/;" in judgekit("install", "git").out
-    origin = GitRepo(tmp_path / "origin.git", "--bare")
-    work("remote", "add", "origin", str(origin.folder))
-    work.write(".judgekit/config.yaml", "gate: {mode: blocking}\n")
-    work.commit("rules")
-    work("push", "--quiet", "origin", "main")
-    work.write(".judgekit/config.yaml", "gate: {mode: advisory}\n")
-    assert "mode: blocking, for **/*.md (the rules on origin);" in judgekit("install", "git").out
 
 
 def test_doctor_and_no_repository_at_all(judgekit: Run, hook: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,3 +168,106 @@ def test_doctor_and_no_repository_at_all(judgekit: Run, hook: Path, monkeypatch:
     monkeypatch.chdir(hook.parents[3])
     done = judgekit("install", "git")
     assert (done.code, "no git repository" in done.err) == (64, True)
+
+
+# Codex and Gemini CLI
+
+both = pytest.mark.parametrize("client", [CODEX, GEMINI], ids=lambda client: client.command)
+OTHER = {"matcher": "x", "hooks": [{"type": "command", "command": "notify-send", "timeout": 3, "odd": []}]}
+
+
+def hooks_file(client: Client, home: Path) -> Path:
+    path = home / client.user[1].lstrip("~/") / client.user[2]
+    path.parent.mkdir(exist_ok=True)
+    return path
+
+
+@pytest.mark.usefixtures("project")
+@both
+def test_in_twice_and_out_twice_leaves_every_byte(judgekit: Run, client: Client, isolated: Path) -> None:
+    path, name = hooks_file(client, isolated), client.command
+    kept = json.dumps(
+        {"description": "mine", "hooks": {"SessionEnd": [OTHER], client.prompt: [OTHER]}}, indent=3
+    )
+    for before in (None, b'{"hooks":{ }}', kept.encode() + b"\n\n"):
+        if before is not None:
+            path.write_bytes(before)
+        shown = judgekit("install", name, "--print").out.encode()
+        assert path.exists() is (before is not None)
+        done = judgekit("install", name)
+        assert done.out.startswith(f"wrote {path}: {client.title} runs judgekit on every prompt in all your")
+        assert f"undo: judgekit uninstall {name} --scope user" in done.out
+        assert (client.trust in done.out + done.err, path.read_bytes()) == (True, shown)
+        assert judgekit("install", name).out.startswith(f"nothing to change in {path}")
+        assert path.read_bytes() == shown
+        assert judgekit("uninstall", name).out.startswith("removed ")
+        assert (path.read_bytes() if path.exists() else None) == before
+        assert judgekit("uninstall", name).out == f"nothing to change: the hook is not in {path}\n"
+    path.write_bytes(shown.replace(b"notify-send", b"say"))
+    judgekit("uninstall", name)
+    assert json.loads(path.read_text()) == json.loads(kept.replace("notify-send", "say"))
+
+
+@pytest.mark.usefixtures("project")
+@both
+def test_what_is_written(judgekit: Run, client: Client, project: Path, isolated: Path) -> None:
+    judgekit("install", client.command)
+    judgekit("install", client.command, "--scope", "project")
+    own = json.loads(hooks_file(client, isolated).read_text())["hooks"]
+    shared = json.loads((project / client.shared["project"]).read_text())["hooks"]
+    for event, matcher in client.events.items():
+        (group,) = own[event]
+        (hook,) = group["hooks"]
+        assert ("args" in hook, entries.argument_vector(hook)) == (False, entries.command())
+        seconds = entries.TIMEOUTS.get(event, entries.TIMEOUT)
+        assert (group.get("matcher"), hook["timeout"]) == (
+            matcher,
+            seconds * (1000 if client is GEMINI else 1),
+        )
+        assert shared[event] == [group | {"hooks": [hook | {"command": entries.PORTABLE}]}]
+
+
+@pytest.mark.usefixtures("project")
+@both
+def test_doctor_asks_the_hook_and_says_what_it_waits_for(
+    judgekit: Run, client: Client, isolated: Path
+) -> None:
+    judgekit("install", client.command)
+    path = hooks_file(client, isolated)
+    out = judgekit("doctor").out
+    assert f"prompt hook, user of {client.title}: {path}: the fastest form, " in out
+    assert ("it answers" in out, "answered" in out, "runs no hooks" in out) == (True, False, False)
+    assert (f"{path}: not trusted yet; {CODEX.trust}" in out) is (client is CODEX)
+    config = path.with_name("config.toml")
+    if client is CODEX:
+        trusted = f'[hooks.state."{path}:user_prompt_submit:0:0"]\ntrusted_hash = "sha256:0"\n'
+        for text in ("features = 3", "[hooks]\nstate = [1]", "[", trusted):
+            config.write_text(text)
+            assert ("not trusted yet" in judgekit("doctor").out) is (text is not trusted)
+        config.write_text("[features]\nhooks = false\n")
+    else:
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"hooksConfig": {"enabled": False}}))
+    assert f"{client.title} runs no hooks until you remove it" in judgekit("doctor").out
+    done = judgekit("install", client.command, "--scope", "project")
+    where = "the user settings and in the project settings"
+    assert f"each prompt is answered 2 times: the hook is in {where}; keep one" in done.err
+    path.write_text('{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "judgekit hook"}]}]}}')
+    again = f"run judgekit install {client.command} --scope user again"
+    (line,) = [each for each in judgekit("doctor").out.splitlines() if "not called on" in each]
+    assert (f"not called on {client.prompt}, " in line, line.endswith(again)) == (True, True)
+
+
+@pytest.mark.usefixtures("project")
+@both
+def test_wrong_usage_and_a_file_that_is_elsewhere(
+    judgekit: Run, client: Client, isolated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert judgekit("install", client.command, "--scope", "local").code == 64
+    path = hooks_file(client, isolated)
+    path.write_text('{\n// why\n"hooks": {}}')
+    done = judgekit("install", client.command)
+    assert (done.code, done.err.startswith(f"judgekit: {path}:2: not valid JSON")) == (78, True)
+    monkeypatch.setenv(client.user[0], str(tmp_path / "else"))
+    assert judgekit("install", client.command).out.startswith(f"wrote {tmp_path / 'else' / client.user[2]}: ")
+    judgekit("uninstall", client.command)
+    assert not (tmp_path / "else").exists()

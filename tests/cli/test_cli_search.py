@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import subprocess
@@ -10,16 +9,17 @@ import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 import sample_store
-from loopback import DRIP, RESET, SILENT, Answer, Asked, fails, says
+from loopback import SILENT, Answer, Asked, fails, says
 from memory_store import MemoryStore
 from outcome import Outcome, Run, Served, by_project
 
 import judgekit as package
 from judgekit import environment
-from judgekit.cli import plain, search
+from judgekit.cli import plain
 from judgekit.judging.search import Result
 from judgekit.retrieval import index_file, update
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 ROOT = Path(package.__file__).parents[1]
 QUERY = "refresh the JWT"
 STORE = ".claude/memory"
-LENIENT = "Is this memory related to the request, even indirectly?"
-STRICT = "Is this memory directly relevant to the request"
 
 
 def keeping(*titles: str) -> Callable[[Asked], Answer]:
@@ -64,31 +62,16 @@ def test_the_json_form_is_a_contract_and_people_read_titles_and_paths(judgekit: 
         assert judgekit("search", query, "--json").code == 0
 
 
-def test_the_judge_decides_what_is_kept(judgekit: Run, project: Path, served: Served) -> None:
-    query = "JWT refresh queue backlog billing tables"
-    alone = judgekit("search", query, "--json").json["results"]
-    assert len(alone) >= 2
-    words = ("search", query, "--judge", "--mode", "strict", "--json")
-    done, asked = served(keeping(alone[-1]["title"]), *words)
-    assert [each["id"] for each in done.json["results"]] == [alone[-1]["id"]]
-    assert (done.json["results"][0]["kept_by"], done.json["degraded"], len(asked)) == ("deep", None, 2)
-
-
-@pytest.mark.parametrize(
-    "answer", [SILENT, DRIP, RESET, fails(401), fails(429, retry_after=9), fails(500), says("?")]
-)
-@pytest.mark.parametrize("mode", ["strict", "lenient"])
+@pytest.mark.parametrize("answer", [SILENT, fails(500), says("?")])
 def test_when_no_model_answers_bm25_does(
-    judgekit: Run, project: Path, served: Served, monkeypatch: pytest.MonkeyPatch, answer: Answer, mode: str
+    judgekit: Run, project: Path, served: Served, monkeypatch: pytest.MonkeyPatch, answer: Answer
 ) -> None:
     monkeypatch.setenv("JUDGEKIT_JUDGE_DEADLINE", "1")
     alone = judgekit("search", QUERY, "--json").json["results"]
     start = time.monotonic()
-    done, _ = served(answer, "search", QUERY, "--judge", "--mode", mode, "--json")
+    done, _ = served(answer, "search", QUERY, "--judge", "--json")
     assert time.monotonic() - start < 20
-    ids = [each["id"] for each in done.json["results"]]
-    sure = [each["id"] for each in alone if each["confidence_label"] == "high"][:2]
-    assert ids == (sure if mode == "strict" else [each["id"] for each in alone])
+    assert [each["id"] for each in done.json["results"]] == [each["id"] for each in alone]
     assert re.match(r"quick(, deep, tiebreaker)?: \w+ \(", done.json["degraded"])
     assert done.err.startswith("judgekit: no model decided, so BM25 did: quick")
     assert (done.err.count("\n"), done.code) == (1, 0)
@@ -141,12 +124,8 @@ def test_a_root_starts_at_the_current_folder_and_may_be_anywhere(
     (inner / "docs").mkdir(parents=True)
     for folder in (inner / "docs", notes):
         (folder / "jwt.md").write_text("# Refreshing a JWT by hand\n\nCall the refresh endpoint.\n")
-    (project / "linked").symlink_to(notes)
     assert set(paths("src/docs", STORE)[:2]) == {"src/docs/jwt.md", sample_store.JWT.path}
-    overlapping = paths(STORE, str(project / STORE))
-    assert sample_store.JWT.path in overlapping
-    assert len(overlapping) == len(set(overlapping))
-    assert paths(str(notes)) == paths("linked") == [str(notes.resolve() / "jwt.md")]
+    assert paths(str(notes)) == [str(notes.resolve() / "jwt.md")]
     monkeypatch.chdir(inner)
     assert paths("docs") == ["src/docs/jwt.md"]
     assert paths(f"../{STORE}")[0] == sample_store.JWT.path
@@ -160,24 +139,6 @@ def test_a_root_starts_at_the_current_folder_and_may_be_anywhere(
     done = judgekit("search", QUERY)
     assert (done.code, done.out, done.err.count("\n")) == (0, "nothing found\n", 1)
     assert done.err.startswith("judgekit: .claude/memory: outside the project")
-
-
-@pytest.mark.parametrize(
-    ("options", "text", "mode"),
-    [
-        ([], "", "lenient"),
-        (["--mode", "strict"], "", "strict"),
-        ([], "retrieval: {search_mode: strict}\n", "strict"),
-    ],
-)
-def test_the_judge_is_asked_leniently_unless_told_otherwise(
-    project: Path, served: Served, options: list[str], text: str, mode: str
-) -> None:
-    by_project(text)
-    done, asked = served(keeping_all, "search", QUERY, "--judge", *options, "--json")
-    sent = "\n".join(each.text for each in asked)
-    assert done.json["mode"] == mode
-    assert (LENIENT in sent, STRICT in sent) == (mode == "lenient", mode == "strict")
 
 
 def test_ten_results_unless_another_number_is_asked_for_and_what_is_dropped_makes_room(
@@ -234,7 +195,7 @@ def test_status_says_what_a_query_has_read(judgekit: Run, project: Path) -> None
     (store / "decisions" / "broken.json").write_text("{")
     judgekit("search", QUERY)
     found, shown = status()
-    assert "problem: decisions/broken.json: not valid JSON; skipped" in shown
+    assert "problem: decisions/broken.json: not valid JSON; found by name only" in shown
     Path(str(found["path"])).write_bytes(b"garbage" * 1000)
     done = judgekit("index", "status")
     assert (done.code, "the index is damaged" in done.out) == (0, True)
@@ -259,24 +220,11 @@ def test_index_rebuild(judgekit: Run, project: Path, monkeypatch: pytest.MonkeyP
     assert "no store found; name one with --root" in done.err
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_progress_is_shown_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    search._progress(256, 1000)
-    search._progress(1000, 1000)
-    assert terminal.getvalue() == "\r256 of 1,000 files read\r1,000 of 1,000 files read\n"
-
-
 # Without packages
 
 
 @pytest.fixture
 def alone(project: Path) -> Run:
-    """Run a command in a Python that has no packages."""
     code = f"import sys; sys.path.insert(0, {str(ROOT)!r}); sys.modules['pydantic'] = None\n"
     code += "from judgekit.cli import plain; sys.exit(plain.main(sys.argv[1:]))"
 
@@ -309,13 +257,10 @@ def test_its_json_is_the_real_commands_json(judgekit: Run, alone: Run, options: 
 
 def test_a_person_reads_titles_and_paths_and_that_no_model_judged(alone: Run, project: Path) -> None:
     lines = alone("search", QUERY).out.splitlines()
-    assert lines[0] == sample_store.JWT.title
-    assert lines[1].split()[0] == sample_store.JWT.path
-    assert alone("search", "quokka").out == "nothing found\n"
+    assert (lines[0], lines[1].split()[0]) == (sample_store.JWT.title, sample_store.JWT.path)
     done = alone("search", QUERY, "--judge", "--json")
     assert done.json["degraded"] == "the plugin has no judge"
     assert (done.code, done.err) == (0, "judgekit: the plugin has no judge\n")
-    assert list(done.json["results"][0]) == list(Result.model_fields)
     by_project("retrieval: {max_inject: 2}\n")  # which a Python without packages cannot read
     done = alone("search", QUERY, "--json")
     assert (done.code, done.json["results"][0]["title"]) == (0, sample_store.JWT.title)
@@ -372,25 +317,13 @@ def test_what_an_agent_may_run_unasked_stays_so_whatever_follows(
             assert said in done.err
 
 
-@pytest.mark.parametrize(
-    ("fault", "code", "said"),
-    [
-        (BrokenPipeError(), 141, ""),
-        (ZeroDivisionError("by nothing"), 70, "judgekit: internal error (ZeroDivisionError: by nothing)\n"),
-    ],
-)
+@pytest.mark.usefixtures("project")
 def test_a_reader_that_goes_away_and_a_fault_of_ours(
-    monkeypatch: pytest.MonkeyPatch,
-    project: Path,
-    capsys: pytest.CaptureFixture[str],
-    fault: Exception,
-    code: int,
-    said: str,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def broken(*_: object) -> None:
-        raise fault
-
-    monkeypatch.setattr(plain, "_print", broken)
     monkeypatch.setattr("os.dup2", lambda old, new: None)
-    assert plain.main(["search", QUERY]) == code
-    assert capsys.readouterr().err == said
+    told = "judgekit: internal error (ZeroDivisionError: by nothing)\n"
+    faults = {BrokenPipeError(): (141, ""), ZeroDivisionError("by nothing"): (70, told)}
+    for fault, expected in faults.items():
+        monkeypatch.setattr(plain, "_print", Mock(side_effect=fault))
+        assert (plain.main(["search", QUERY]), capsys.readouterr().err) == expected

@@ -9,9 +9,9 @@ import jsonschema
 import pytest
 from fake_gh import ADDRESS, FakeGh
 from git_repo import GitRepo
+from hooking import by_user
 from loopback import SILENT, Answer, Asked, Loopback, fails
 from loopback import says as reply
-from outcome import by_user
 from scripted import scores
 
 from judgekit.cli.schema import json_schema
@@ -21,19 +21,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from outcome import Outcome, Run
+    from outcome import Outcome, Run, Use
 
     Tiers = Callable[..., tuple[Outcome, list[Asked]]]
 
 GOOD, BAD, MIDDLING = scores(4, 4, 4), scores(1, 1, 1), scores(3, 3, 2)
 FILES = ("good.md", "bad.md")
 TASK = ("judge", "--task-id", "T-42", "--format", "json", *FILES)
-ALL = ["quick", "deep", "tiebreaker"]
 DIVIDED = {"quick": GOOD, "deep": BAD, "tiebreaker": MIDDLING}
 
 
 @pytest.fixture
-def tiers(judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> Tiers:
+def tiers(judgekit: Run, project: Path, use: Use) -> Tiers:
     """Run a command with models that are named as their tiers are, each with a reply of its own."""
 
     def call(*words: str, silent: bool = False, **replies: str) -> tuple[Outcome, list[Asked]]:
@@ -42,9 +41,7 @@ def tiers(judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> Tier
             return reply(replies[model], model=model) if replies[model] else fails(400)
 
         with Loopback(SILENT if silent else answer) as server:
-            monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
-            for tier in ALL:
-                monkeypatch.setenv(f"JUDGEKIT_{tier}_MODEL".upper(), tier)
+            use(server, quick="quick", deep="deep", tiebreaker="tiebreaker")
             return judgekit(*words), server.requests
 
     return call
@@ -133,7 +130,6 @@ def test_a_ledger_that_cannot_be_written_costs_a_line(tiers: Tiers, project: Pat
 
 @pytest.fixture
 def gh(project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> FakeGh:
-    """Put the project on GitHub, and a gh on PATH."""
     made = FakeGh.make(tmp_path_factory.mktemp("gh") / "bin")
     monkeypatch.setenv("PATH", made.path)
     repository = GitRepo(project)

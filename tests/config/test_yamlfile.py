@@ -54,7 +54,6 @@ def test_yaml_is_read_as_version_1_2(tmp_path: Path) -> None:
     path = write(tmp_path, "a: no\nb: 012\nc: 0o14\nd: ~\n")
     assert yamlfile.load_yaml(path) == {"a": "no", "b": 12, "c": 12, "d": None}
     assert yamlfile.load_yaml(write(tmp_path, "# nothing\n")) == {}
-    # An anchor that is used again warns nobody.
     assert yamlfile.load_yaml(write(tmp_path, "a: [&x 1, &x 2, *x]\n")) == {"a": [1, 2, 2]}
     found: object = yamlfile.load_yaml(write(tmp_path, "{a: " * 50 + "1" + "}" * 50))
     for _ in range(50):
@@ -79,7 +78,9 @@ def test_yaml_is_read_as_version_1_2(tmp_path: Path) -> None:
         ("inner: {limit: 1}\n", 1, "", "not a kind file"),
         ("- 1\n", 1, "", "expected a mapping (lines"),
         ("kind: [1\n", 2, "", "correct the YAML"),
-        ("kind: x\ninner: [1\n", 3, "", "the file ends here; correct the YAML"),
+        ("kind: x\ninner: [1\n", 3, "", "expected ',' or ']', but the file ends here; correct the YAML"),
+        ("kind: x\ninner: [\n", 3, "", "expected a value, but the file ends here; correct the YAML"),
+        ("kind: x\n- 1\n", 2, "", ": this does not fit the block above it; correct"),
         ("kind: x\ninner:\n\tlimit: 1\n", 3, "", "a tab; indent with spaces"),
         (b"kind: \xff\n", None, "", "not UTF-8 (byte 6)"),
         ("kind: x\ninner: {limit: a, more: 1}\n", 2, "inner.more", "(and 1 more in this file)"),
@@ -124,7 +125,6 @@ JARGON = ("valid", "instance", "dictionary", "list[", "validation", "parse", "in
     ("given", "told"),
     [
         ("text: 1", "expected a text, got a number"),
-        ("text: [a]", "expected a text, got a list of 1"),
         ("text: []", "expected a text, got an empty list"),
         ("text: {a: b}", "expected a text, got a mapping of 1"),
         ("text:", "expected a text, got null"),
@@ -134,25 +134,17 @@ JARGON = ("valid", "instance", "dictionary", "list[", "validation", "parse", "in
         ("text: abcdef", "expected a text of 5 characters at most"),
         ("text: ABC", "expected a text of the pattern ^[a-z]*$"),
         ("count: two", "expected a whole number, got a text"),
-        ("count: 2.5", "expected a whole number, got a number"),
-        ("count: [2]", "expected a whole number, got a list of 1"),
         ("count: 1", "expected a number of at least 2"),
         ("count: 6", "expected a number of at most 5"),
         ("share: half", "expected a number, got a text"),
         ("share: .nan", "expected a number"),
-        ("share: -.inf", "expected a number"),
         ("share: 0", "expected a number above 0"),
         ("share: 1", "expected a number below 1"),
         ("is_on: maybe", "expected true or false, got a text"),
-        ("is_on: 7", "expected true or false, got a number"),
-        ("is_on: [true]", "expected true or false, got a list of 1"),
-        ("few: x", "expected a list, got a text"),
         ("few: []", "expected 1 or more entries, got an empty list"),
         ("few: [a, b, c]", "expected 2 entries at most, got a list of 3"),
         ("inner: 5", "expected a mapping, got a number"),
-        ("inner: [1]", "expected a mapping, got a list of 1"),
         ("named: x", "expected a mapping, got a text"),
-        ("named: {a: b}", "expected a whole number, got a text"),
         ("some: {}", "expected 1 or more entries, got an empty mapping"),
         ("word: true", "expected 'on' or 'off', got true"),
         ("word:", "expected 'on' or 'off', got null"),
@@ -161,10 +153,6 @@ JARGON = ("valid", "instance", "dictionary", "list[", "validation", "parse", "in
         ("more: 1", "unknown key; remove it or correct its spelling"),
         ("1: 2", "1: expected a key that is a text, got a number"),
         ("- 1", "expected a mapping (lines `key: value`), got a list of 1"),
-        ("words", "expected a mapping (lines `key: value`), got a text"),
-        ("42", "expected a mapping (lines `key: value`), got a number"),
-        ("true", "expected a mapping (lines `key: value`), got true"),
-        ("!!python/object:os.system x", "got a value with a tag"),
     ],
 )
 def test_a_wrong_value_is_told_in_the_words_of_the_file(tmp_path: Path, given: str, told: str) -> None:
@@ -176,10 +164,8 @@ def test_a_wrong_value_is_told_in_the_words_of_the_file(tmp_path: Path, given: s
 
 
 def test_what_cannot_be_a_file_of_ours_is_one_line(tmp_path: Path) -> None:
-    for text in (b"#" * (yamlfile.MAX_BYTES + 1), b"kind: " + b"[" * 5000 + b"]" * 5000):
-        with pytest.raises(ConfigError, match=r"larger than|nested more than") as caught:
-            yamlfile.read(write(tmp_path, text), Outer, version_key="kind")
-        assert "\n" not in str(caught.value)
+    with pytest.raises(ConfigError, match="larger than"):
+        yamlfile.load_yaml(write(tmp_path, b"#" * (yamlfile.MAX_BYTES + 1)))
     with pytest.raises(ConfigError, match=r"none\.yaml: cannot be read \(No such file"):
         yamlfile.load_yaml(tmp_path / "none.yaml")
     (tmp_path / "zero.yaml").symlink_to("/dev/zero")
@@ -248,39 +234,25 @@ def test_a_file_is_made_where_it_is_missing_and_left_alone_in_an_unusual_layout(
     assert "blocking" in real.read_text()
 
 
-def test_a_file_is_parsed_once_as_long_as_it_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(yamlfile, "FRESH_SECONDS", -1.0)  # it counts as unchanged for long
-    path = write(tmp_path, "kind: x\ninner: {limit: 1}\n")
-    first = yamlfile.read(path, Outer)
-    with monkeypatch.context() as later:
-        later.setattr(yaml_text, "parsed", lambda *_: pytest.fail("parsed again"))
-        assert yamlfile.read(path, Outer) == first
-        with pytest.raises(ConfigError, match="unknown key"):  # as something else
-            yamlfile.read(path, Inner)
-    with pytest.raises(ConfigError, match="larger than 2 bytes"):
-        yamlfile.read(path, Outer, most=2)
-    state = path.stat()
-    time.sleep(0.05)  # longer than the file system's tick
-    path.write_text("kind: x\ninner: {limit: 2}\n")
-    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
-    assert yamlfile.read(path, Outer).inner.limit == 2  # though size and time are the same
-    path.unlink()
-    for _ in range(2):
-        with pytest.raises(ConfigError, match="cannot be read"):
-            yamlfile.read(path, Outer)
-
-
-def test_a_file_that_was_just_written_is_parsed_each_time(tmp_path: Path) -> None:
+def test_a_content_is_parsed_once_and_a_changed_one_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for limit in range(50):  # of the same size, and some of them in one tick of the file system
         path = write(tmp_path, f"kind: x\ninner: {{limit: {limit:02}}}\n")
         assert yamlfile.read(path, Outer).inner.limit == limit
+    monkeypatch.setattr(yaml_text, "parsed", lambda *_: pytest.fail("parsed again"))
+    assert yamlfile.read(path, Outer).inner.limit == 49
+    with pytest.raises(ConfigError, match="larger than 2 bytes"):
+        yamlfile.read(path, Outer, most=2)
+    path.unlink()
+    with pytest.raises(ConfigError, match="cannot be read"):
+        yamlfile.read(path, Outer)
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("[" * 30_000, "nested more than 50 levels deep"),
-        ("a: " + "[{b: " * 400, "nested more than 50 levels deep"),
         ('["]", ' * 5_000, "nested more than 50 levels deep"),  # closing brackets that close nothing
         ("- " * 15_000 + "x", "nested more than 50 levels deep"),
         ("".join(f"{' ' * level}a:\n" for level in range(200)), "nested more than 50 levels deep"),
@@ -320,27 +292,21 @@ def test_json_is_read_as_json(tmp_path: Path) -> None:
         assert caught.value.line == line
 
 
-class Leaf(yamlfile.Strict):
-    size: int
+class Tree(Strict):
+    leaf: Inner | list[str] | Literal["none", "some"]
 
 
-class Tree(yamlfile.Strict):
-    leaf: Leaf | list[str] | Literal["none", "some"]
-
-
-@pytest.mark.parametrize(
-    ("data", "told"),
-    [
+def test_of_several_shapes_the_one_that_fits_best_is_told_of() -> None:
+    """And no name that is pydantic's, whether the data came as values or as JSON."""
+    table: list[tuple[dict[str, object], str]] = [
         ({"leaf": 4}, "leaf: expected a mapping, a list or 'none' or 'some', got a number"),
         ({"leaf": ["a", 4]}, "leaf.1: expected a text, got a number"),
-        ({"leaf": {"size": "x"}}, "leaf.size: expected a whole number, got a text"),
-        ({"leaf": {}}, "leaf.size: missing key; add it"),
-        ({"leaf": {"size": 1}, "root": 1}, "root: unknown key; remove it or correct its spelling"),
-    ],
-)
-def test_of_several_shapes_the_one_that_fits_best_is_told_of(data: dict[str, object], told: str) -> None:
-    """And no name that is pydantic's, whether the data came as values or as JSON."""
-    with pytest.raises(ValidationError) as failed:
-        Tree.model_validate(data)
-    assert str(problem(failed.value.errors(include_url=False), data)) == told
-    assert str(problem_in(json.dumps(data), failed.value)) == told
+        ({"leaf": {"limit": "x"}}, "leaf.limit: expected a whole number, got a text"),
+        ({"leaf": {}}, "leaf.limit: missing key; add it"),
+        ({"leaf": {"limit": 1}, "root": 1}, "root: unknown key; remove it or correct its spelling"),
+    ]
+    for data, told in table:
+        with pytest.raises(ValidationError) as failed:
+            Tree.model_validate(data)
+        assert str(problem(failed.value.errors(include_url=False), data)) == told
+        assert str(problem_in(json.dumps(data), failed.value)) == told

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from engine_processes import GOOD, private_folder, started
+from engine_processes import GOOD, private_folder, use
 from loopback import Loopback, says
 from starlette.testclient import TestClient
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from judgekit.engine.client import Connection
-
 
 @pytest.fixture
 def place() -> Iterator[EngineAddress]:
@@ -29,29 +27,11 @@ def place() -> Iterator[EngineAddress]:
         yield EngineAddress(str(path), "kin", "code")
 
 
-@pytest.fixture(scope="module")
-def ready_place() -> Iterator[EngineAddress]:
-    """Return the place of an engine that runs for all tests of a module."""
-    with private_folder() as path:
-        engine_address = EngineAddress(str(path), "kin", "code")
-        started(engine_address).close()
-        yield engine_address
-
-
-@pytest.fixture
-def engine(place: EngineAddress) -> Iterator[Connection]:
-    """Return a connection to an engine of its own for one test."""
-    with started(place) as connection:
-        yield connection
-
-
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
     """Return the model that judges for this test; it accepts everything."""
     with Loopback(says(GOOD)) as server:
-        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
-        monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
-        monkeypatch.setenv("JUDGEKIT_API_KEY", "sk-of-this-test")
+        use(monkeypatch, server)
         yield server
 
 
@@ -66,21 +46,13 @@ def token(tokens: Tokens) -> str:
 
 
 @pytest.fixture
-def stranger(tmp_path: Path, tokens: Tokens) -> Iterator[TestClient]:
-    """Return a client without a token."""
+def client(tmp_path: Path, tokens: Tokens, token: str) -> Iterator[TestClient]:
+    """Return a client with a token."""
     service = Service()
     service.ready.set()
     app = create_team_app(service, Log(str(tmp_path / "log")), tokens)
     with TestClient(app, raise_server_exceptions=False) as client:
+        client.headers["Authorization"] = f"Bearer {token}"
         yield client
         assert client.portal is not None
-        client.portal.call(
-            service.gateway.aclose
-        )  # its connections belong to the client's loop, which ends now
-
-
-@pytest.fixture
-def client(stranger: TestClient, token: str) -> TestClient:
-    """Return a client with a token."""
-    stranger.headers["Authorization"] = f"Bearer {token}"
-    return stranger
+        client.portal.call(service.gateway.aclose)  # its connections belong to the client's loop

@@ -1,27 +1,39 @@
-"""Where an engine is looked for, whom it is trusted by, and what its client makes of what comes back."""
+"""Where an engine is looked for, whom it is trusted by, and what its client makes of answers."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from engine_processes import private_folder
+from engine_processes import private_folder, until
 
 from judgekit import environment
-from judgekit.engine import client, process
+from judgekit.engine import answers, client, process
 from judgekit.engine.admission import error_body
-from judgekit.engine.client import MAX_PATH, Connection, EngineAddress, EngineBusy, EngineLost, NoEngine
+from judgekit.engine.client import (
+    MAX_PATH,
+    Connection,
+    EngineAddress,
+    EngineBusy,
+    EngineLost,
+    EngineOff,
+    NoEngine,
+    Response,
+)
+from judgekit.errors import ConfigError, InputError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Unix sockets and rights")
 
@@ -95,20 +107,16 @@ def test_another_network_home_or_version_has_another_engine_and_what_travels_cha
             patch.setenv("USERPROFILE", str(tmp_path))
             assert found().compat_key != before.compat_key
     before = found()
-    monkeypatch.setattr(client, "_own_code", "")
-    monkeypatch.setattr(environment, "__version__", "99.0.0")
-    after = found()
-    assert (after.compat_key, after.folder) == (before.compat_key, before.folder)
-    assert after.code != before.code
-
-
-def test_an_edit_in_a_checkout_is_another_version(tmp_path: Path) -> None:
     (tmp_path / "part").mkdir()
-    (tmp_path / "part/a.py").write_text("a = 1\n")
-    before = client._stamp(str(tmp_path))
-    assert client._stamp(str(tmp_path)) == before
-    (tmp_path / "part/a.py").write_text("a = 12\n")
-    assert client._stamp(str(tmp_path)) != before
+    for number, name in enumerate(("a.py", "part/b.py")):  # an edit of a checkout
+        (tmp_path / name).write_text("a = 1\n")
+        monkeypatch.setattr(client, "_own_code", "")
+        monkeypatch.setattr(environment, "__file__", str(tmp_path / "environment.py"))
+        monkeypatch.setattr(environment, "__version__", "99.0.0" if number else environment.__version__)
+        after = found()
+        assert (after.compat_key, after.folder) == (before.compat_key, before.folder)
+        assert after.code != before.code
+        before = after
 
 
 class Scripted:
@@ -149,18 +157,6 @@ def script(place: EngineAddress) -> Iterator[list[Scripted]]:
         scripted.close()
 
 
-def test_a_request_is_plain_http(place: EngineAddress, script: list[Scripted]) -> None:
-    script.append(Scripted(place, OK, OK.replace(b"length: 2", b"length: 3"), OK))
-    with Connection(place) as connection:
-        answer = connection.ask("POST", "/v1/judge", b"{}", seconds=10)
-        assert (answer.status, answer.read()) == (200, b"ok")
-        connection.ask("GET", "/", seconds=10)  # an answer that is not read is not the next one's
-        assert connection.ask("GET", "/", seconds=10).read() == b"ok"
-    request = script[0].requests[0]
-    assert request.startswith(b"POST /v1/judge HTTP/1.0\r\nHost: judgekit\r\n")
-    assert request.endswith(b"Content-Length: 2\r\n\r\n{}")
-
-
 HEAD = b"HTTP/1.1 200 OK\r\n"
 HALF: dict[str, bytes | None] = {
     "nothing": None,
@@ -177,27 +173,21 @@ HALF: dict[str, bytes | None] = {
 }
 
 
-@pytest.mark.parametrize("case", HALF)
-def test_half_an_answer_is_a_lost_engine(
-    place: EngineAddress, script: list[Scripted], monkeypatch: pytest.MonkeyPatch, case: str
+def test_half_an_answer_and_silence_are_a_lost_engine(
+    place: EngineAddress, script: list[Scripted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "_MOST_ANSWER", 100_000)
-    script.append(Scripted(place, HALF[case]))
-    with Connection(place) as connection, pytest.raises(EngineLost):
-        connection.ask("POST", "/", b"{}", seconds=10).read()
-
-
-def test_one_that_says_nothing_is_lost_when_time_is_over(
-    place: EngineAddress, script: list[Scripted]
-) -> None:
-    script.append(Scripted(place, b"HTTP/1.1 200"))
+    script.append(Scripted(place, *HALF.values(), b"HTTP/1.1 200"))
+    for _ in HALF:
+        with Connection(place) as connection, pytest.raises(EngineLost):
+            connection.ask("POST", "/", b"{}", seconds=10).read()
     with Connection(place) as connection, pytest.raises(EngineLost, match="in time"):
         connection.ask("POST", "/", seconds=0.2)
 
 
 @pytest.mark.parametrize("well", [True, False])
 def test_who_is_slow_is_waited_for_while_it_is_well(
-    place: EngineAddress, monkeypatch: pytest.MonkeyPatch, *, well: bool
+    place: EngineAddress, script: list[Scripted], monkeypatch: pytest.MonkeyPatch, *, well: bool
 ) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX)
     looks: list[float] = []
@@ -210,10 +200,12 @@ def test_who_is_slow_is_waited_for_while_it_is_well(
             theirs.sendall(OK)
         return b""
 
+    script.append(Scripted(place, None))
     monkeypatch.setattr(client, "health", health)
-    connection = Connection(place)
-    connection._socket, connection.look = ours, 0.01
-    with connection, theirs:
+    monkeypatch.setattr(client, "LOOK_SECONDS", 0.01)
+    with Connection(place) as connection, theirs:
+        connection.close()
+        connection._socket = ours
         if well:
             assert connection.ask("GET", "/", seconds=60).read() == b"ok"
         else:
@@ -227,36 +219,34 @@ def test_one_that_is_busy_says_why_and_for_how_long(place: EngineAddress, script
     body = error_body("not_ready", "not ready: ImportError: no litellm")
     never = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: %d\r\n\r\n%s" % (len(body), body)
     busy = b"HTTP/1.1 503 x\r\nretry-after: 1.5\r\ncontent-length: 4\r\nconnection: close\r\n\r\nbusy"
-    script.append(Scripted(place, never, busy, OK))
-    with Connection(place) as connection:
-        for why, seconds in (("not ready: ImportError", 0), ("it is too busy, or stopping", 1.5)):
-            with pytest.raises(EngineBusy, match=why) as raised:
-                connection.ask("POST", "/", b"{}", seconds=10)
-            assert raised.value.retry_after == seconds
-        assert connection.ask("GET", "/", seconds=10).read() == b"ok"
+    script.append(Scripted(place, never, busy))
+    for why, seconds in (("not ready: ImportError", 0), ("it is too busy, or stopping", 1.5)):
+        with Connection(place) as connection, pytest.raises(EngineBusy, match=why) as raised:
+            connection.ask("POST", "/", b"{}", seconds=10)
+        assert raised.value.retry_after == seconds
 
 
 def test_where_nobody_of_ours_is_there_is_no_engine(
     place: EngineAddress, script: list[Scripted], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused() -> None:
-        with pytest.raises(NoEngine):
-            Connection(place).open()
+    def refused(why: str) -> None:
+        with pytest.raises(NoEngine, match=why):
+            Connection(place)
 
-    refused()
+    refused("FileNotFound")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as left:
         left.bind(place.socket)
-    refused()  # a stale socket
+    refused("ConnectionRefused")
     Path(place.socket).unlink()
     script.append(Scripted(place, OK))
     Path(place.folder).chmod(0o755)
-    refused()  # others may look into the folder
+    refused("its folder is not private")
     Path(place.folder).chmod(0o700)
     with monkeypatch.context() as patch:
         patch.setattr(client, "ours", lambda _: False)
-        refused()
+        refused("another user's process")
     assert not any(script[0].requests)
-    Connection(place).__enter__().close()
+    Connection(place).close()
 
 
 @pytest.mark.skipif(sys.platform not in ("linux", "darwin"), reason="credentials are known there")
@@ -295,36 +285,151 @@ def test_what_does_not_come_up_is_not_started_at_every_prompt(
     place: EngineAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "find", lambda **_: place)
-    begun: list[EngineAddress] = []
-
-    def start(where: EngineAddress) -> int:
-        begun.append(where)
-        return len(begun)
-
-    monkeypatch.setattr(client, "start", start)
-    assert client.start_for_later() == 1
-    for _ in range(3):
-        with pytest.raises(NoEngine, match=r"was started \d s ago and is not ready"):
-            client.start_for_later()
-    assert begun == [place]
-    for moment in (time.time() - client.VAIN_SECONDS - 1, time.time() + client.VAIN_SECONDS + 9):
-        os.utime(place.tried, (moment, moment))  # long ago, or before the clock was set back
-        assert client.start_for_later() == len(begun)
-    assert begun == [place] * 3
-    Path(place.tried).unlink()
-    Path(place.tried).mkdir()
-    os.utime(place.tried, (0, 0))
-    assert client.start_for_later() is None  # nothing can be written there
-
-
-def test_an_engine_that_listens_may_be_started_again_at_once(
-    place: EngineAddress, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client, "find", lambda **_: place)
-    for _ in range(2):  # the second one finds the first, which listens
+    with monkeypatch.context() as patch:
+        patch.setattr(client, "start", lambda _: 4711)
+        for moment in (None, time.time() - client.VAIN_SECONDS - 1, time.time() + client.VAIN_SECONDS + 9):
+            if moment is not None:  # long ago, or before the clock was set back
+                os.utime(place.tried, (moment, moment))
+            assert client.start_for_later() == 4711
+            with pytest.raises(NoEngine, match=r"was started \d s ago and is not ready"):
+                client.start_for_later()
+        Path(place.tried).unlink()
+        Path(place.tried).mkdir()
+        os.utime(place.tried, (0, 0))
+        assert client.start_for_later() is None  # nothing can be written there
+        Path(place.tried).rmdir()
+    for _ in range(2):  # one that listens: the second one finds the first
         assert client.start_for_later() is not None
-        end = time.monotonic() + 60
-        while Path(place.tried).exists() and time.monotonic() < end:
-            time.sleep(0.01)
-        assert not Path(place.tried).exists()
-    assert process.process_of(place)
+        until(lambda: not Path(place.tried).exists())
+    assert [engine.leaving for engine in process.engines(place)] == [False]
+
+
+def answer(*lines: object, status: int = 200) -> Response:
+    return Response(status, iter([f"{json.dumps(line)}\n".encode() for line in lines]))
+
+
+def raises(error: Exception) -> Callable[..., Any]:
+    def called(*_: object, **__: object) -> Any:  # noqa: ANN401 - never returns
+        raise error
+
+    return called
+
+
+def test_an_error_is_raised_as_in_this_process() -> None:
+    kinds = {"config": ConfigError, "usage": UsageError, "input": InputError}
+    for kind in (*kinds, "size", "internal", "unheard of"):
+        told = {"error": {"kind": kind, "message": "a.yaml:1: wrong", "exit_code": 78}}
+        with pytest.raises(kinds.get(kind, NoEngine), match=r"^a\.yaml:1: wrong$"):
+            answers.value(answer(told, status=422))
+    nothing: tuple[object, ...] = ({}, [], {"error": "x"}, None)
+    for said in nothing:
+        with pytest.raises(NoEngine, match="without a message"):
+            answers.value(answer(said, status=500))
+    with pytest.raises(EngineLost, match="not JSON"):
+        answers.value(Response(200, iter([b"<html>"])))
+
+
+def test_events_come_as_they_are_sent_to_an_end_or_are_lost() -> None:
+    begin, end = {"event": "begin", "count": 1}, {"event": "end"}
+    text = b'{"event": "begin", "count": 1}\n{"event": "end"}'
+    for size in (1, 7, 100):
+        pieces = (text[at : at + size] for at in range(0, len(text), size))
+        assert list(answers.events(Response(200, iter(pieces)))) == [begin, end]
+    with pytest.raises(EngineLost, match="ended too early"):
+        list(answers.events(answer(begin)))
+    error = {"event": "error", "error": {"kind": "usage", "message": "no rubric"}}
+    for refused in (answer(begin, error), answer(error, status=422)):
+        with pytest.raises(UsageError, match="no rubric"):
+            list(answers.events(refused))
+
+
+def test_for_each_reason_the_caller_goes_on_and_says_it_unless_the_user_wanted_that() -> None:
+    reasons = [NoEngine("x"), EngineBusy("x", 1), EngineLost("x")]
+    on = "JUDGEKIT_ENGINE=1"
+    rows: list[tuple[str, bool, NoEngine | None]] = [(on, True, reason) for reason in reasons]
+    rows += [(on, False, None)]  # the user's file says so
+    for off in ("ENGINE=0", "ENGINE=Off", "REPLAY=a.jsonl", "RECORD=a.jsonl"):
+        rows.append((f"JUDGEKIT_{off}", True, None))
+    for variable, use, reason in rows:
+        said: list[str] = []
+        begin = raises(reason or AssertionError())
+        with environment.Brought(dict([variable.split("=")])):
+            done = client.call(
+                "task",
+                bytes,
+                raises(AssertionError()),
+                lambda why: why,
+                use=use,
+                begin=begin,
+                warn=said.append,
+            )
+        assert done == reason or (reason is None and isinstance(done, EngineOff)), variable
+        assert said == ["x; continuing in this process"] * bool(reason)
+
+
+@pytest.fixture
+def alone(place: EngineAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the engine be gone as soon as it has been found."""
+    found = SimpleNamespace(place=place)
+    monkeypatch.setattr(client, "connect_or_start", lambda: nullcontext(found))
+
+
+def here(things: Iterable[int], on_answer: Callable[[Any], None]) -> None:
+    for thing in things:
+        on_answer(-thing)
+
+
+def number(thing: int) -> bytes:
+    return b"%d" % thing
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("started", [True, False])
+def test_what_no_engine_does_is_done_here_in_order(monkeypatch: pytest.MonkeyPatch, *, started: bool) -> None:
+    if not started:
+        monkeypatch.setattr(client, "connect_or_start", raises(NoEngine("the engine could not start (x)")))
+    said: list[str] = []
+    done: list[int] = []
+    answers.many("judge", range(1, 51), number, here, done.append, at_once=3, warn=said.append)
+    assert done == [-thing for thing in range(1, 51)]
+    why = "the engine refused the request or stopped" if started else "the engine could not start (x)"
+    assert said == [f"{why}; continuing in this process"]
+
+
+@pytest.mark.usefixtures("alone")
+def test_answers_that_came_keep_their_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = iter([EngineBusy("full", 0.01)])
+
+    def ask(self: Connection, method: str, path: str, body: bytes, *, seconds: float) -> Response:
+        for error in busy:  # asked again
+            raise error
+        if int(body) % 3:
+            return answer(int(body))
+        raise NoEngine("its own")
+
+    monkeypatch.setattr(Connection, "ask", ask)
+    monkeypatch.setattr(Connection, "__init__", lambda *_: None)
+    monkeypatch.setattr(Connection, "close", lambda _: None)
+    done: list[int] = []
+    answers.many("judge", range(1, 20), number, here, done.append, at_once=1, warn=print)
+    assert done == [1, 2, *(-thing for thing in range(3, 20))]
+
+
+@pytest.mark.usefixtures("alone")
+def test_no_more_is_taken_than_is_needed_and_an_error_is_raised_where_it_is_met() -> None:
+    taken: list[int] = []
+
+    def things() -> Iterator[int]:
+        for thing in range(1000):
+            taken.append(thing)
+            yield thing
+
+    def first(rest: Iterable[int], _: object) -> None:
+        next(iter(rest))
+        raise InputError("enough")
+
+    with pytest.raises(InputError, match="enough"):
+        answers.many("judge", things(), number, first, print, at_once=2, warn=print)
+    assert len(taken) <= answers.AHEAD * 2
+    with pytest.raises(InputError, match="no such thing"):
+        answers.many("judge", [1], raises(InputError("no such thing")), here, print, at_once=1, warn=print)

@@ -9,20 +9,34 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from engine_processes import GOOD, SECONDS, alive, body, end_all, health, is_gone, judged, started
+from engine_processes import (
+    GOOD,
+    SECONDS,
+    alive,
+    body,
+    end_all,
+    health,
+    is_gone,
+    judged,
+    private_folder,
+    started,
+    until,
+    use,
+)
 from loopback import SILENT, Loopback, says
 
 from judgekit.engine import client
 from judgekit.engine import process as control
-from judgekit.engine.client import Connection, EngineAddress, EngineBusy, EngineHung, EngineLost, NoEngine
+from judgekit.engine.client import Connection, EngineAddress, EngineBusy, EngineLost, NoEngine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
     from loopback import Answer, Asked
 
@@ -45,28 +59,20 @@ class Slow:
         return self._answer
 
 
-def use(monkeypatch: pytest.MonkeyPatch, server: Loopback) -> None:
-    monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
-    monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
+    """Return the model that judges for this test."""
+    model = Slow(says(GOOD))
+    with Loopback(model) as server:
+        use(monkeypatch, server)
+        yield model
+        model.go.set()
 
 
-def until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def lost(connection: Connection) -> None:
-    """Have something judged by an engine that goes away."""
-    with pytest.raises(EngineLost):
-        judged(connection)
-
-
-def answers(place: EngineAddress) -> bool:
-    with suppress(NoEngine), Connection(place):
-        return True
-    return False
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(2) as pool:
+        yield pool
 
 
 def begun(place: EngineAddress) -> int:
@@ -83,69 +89,61 @@ def client_code(place: EngineAddress, code: str) -> list[str]:
 
 
 JUDGE = f"sys.path.insert(0, {str(Path(__file__).parents[1] / 'support')!r}); "
-JUDGE += "from engine_processes import judged; judged(client.Connection(place))"
+JUDGE += "from engine_processes import judged; judged(place)"
 
 
-# One engine for the tests of this part.
+@pytest.fixture(scope="module")
+def ready_place() -> Iterator[EngineAddress]:
+    """Return the place of an engine that runs for all tests of a module."""
+    with private_folder() as path:
+        engine_address = EngineAddress(str(path), "kin", "code")
+        started(engine_address)
+        yield engine_address
 
 
 def test_it_judges_and_keeps_nothing_of_its_callers(
     ready_place: EngineAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of two callers has a provider, and a key, of its own."""
-    bad = GOOD.replace("5", "1")
-    with (
-        Loopback(says(bad)) as loopback,
-        Loopback(says(GOOD)) as other,
-        Connection(ready_place) as connection,
-    ):
+    with Loopback(says(GOOD.replace("5", "1"))) as loopback, Loopback(says(GOOD)) as other:
         for server, key, word in ((loopback, "sk-one", "reject"), (other, "sk-other", "accept")) * 2:
-            use(monkeypatch, server)
-            monkeypatch.setenv("JUDGEKIT_API_KEY", key)
-            verdict = judged(connection, f"# {key}, nobody's business\n", cache=False)
+            use(monkeypatch, server, key)
+            verdict = judged(ready_place, f"# {key}, nobody's business\n", cache=False)
             found = (verdict["schema"], verdict["verdict"], verdict["task_id"])
             assert found == ("judgekit/verdict@1", word, "a.md")
             assert {asked.headers["authorization"] for asked in server.requests} == {f"Bearer {key}"}
-        told = (
-            Path(f"/proc/{health(ready_place)['pid']}/environ").read_bytes()
-            + Path(ready_place.log).read_bytes()
-        )
-        for secret in (b"sk-o", b"JUDGEKIT_API_KEY", loopback.base.encode(), b"nobody's business"):
-            assert secret not in told
+    environ = Path(f"/proc/{health(ready_place)['pid']}/environ").read_bytes()
+    told = environ + Path(ready_place.log).read_bytes()
+    for secret in (b"sk-o", b"JUDGEKIT_API_KEY", loopback.base.encode(), b"nobody's business"):
+        assert secret not in told
     assert b"ready" in told
 
 
-@pytest.mark.parametrize("killed", [False, True])
 def test_a_client_that_hangs_up_or_is_killed_ends_its_work(
-    ready_place: EngineAddress, monkeypatch: pytest.MonkeyPatch, *, killed: bool
+    ready_place: EngineAddress, monkeypatch: pytest.MonkeyPatch, pool: ThreadPoolExecutor
 ) -> None:
-    with Loopback(SILENT) as server:
-        use(monkeypatch, server)
-        if killed:
-            child = subprocess.Popen(client_code(ready_place, JUDGE))
-        else:
-            connection = Connection(ready_place)
-            thread = threading.Thread(target=lost, args=[connection])
-            thread.start()
-        until(lambda: server.requests and health(ready_place)["waiting"] == 1)
-        if killed:
-            child.kill()
-            child.wait(SECONDS)
-        else:
-            connection.abort()
-            thread.join(SECONDS)
-        until(lambda: health(ready_place)["waiting"] == 0)
-
-
-# An engine each.
+    for killed in (True, False):
+        with Loopback(SILENT) as server, Connection(ready_place) as connection:
+            use(monkeypatch, server)
+            if killed:
+                child = subprocess.Popen(client_code(ready_place, JUDGE))
+            else:
+                lost = pool.submit(connection.ask, "POST", "/v1/judge", body(), seconds=SECONDS)
+            until(lambda: server.requests and health(ready_place)["waiting"] == 1)
+            if killed:
+                child.kill()
+                child.wait(SECONDS)
+            else:
+                connection.abort()
+                assert isinstance(lost.exception(SECONDS), EngineLost)
+            until(lambda: health(ready_place)["waiting"] == 0)
 
 
 def test_one_of_fifty_wins(place: EngineAddress) -> None:
     starters = [client.start(place) for _ in range(50)]
     codes = [os.waitstatus_to_exitcode(os.waitpid(starter, 0)[1]) for starter in starters if starter]
     assert sorted(codes) == [0] + [client.TAKEN] * 49
-    (process,) = alive(Path(place.folder))
-    assert health(place)["pid"] == process
+    assert [health(place)["pid"]] == alive(Path(place.folder))
 
 
 def test_nothing_of_git_no_key_and_nothing_that_a_clone_brings_gets_into_it(
@@ -185,109 +183,65 @@ def test_who_starts_it_is_not_held_up(place: EngineAddress, tmp_path: Path) -> N
 
 
 def test_one_that_is_killed_leaves_nothing_in_the_way_and_who_waits_for_it_hears_of_it(
-    place: EngineAddress, monkeypatch: pytest.MonkeyPatch
+    place: EngineAddress, slow: Slow, pool: ThreadPoolExecutor
 ) -> None:
-    slow = Slow(says(GOOD))
-    with Loopback(slow) as server, started(place) as connection:
-        use(monkeypatch, server)
-        process = health(place)["pid"]
-        thread = threading.Thread(target=lost, args=[connection])
-        thread.start()
-        assert slow.asked.wait(SECONDS)
-        os.kill(process, signal.SIGKILL)
-        thread.join(SECONDS)
-        assert is_gone(process)
-        until(lambda: not answers(place))  # its threads may end later than the process
-        assert Path(place.socket).exists()
-        slow.go.set()
-        with started(place) as fresh:
-            judged(fresh, "# The next one\n")
+    process = started(place)
+    lost = pool.submit(judged, place)
+    assert slow.asked.wait(SECONDS)
+    os.kill(process, signal.SIGKILL)
+    assert isinstance(lost.exception(SECONDS), EngineLost)
+    assert is_gone(process)
+    assert Path(place.socket).exists()
+    slow.go.set()
+    started(place)
+    assert judged(place, "# The next one\n")["verdict"] == "accept"
 
 
 def test_it_finishes_what_it_was_asked_before_it_leaves(
-    place: EngineAddress, monkeypatch: pytest.MonkeyPatch
+    place: EngineAddress, slow: Slow, pool: ThreadPoolExecutor
 ) -> None:
-    slow, verdicts = Slow(says(GOOD)), []
-    with Loopback(slow) as server, started(place) as connection, Connection(place) as idle:
-        use(monkeypatch, server)
-        process = health(place)["pid"]
-        thread = threading.Thread(target=lambda: verdicts.append(judged(connection)["verdict"]))
-        thread.start()
+    process = started(place)
+    with Connection(place) as idle:
+        finishes = pool.submit(judged, place)
         assert slow.asked.wait(SECONDS)
         os.kill(process, signal.SIGTERM)
         until(lambda: not Path(place.socket).exists())
-        # Who comes now finds no engine, or is sent away, and can start the next one at once.
-        with pytest.raises((EngineBusy, NoEngine)):
-            judged(idle, "# Too late\n")
-        started(place).close()
-        slow.go.set()
-        thread.join(SECONDS)
-        assert verdicts == ["accept"]
-        assert is_gone(process)
-        assert health(place)["pid"] != process
+        # Who is connected is sent away; who comes now finds no engine, and can start the next one at once.
+        with pytest.raises((EngineBusy, EngineLost)):
+            idle.ask("POST", "/v1/judge", body("# Too late\n"), seconds=SECONDS)
+    with pytest.raises(NoEngine):
+        judged(place)
+    assert started(place) != process
+    slow.go.set()
+    assert finishes.result(SECONDS)["verdict"] == "accept"
+    assert is_gone(process)
 
 
-@pytest.mark.parametrize("idle", [True, False])
-def test_it_leaves_when_nobody_asks_or_can_find_it(
-    place: EngineAddress, isolated: Path, *, idle: bool
+def test_engines_of_all_versions_can_be_stopped_also_those_that_leave_or_hang(
+    place: EngineAddress, slow: Slow, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (isolated / "judgekit").mkdir()
-    minutes = 0.001 if idle else 15
-    (isolated / "judgekit/config.yaml").write_text(f"engine: {{idle_minutes: {minutes}}}\n")
-    process = begun(place)
-    if not idle:
-        Path(place.socket).unlink()
-    assert is_gone(process, SECONDS)
-    assert not Path(place.socket).exists()
-    assert f"stopping: {'idle' if idle else 'its socket is gone'}" in Path(place.log).read_text()
-
-
-def test_two_versions_at_once_and_stopping_is_heard(place: EngineAddress, model: Loopback) -> None:
-    newer = EngineAddress(place.folder, place.compat_key, "newer")
-    old = started(place)
-    with started(newer) as new, old:
-        assert judged(old, "# Old\n")["verdict"] == "accept"
-        assert judged(new, "# New\n")["verdict"] == "accept"
-        assert health(place)["pid"] != health(newer)["pid"]
-    for each in (place, newer):
-        assert control.stop(each)
-        assert not Path(each.socket).exists()
-    assert alive(Path(place.folder)) == []
-    assert not list(Path(place.folder).glob("*.leaving"))
-
-
-def test_one_that_leaves_can_be_ended(place: EngineAddress, monkeypatch: pytest.MonkeyPatch) -> None:
-    slow = Slow(says(GOOD))
-    monkeypatch.setattr(control, "END_SECONDS", 0.2)
     monkeypatch.setattr(client, "find", lambda: place)
-
-    with Loopback(slow) as server, started(place) as connection:
-        use(monkeypatch, server)
-        process = health(place)["pid"]
-        thread = threading.Thread(target=lost, args=[connection])
-        thread.start()
-        assert slow.asked.wait(SECONDS)
-        assert not control.stop(place)
-        until(lambda: not Path(place.socket).exists())
-        (known,) = control.running()
-        assert known.leaving == process
-        assert not control.stop(place, leaving=process)
-        monkeypatch.setattr(control, "END_SECONDS", SECONDS)
-        assert control.stop(place, at_once=True, leaving=process)
-        slow.go.set()
-        thread.join(SECONDS)
-    assert not thread.is_alive()
-    assert is_gone(process)
-    assert control.running() == []
-
-
-def test_one_that_hangs_is_killed(place: EngineAddress, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(control, "END_SECONDS", 0.2)
+    newer = EngineAddress(place.folder, place.compat_key, "newer")
+    process, hangs = started(place), started(newer)
+    lost = pool.submit(judged, place)
+    assert slow.asked.wait(SECONDS)
+    own, other = control.running()
+    assert [each[1:] for each in (own, other)] == [(process, False), (hangs, False)]
+    assert not control.stop(own)
+    until(lambda: not Path(place.socket).exists())
+    other, leaving = control.running()
+    assert (leaving.place.code, *leaving[1:]) == (place.code, process, True)
+    assert not control.stop(leaving)
+    monkeypatch.setattr(control, "END_SECONDS", SECONDS)
+    assert control.stop(leaving, at_once=True)
+    assert isinstance(lost.exception(SECONDS), EngineLost)
+    os.kill(hangs, signal.SIGSTOP)
     monkeypatch.setattr(control, "ANSWER_SECONDS", 0.2)
-    process = begun(place)
-    until(lambda: control.process_of(place) == process)
-    os.kill(process, signal.SIGSTOP)
-    assert control.stop(place)
+    assert control.stop(other)
     assert is_gone(process)
+    assert is_gone(hangs)
+    assert control.running() == []
 
 
 # An engine to which everything happens.
@@ -311,20 +265,19 @@ class Storm:
     def client(self, number: int) -> None:
         """Ask until the storm is over, as a command does: the engine, else oneself."""
         chance = random.Random(SEED + number)
-        connection = Connection(chance.choice(self.places))
         asked = 0
         while not self.over.is_set():
-            begun = time.monotonic()
+            begun, text = time.monotonic(), body(f"# {number} {asked}\n")
             try:
-                answer = connection.ask("POST", "/v1/judge", body(f"# {number} {asked}\n"), seconds=PATIENCE)
-                told = answer.read()
+                with Connection(chance.choice(self.places)) as connection:
+                    answer = connection.ask("POST", "/v1/judge", text, seconds=PATIENCE)
+                    told = answer.read()
                 self.answered.append(answer.status)
                 if answer.status != 200:
                     self.wrong.append(told.decode())
             except NoEngine as reason:
                 self.fell_back.append(reason)
-                connection.close()
-                if isinstance(reason, EngineHung):
+                if "in time" in str(reason):
                     self.wrong.append(str(reason))
                 elif not isinstance(reason, EngineLost):
                     starter = client.start(chance.choice(self.places))
@@ -332,48 +285,35 @@ class Storm:
                     time.sleep(chance.random() * 0.2)
             if time.monotonic() - begun > PATIENCE + 1:
                 self.wrong.append("hung")
-            if chance.random() < 0.1:
-                connection.close()
-                connection = Connection(chance.choice(self.places))
             asked += 1
-        connection.close()
 
 
-def kill_one(place: EngineAddress, chance: random.Random) -> None:
-    """Kill an engine, or one that is just beginning."""
-    if processes := alive(Path(place.folder)):
-        with suppress(ProcessLookupError):
-            os.kill(chance.choice(processes), chance.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]))
+HAPPENINGS = ("an engine dies", "a client dies", "no socket", "no log", "no trust")
 
 
-def kill_a_client(place: EngineAddress, chance: random.Random) -> None:
-    """Start a client and kill it in the middle of whatever it does."""
-    child = subprocess.Popen(client_code(place, JUDGE), stderr=subprocess.DEVNULL)
-    time.sleep(chance.random() * 0.3)
-    child.kill()
-    child.wait()
-
-
-def drop_the_socket(place: EngineAddress, chance: random.Random) -> None:
-    """Take the socket away, as a clean-up of temporary files does, and perhaps put something else there."""
-    with suppress(OSError):
-        Path(place.socket).unlink()
-        if chance.random() < 0.5:
-            Path(place.socket).touch()
-
-
-def spoil_the_log(place: EngineAddress, _: random.Random) -> None:
-    """Make the log impossible to write, as a full disk does."""
-    with suppress(OSError):
-        Path(place.log).unlink(missing_ok=True)
-        Path(place.log).mkdir()
-
-
-def close_the_folder(place: EngineAddress, chance: random.Random) -> None:
-    """Let nobody trust the folder for a while."""
-    Path(place.folder).chmod(0o755)
-    time.sleep(chance.random() * 0.2)
-    Path(place.folder).chmod(0o700)
+def happen(what: str, place: EngineAddress, chance: random.Random) -> None:
+    """Do what a crash, a clean-up of temporary files, a full disk or a wrong mode does."""
+    folder, share = Path(place.folder), chance.random()
+    with suppress(OSError, IndexError):
+        if what == "an engine dies":  # or one that is just beginning
+            signals = [signal.SIGKILL, signal.SIGKILL, signal.SIGTERM]
+            os.kill(chance.choice(alive(folder)), chance.choice(signals))
+        elif what == "a client dies":
+            child = subprocess.Popen(client_code(place, JUDGE), stderr=subprocess.DEVNULL)
+            time.sleep(share * 0.3)
+            child.kill()
+            child.wait()
+        elif what == "no socket":
+            Path(place.socket).unlink()
+            if share < 0.5:
+                Path(place.socket).touch()
+        elif what == "no log":
+            Path(place.log).unlink(missing_ok=True)
+            Path(place.log).mkdir()
+        else:
+            folder.chmod(0o755)
+            time.sleep(share * 0.2)
+            folder.chmod(0o700)
 
 
 def test_every_client_is_answered_and_nothing_is_left(
@@ -389,18 +329,17 @@ def test_every_client_is_answered_and_nothing_is_left(
 
     (isolated / "judgekit").mkdir()
     (isolated / "judgekit/config.yaml").write_text("engine: {idle_minutes: 0.02}\n")
+    monkeypatch.setattr(client, "LOOK_SECONDS", PATIENCE)
     with Loopback(answer) as server:
-        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
-        monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
+        use(monkeypatch, server)
         threads = [threading.Thread(target=storm.client, args=(number,)) for number in range(CLIENTS)]
         for thread in threads:
             thread.start()
         end = time.monotonic() + STORM
-        happenings = [kill_one, kill_a_client, drop_the_socket, spoil_the_log, close_the_folder]
         while time.monotonic() < end:
             time.sleep(chance.uniform(0.5, 1.5))
-            happening = kill_one if chance.random() < 0.4 else chance.choice(happenings)
-            happening(chance.choice(storm.places), chance)
+            what = HAPPENINGS[0] if chance.random() < 0.4 else chance.choice(HAPPENINGS)
+            happen(what, chance.choice(storm.places), chance)
         storm.over.set()
         for thread in threads:
             thread.join(PATIENCE)

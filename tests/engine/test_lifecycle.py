@@ -16,7 +16,7 @@ from judgekit.config import files
 from judgekit.config import settings as configuration
 from judgekit.engine import lifecycle, process
 from judgekit.engine.admission import AdmissionMiddleware
-from judgekit.engine.client import Connection, EngineAddress, NoEngine
+from judgekit.engine.client import Connection, EngineAddress
 from judgekit.engine.judges import Service
 from judgekit.engine.lifecycle import Engine
 from judgekit.engine.process import Log
@@ -76,8 +76,9 @@ def take(place: EngineAddress) -> Iterator[Take]:
 @pytest.fixture
 def engine(take: Take, place: EngineAddress, clock: Clock) -> Engine:
     """Return an engine that sits in its place and does not run: it only looks around."""
-    log = Log(place.log)
-    found = Engine(take(), log)
+    log, lock = Log(place.log), take()
+    os.pwrite(lock.lock, b"%d\n" % os.getpid(), 0)
+    found = Engine(lock, log)
     found._door = AdmissionMiddleware(_nothing, log)
     found._idle = 60.0
     return found
@@ -97,10 +98,10 @@ def test_it_leaves_when_it_has_been_idle_for_long_enough(
     engine._door.requests += 1  # came and went between two looks
     clock.now += 59
     assert leaves(engine) == ""
-    engine._door.inside = 1
+    engine._door.inside[""] = 1
     clock.now += 10_000
     assert leaves(engine) == ""
-    engine._door.inside = 0
+    engine._door.inside.clear()
     clock.now += 30
     monkeypatch.setattr(time, "time", lambda: 1e9)  # that clock may jump
     assert leaves(engine) == ""
@@ -117,9 +118,9 @@ def test_it_leaves_when_it_has_grown_or_cannot_be_found_or_is_told_to(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(lifecycle, "rss_bytes", lambda: lifecycle.MOST_RSS + 1)
-        engine._door.inside = 1
+        engine._door.inside[""] = 1
         assert leaves(engine) == ""
-        engine._door.inside = 0
+        engine._door.inside.clear()
         assert leaves(engine).startswith("grown to ")
     engine.should_exit = False
     assert leaves(engine) == ""
@@ -130,17 +131,16 @@ def test_it_leaves_when_it_has_grown_or_cannot_be_found_or_is_told_to(
     assert (engine.should_exit, engine._why) == (True, "asked to stop")
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("", 900.0), ("engine: {idle_minutes: 0.5}\n", 30.0), ("engine: {idle_minutes: -1}\n", 900.0)],
-)
 def test_what_a_judging_needs_is_there_before_anybody_asks_and_how_long_is_the_users_to_say(
-    engine: Engine, isolated: Path, monkeypatch: pytest.MonkeyPatch, text: str, seconds: float
+    engine: Engine, place: EngineAddress, isolated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     steps: list[object] = []
 
     async def loaded() -> None:
         steps.append("models")
+
+    async def fails() -> None:
+        raise ImportError("no litellm")
 
     async def run() -> None:
         service = Service()
@@ -148,24 +148,16 @@ def test_what_a_judging_needs_is_there_before_anybody_asks_and_how_long_is_the_u
         await engine._prepare(service)
 
     monkeypatch.setattr(litellm, "loaded", loaded)
-    (isolated / "judgekit").mkdir()
-    (isolated / "judgekit/config.yaml").write_text(text)
-    engine._idle = 86_400
-    asyncio.run(run())
-    assert (steps, engine._idle) == (["models", True], seconds)
+    config = isolated / "judgekit/config.yaml"
+    config.parent.mkdir()
+    for minutes, seconds in (("0.5", 30.0), ("-1", 900.0), ("15", 900.0)):
+        config.write_text(f"engine: {{idle_minutes: {minutes}}}\n")
+        engine._idle = 86_400
+        asyncio.run(run())
+        assert (steps, engine._idle) == (["models", True], seconds)
+        steps.clear()
     assert configuration.EngineConfig().idle_minutes == 15
-
-
-def test_one_that_cannot_load_what_judging_needs_leaves_soon_and_is_not_started_at_every_prompt(
-    engine: Engine, place: EngineAddress, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def loaded() -> None:
-        raise ImportError("no litellm")
-
-    async def run() -> None:
-        await engine._prepare(Service())
-
-    monkeypatch.setattr(litellm, "loaded", loaded)
+    monkeypatch.setattr(litellm, "loaded", fails)  # leaves soon, and is not started at every prompt
     asyncio.run(run())
     assert engine._idle == 30
     assert Path(place.tried).exists()
@@ -181,51 +173,53 @@ def test_only_one_can_be_the_engine_and_its_files_are_its_owners_alone(
     first = take()
     assert Path(place.lock).read_text() == ""  # nobody is taken for a former engine
     assert process.take(place) is None
-    Connection(place).__enter__().close()
+    Connection(place).close()
     assert Path(place.socket).stat().st_mode & 0o777 == 0o700
     first.leave()
     first.leave()
     assert not Path(place.socket).exists()
-    take()
-
-
-def test_who_leaves_takes_nothing_of_a_successors(place: EngineAddress, take: Take) -> None:
-    """Somebody has emptied the folder, and the next engine is there already."""
-    first = take()
-    for path in Path(place.folder).iterdir():
+    second = take()
+    for path in Path(place.folder).iterdir():  # somebody empties the folder: nothing holds the next one up
         path.unlink()
-    assert first.taken_away()
+    assert second.taken_away()
     take()
-    first.end()
-    assert Path(place.lock).exists()
-    Connection(place).__enter__().close()
-
-
-def test_a_lock_that_was_removed_holds_nobody_up(place: EngineAddress) -> None:
-    first = process.take_lock(place.lock)
-    Path(place.lock).unlink()
-    second = process.take_lock(place.lock)
     assert Path(place.lock).stat().st_mode & 0o777 == 0o600
-    assert process.take_lock(place.lock) is None
-    for held in (first, second):
-        assert held is not None
-        os.close(held)
+    second.end()  # and takes nothing of it
+    assert Path(place.lock).exists()
+    Connection(place).close()
 
 
-def test_who_leaves_is_known_until_it_is_gone(place: EngineAddress, take: Take) -> None:
-    other = EngineAddress(place.folder, place.compat_key, "other")
-    lock = take(other)
-    Path(other.socket).unlink()  # even where clients could not find it any more
+def test_engines_of_all_versions_are_known_and_the_dead_leave_nothing(
+    place: EngineAddress, take: Take
+) -> None:
+    leaving, dead, beginning = (
+        EngineAddress(place.folder, place.compat_key, code) for code in ("leaving", "dead", "beginning")
+    )
+
+    lock = take(leaving)
+    os.pwrite(lock.lock, b"4712\n", 0)
+    Path(leaving.socket).unlink()  # even where clients could not find it any more
     lock.leave()
-    take(other)  # the next one does not wait for its end
-    dead = Path(f"{place.stem}.4711.leaving")
-    dead.touch()  # who died while leaving is forgotten
-    leaving = process.leaving_engines(place)
-    assert [(found.code, number) for found, number in leaving] == [("other", os.getpid())]
-    assert not dead.exists()
-    assert process.leaving_engines(EngineAddress(place.folder, "somebody", "else")) == []
+    gone, held = process.take(dead), process.take_lock(beginning.lock)
+    assert gone is not None
+    assert held is not None
+    os.close(gone.lock)
+    gone.listener.close()
+    for path in (beginning.socket, Path(place.folder, "engine-other-old.lock"), f"{place.stem}.4711.leaving"):
+        Path(path).touch()
+    own = take()
+    os.pwrite(own.lock, b"4713\n", 0)
+    known = [(engine.place.code, engine.process, engine.leaving) for engine in process.engines(place)]
+    assert known == [("code", 4713, False), ("leaving", 4712, True)]
+    process.dismiss(place, 1)
+    assert not list(Path(place.folder).glob("*dead*"))
+    assert not list(Path(place.folder).glob("*4711*"))
+    assert Path(beginning.lock).exists()
+    assert not own.taken_away()
+    assert process.engines(EngineAddress(place.folder, "somebody", "else")) == []
     lock.end()
-    assert process.leaving_engines(place) == []
+    assert not list(Path(place.folder).glob("*.leaving"))
+    os.close(held)
 
 
 def test_a_folder_that_others_may_look_into_or_that_takes_no_files_is_refused(
@@ -261,48 +255,21 @@ def test_without_unix_sockets_a_port_and_a_token(place: EngineAddress, take: Tak
     assert not Path(place.door).exists()
 
 
-def test_dismissing_clears_up_after_the_dead_and_leaves_alone_who_is_just_beginning(
-    place: EngineAddress, take: Take
-) -> None:
-    dead, beginning = (EngineAddress(place.folder, place.compat_key, code) for code in ("dead", "beginning"))
-    gone, held = process.take(dead), process.take_lock(beginning.lock)
-    assert gone is not None
-    assert held is not None
-    os.close(gone.lock)
-    gone.listener.close()
-    Path(beginning.socket).touch()
-    Path(place.folder, "engine-other-old.sock").touch()
-    own = take()
-    assert [relative.code for relative in process.relatives(place)] == ["beginning", "dead"]
-    process.dismiss(place, 1)
-    assert not list(Path(place.folder).glob("*dead*"))
-    assert Path(beginning.lock).exists()
-    assert not own.taken_away()
-    with pytest.raises(NoEngine):
-        Connection(dead).open()
-    os.close(held)
-
-
-def test_a_line_of_the_log_has_a_time_and_a_process_and_the_log_is_bounded(
+def test_the_log_is_bounded_and_loses_the_values_of_what_it_notes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("missing/log", "."):  # where it cannot be written nothing else is lost
         Log(str(tmp_path / name)).add("ready")
     assert list(tmp_path.iterdir()) == []
-    Log(str(tmp_path / "log")).add("ready")
-    assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
-    moment, number, text = (tmp_path / "log").read_text().split()
-    assert (moment[-1], number.isdigit(), text) == ("Z", True, "ready")
-    (tmp_path / "log").unlink()
     monkeypatch.setattr(process, "MAX_BYTES", 1000)
-    log = Log(str(tmp_path / "log"))
+    log = Log(str(tmp_path / "full"))
     for count in range(200):
         log.add(f"line {count}")
-    assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 2200
-    assert "line 199" in "".join(file.read_text() for file in tmp_path.iterdir())
-
-
-def test_a_fault_is_a_kind_and_a_place_and_what_libraries_log_loses_its_values(tmp_path: Path) -> None:
+    files = sorted(tmp_path.iterdir(), reverse=True)  # the older one first
+    assert sum(file.stat().st_size for file in files) < 2200
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+    moment, number, *last = "".join(file.read_text() for file in files).splitlines()[-1].split(" ")
+    assert (moment[-1], number.isdigit(), last) == ("Z", True, ["line", "199"])
     log = Log(str(tmp_path / "log"))
     logger = logging.getLogger("library")
     logger.propagate = False

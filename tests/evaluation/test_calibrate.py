@@ -77,7 +77,7 @@ def test_which_gates_labels_allow(
     assert gates(*groups) == {finality_rule("quick", *each) for each in quick}
 
 
-def test_a_gate_and_a_refusal_say_what_they_rest_on() -> None:
+def test_what_is_refused_says_why_and_how_many_labels_would_do() -> None:
     (gate,) = chosen(samples((100, 0, "reject", 1.0))).gates
     assert (gate.labels, gate.errors) == (100, 0)
     assert gate.bound == pytest.approx(upper(0, 100, 0.05), abs=1e-6)
@@ -85,11 +85,6 @@ def test_a_gate_and_a_refusal_say_what_they_rest_on() -> None:
     (refused,) = chosen(wide).refused
     assert (refused.tier, refused.outcome, refused.after) == ("quick", "accept", None)
     assert (refused.least_margin, refused.why) == (0.0, "too many errors")
-    (refused,) = chosen(samples((60, 0, "accept", 0.0), (5, 0, "reject", 0.0))).refused
-    assert refused.outcome == "reject"
-
-
-def test_what_is_refused_says_why_and_how_many_labels_would_do() -> None:
     least = needed(0.05, 0.05)
     assert least is not None
     assert gates((least, 0, "reject", 0.0))
@@ -106,24 +101,14 @@ def test_what_is_refused_says_why_and_how_many_labels_would_do() -> None:
     assert gates((enough, round(0.02 * enough), "accept", 0.0))
 
 
-DIVIDED = sample("reject", quick=TierOpinion("reject", 1.0, divided=True), deep="accept")
-
-
-@pytest.mark.parametrize(
-    "group",
-    [
-        [sample("accept", quick=TierOpinion(None), deep="accept")],  # a failure
-        [sample("accept", frozenset({"quick"}), quick="accept", deep="accept")],  # of a cut text
-        [DIVIDED],
-    ],
-)
-def test_opinions_that_are_in_no_class(group: list[Sample]) -> None:
-    choice = chosen(group * 500)
-    assert (choice.gates, choice.refused) == ([], [])
-
-
-def test_a_divided_jury_goes_up() -> None:
-    final, asked = ended(DIVIDED, EscalationRules("accept", TWO))
+def test_failures_cut_texts_and_divided_juries_are_in_no_class_and_go_up() -> None:
+    divided = sample("reject", quick=TierOpinion("reject", 1.0, divided=True), deep="accept")
+    failed = sample("accept", quick=TierOpinion(None), deep="accept")
+    cut = sample("accept", frozenset({"quick"}), quick="accept", deep="accept")
+    for each in (failed, cut, divided):
+        choice = chosen([each] * 500)
+        assert (choice.gates, choice.refused) == ([], []), each
+    final, asked = ended(divided, EscalationRules("accept", TWO))
     assert (final.verdict, asked) == ("accept", ["quick", "deep"])
 
 
@@ -164,19 +149,6 @@ def test_gains_are_set_against_losses() -> None:
     assert ErrorCounts(500, 20, 40).rate == pytest.approx(-0.04)
 
 
-def test_the_steps_reach_from_few_opinions_to_nearly_all() -> None:
-    """Of a thousand margins the upper seven hundred are right: most of these pass, in a few steps."""
-    found = [
-        sample(
-            "accept" if number >= 300 else "reject", quick=TierOpinion("accept", float(number)), deep="accept"
-        )
-        for number in range(1000)
-    ]
-    (shown,) = chosen(found, TWO, promise(0.1)).gates
-    assert shown.labels > 500
-    assert shown.errors == 0
-
-
 # --- A tie of two texts against a reference
 
 
@@ -199,9 +171,7 @@ def compared(count: int, label: str, quick: str, deep: str, mode: ModeName = "le
         ([*compared(100, "A", "A", "A", "strict"), *compared(20, "B", "A", "tie", "strict")], [(120, 20, 0)]),
     ],
 )
-def test_a_tie_of_the_reference_over_a_win_is_no_measurement(
-    found: list[Sample], quick: list[tuple[int, int, int]]
-) -> None:
+def test_a_tie_over_a_win_is_no_measurement(found: list[Sample], quick: list[tuple[int, int, int]]) -> None:
     choice = chosen(found, TWO, AGAINST_DEEP)
     assert choice.finality.rules == ()
     refused = [each for each in choice.refused if each.tier == "quick"]
@@ -240,30 +210,15 @@ SCORED, POOR = {"scores": GOOD}, {"scores": BAD}
     ("said", "opinion"),
     [
         # The margin of the mean: 4.8333 against 3.5.
-        (jury(a=SCORED, b={"scores": {**GOOD, "syntactic": 5}}), TierOpinion("accept", 1.3333)),
-        (jury(a=SCORED, b=POOR) | {"rule": "majority"}, (None, False)),
-        (jury(a=SCORED, b=POOR, c=SCORED) | {"rule": "majority"}, ("accept", True)),
-        (jury(a=SCORED, b={"reply": "It is fine."}), TierOpinion(None)),  # half failed
-        (jury(a=SCORED, a2=SCORED, b=POOR), (None, False)),  # of one family, so one vote
+        (jury(a=SCORED, b={"scores": {**GOOD, "syntactic": 5}}), ("accept", 1.3333, None)),
+        (jury(a=SCORED, b=POOR, c=SCORED) | {"rule": "majority"}, ("accept", 1.0, True)),
+        (jury(a=SCORED, b={"reply": "It is fine."}), (None, 0.0, None)),  # half failed
+        (jury(a=SCORED, a2=SCORED, b=POOR), ("improve", 0.3333, False)),  # of one family, so one vote
     ],
 )
-def test_a_jury_comes_to_one_opinion(
-    said: dict[str, Any], opinion: TierOpinion | tuple[str | None, bool]
-) -> None:
+def test_a_jury_has_one_opinion(said: dict[str, Any], opinion: tuple[Outcome | None, float, bool]) -> None:
     (sample,) = DOCUMENTS.samples(case(judges={"quick": said}))
-    found = sample.voices["quick"]
-    if isinstance(opinion, TierOpinion):
-        assert found == opinion
-    else:
-        outcome, divided = opinion
-        assert found.divided is divided
-        assert outcome is None or found.outcome == outcome
-
-
-def test_jurors_mark_candidates_together() -> None:
-    marks = {"probabilities": {"m1": 0.9, "m2": 0.2}}, {"probabilities": {"m1": 0.8, "m2": 0.9}}
-    recorded = Recorded.model_validate(jury(a=marks[0], b=marks[1]))
-    assert CANDIDATES.words(case(["m1"], **MEMORIES), recorded) == {"m1": "accept", "m2": "accept"}
+    assert sample.voices["quick"] == TierOpinion(*opinion)
 
 
 @pytest.mark.parametrize(
@@ -312,10 +267,8 @@ def test_a_pair_is_told_from_the_side_of_the_first_winner(
         ("C", {"choice": "A"}, "label: expected A, B, tie"),
         ("A", {"scores": GOOD}, "expected orders or a choice"),
         ("A", {"probabilities": {"a": 0.9, "b": 0.1}}, "case c: probabilities: expected A and B, got a, b"),
-        ("A", {"probabilities": {"A": 0.9}}, "expected A and B, got A"),
         ("A", {"probabilities": {"A": 0.9, "B": 0, "tie": 0.1}}, "expected A and B, got A, B, tie"),
         ("A", {"probabilities": {}}, "expected A and B, got nothing"),
-        ("A", {"jury": [{"probabilities": {"m1": 0.9}}]}, "expected A and B, got m1"),
         # An id that names nothing would pass for a candidate that was dropped.
         (
             ["m1"],

@@ -1,8 +1,9 @@
-"""One issue a task: opened, found again, updated; and whatever fails costs a line and nothing else."""
+"""One issue a task: what it says, and when it is opened; whatever fails costs a line and nothing else."""
 
 from __future__ import annotations
 
 import os
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fake_gh import ADDRESS, REPOSITORY
 from git_repo import GitRepo, ask_gate, beside_origin
-from ledger_lines import round_of, verdict
+from hypothesis import given
+from hypothesis import strategies as st
+from ledger_lines import SHA, round_of, verdict
 from loopback import Answer, Asked, Loopback, says
 from scripted import scores
 
@@ -59,17 +62,11 @@ def test_a_task_has_one_issue_that_follows_its_content(project: Path, gh: FakeGh
     assert made["body"] == issues.of(content("b")).body
     assert ensure(project, content("b", word="reject")) == ["updated"]
     assert ensure(project, content("b", word="reject"), content("a", "docs/b.md")) == ["stands", "opened"]
-    assert len(gh.issues) == 2
-
-
-def test_a_closed_issue_stays_closed_until_the_content_changes(project: Path, gh: FakeGh) -> None:
-    ensure(project, content("a"))
     gh.put([issue | {"state": "CLOSED"} for issue in gh.issues])
-    assert ensure(project, content("a")) == ["stands"]
+    assert ensure(project, content("b", word="reject")) == ["stands"]
     assert gh.issues[0]["state"] == "CLOSED"
     assert ensure(project, content("b")) == ["opened again"]
-    assert gh.issues[0]["state"] == "OPEN"
-    assert len(gh.issues) == 1
+    assert [issue["state"] for issue in gh.issues] == ["OPEN", "CLOSED"]
 
 
 def test_an_issue_is_searched_for_and_of_two_the_older_is_kept_up_to_date(project: Path, gh: FakeGh) -> None:
@@ -87,18 +84,12 @@ def test_an_issue_is_searched_for_and_of_two_the_older_is_kept_up_to_date(projec
     ]
 
 
-def test_an_issue_that_only_quotes_a_mark_is_left_alone(project: Path, gh: FakeGh) -> None:
-    quoted = {"number": 1, "url": "u", "state": "OPEN", "title": "t", "labels": []}
-    gh.put([quoted | {"body": f"As in:\n{issues.of(content('a')).body}"}])
-    assert ensure(project, content("b")) == ["opened"]
-    assert gh.issues[0]["body"].startswith("As in:")
-
-
 def test_how_gh_is_asked(project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = {"GH_TOKEN": "t1", "GITHUB_TOKEN": "t2", "GH_HOST": "github.com", "GH_CONFIG_DIR": "/c"}
     others = {"OPENAI_API_KEY": "k", "GH_DEBUG": "api", "GIT_TRACE": "0", "EDITOR": "vi"}
     for name, value in (kept | others).items():
         monkeypatch.setenv(name, value)
+    gh.tell(labels=["docs", "a b"])
     ensure(project, content("a"), settings=EscalateConfig(labels=["docs", "a b"]))
     for call in gh.calls:
         assert call.argv[0] == "issue"
@@ -107,17 +98,10 @@ def test_how_gh_is_asked(project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPa
         assert call.environ["GH_PROMPT_DISABLED"] == "1"
         assert not others.keys() & call.environ.keys()
         assert call.cwd == str(Path.home())
+    assert gh.issues[0]["labels"] == ["docs", "a b"]
     create = gh.calls[-1]
     assert create.stdin == issues.of(content("a")).body
     assert not [word for word in create.argv if "judgekit override" in word]  # the body is no argument
-
-
-def test_labels_are_given_and_an_unknown_one_is_left_out(project: Path, gh: FakeGh) -> None:
-    gh.tell(labels=["docs", "help wanted"])
-    ensure(project, content("a"), settings=EscalateConfig(labels=["docs", "help wanted"]))
-    other = content("a", "docs/b.md")
-    assert ensure(project, other, settings=EscalateConfig(labels=["nowhere"])) == ["opened"]
-    assert [issue["labels"] for issue in gh.issues] == [["docs", "help wanted"], []]
 
 
 FAILURES = [
@@ -168,29 +152,24 @@ def test_no_gh_but_one_that_a_clone_brings_is_one_line(
         assert not (project / "ran").exists()
 
 
-def test_a_gh_that_hangs_or_prints_without_end_is_left_with_all_it_started(project: Path, gh: FakeGh) -> None:
+def test_a_gh_that_hangs_is_left_with_all_it_started(project: Path, gh: FakeGh) -> None:
     gh.tell(sleep=30)
     start = time.monotonic()
     with pytest.raises(GhError, match="no response in time"):
         list(github.ensure([content("a"), content("b")], AS_SET, project, seconds=1))
     assert time.monotonic() - start < 20
-    gh.tell(chatters=True)
-    with pytest.raises(GhError, match="printed more than"):
-        list(github.ensure([content("a")], AS_SET, project, seconds=120))
     calls = len(gh.calls)
     with pytest.raises(GhError, match="no time left for gh"):
         list(github.ensure([content("a")], AS_SET, project, seconds=0))
     assert len(gh.calls) == calls
 
 
-@pytest.mark.parametrize("said", ["", "[", "{}", '{"a": 1}', "[1, {}, null]", '[{"number": "1", "body": 3}]'])
-def test_what_is_no_list_of_issues_finds_none(gh: FakeGh, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
-    monkeypatch.setattr(github.Gh, "ask", lambda *_: said)
+def test_what_is_no_list_of_issues_is_said(gh: FakeGh, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = github.Gh(REPOSITORY, time.monotonic() + 5, os.environ)
-    try:
-        assert asked.find("judgekit-task-1") is None
-    except GhError as error:
-        assert "gh issue list: no JSON in the output; update gh" in str(error)  # noqa: PT017 - either is right
+    for said in ("", "[", '{"a": 1}', "[1, {}, null]", '[{"number": "1", "body": 3}]', "3", "[" * 100_000):
+        monkeypatch.setattr(github.Gh, "ask", lambda *_, said=said: said)
+        with pytest.raises(GhError, match="gh issue list: the output is not a list of issues; update gh"):
+            asked.find("judgekit-task-1")
 
 
 def test_nothing_is_sent_unless_the_user_says_so(project: Path, gh: FakeGh) -> None:
@@ -281,37 +260,28 @@ def test_unsettled_are_the_last_of_each_task() -> None:
 # Which repository an address is, and that no clone chooses who gets a token
 
 
+ON_GITHUB = """
+https://github.com/acme/docs https://github.com/acme/docs/ https://user:token@github.com/acme/docs.git
+http://www.github.com/acme/docs.git ssh://git@github.com/acme/docs.git git://github.com/acme/docs.git
+ssh://git@ssh.github.com:443/acme/docs.git git@github.com:acme/docs.git github.com:acme/docs
+git@GitHub.com:/acme/docs.git"""
+ELSEWHERE = """
+/srv/git/docs.git ../docs file:///srv/git/docs.git https://gitlab.example/acme/docs.git
+https://evil.ghe.com/acme/docs https://github.com.evil.example/acme/docs https://github.com/acme
+https://evil.example/github.com/acme/docs https://github.com/acme/docs/issues/1
+https://github.com/-acme/docs https://github.com/acme/--repo"""
+NO_ADDRESS = (
+    "",
+    "https://github.com/acme/do cs",
+    "ext::sh -c touch% x",
+    "git@github.com:acme/docs.git\n--web",
+)
+
+
 def test_addresses_on_github() -> None:
-    for address in (
-        "https://github.com/acme/docs",
-        "https://github.com/acme/docs/",
-        "https://user:token@github.com/acme/docs.git",
-        "http://www.github.com/acme/docs.git",
-        "ssh://git@github.com/acme/docs.git",
-        "ssh://git@ssh.github.com:443/acme/docs.git",
-        "git@github.com:acme/docs.git",
-        "github.com:acme/docs",
-        "git@GitHub.com:/acme/docs.git",
-        "git://github.com/acme/docs.git",
-    ):
+    for address in ON_GITHUB.split():
         assert github.of_address(address, {}) == "github.com/acme/docs", address
-    for address in (
-        "",
-        "/srv/git/docs.git",
-        "../docs",
-        "file:///srv/git/docs.git",
-        "https://gitlab.example/acme/docs.git",
-        "https://evil.ghe.com/acme/docs",
-        "https://github.com.evil.example/acme/docs",
-        "https://evil.example/github.com/acme/docs",
-        "https://github.com/acme",
-        "https://github.com/acme/docs/issues/1",
-        "https://github.com/-acme/docs",
-        "https://github.com/acme/--repo",
-        "https://github.com/acme/do cs",
-        "ext::sh -c touch% x",
-        "git@github.com:acme/docs.git\n--web",
-    ):
+    for address in (*ELSEWHERE.split(), *NO_ADDRESS):
         assert github.of_address(address, {}) is None, address
     address = "git@git.acme.example:acme/docs.git"
     assert github.of_address(address, {"GH_HOST": "other.example"}) is None
@@ -329,12 +299,12 @@ def test_the_user_may_name_the_repository_or_push_to_an_address(project: Path, g
     assert ADDRESS.endswith("acme/docs.git")
 
 
-def test_origin_counts_among_several_and_the_only_one_otherwise(tmp_path: Path) -> None:
+def test_origin_counts_among_several(tmp_path: Path) -> None:
     assert github.of_project(Repository(tmp_path), {}) is None
     repository = GitRepo(tmp_path / "work")
     asked = Repository(repository.folder)
     assert github.of_project(asked, {}) is None
-    for name, found in (("odd", "odd"), ("upstream", None), ("origin", "origin")):
+    for name, found in (("odd", None), ("origin", "origin")):
         repository("remote", "add", name, f"https://github.com/acme/{name}")
         assert github.of_project(asked, {}) == (found and f"github.com/acme/{found}")
 
@@ -396,16 +366,166 @@ def test_a_push_opens_one_that_later_pushes_update(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("behaviour", [{"list": [["HTTP 502", 1]]}, {"create": [["boom", 1]]}, {"sleep": 40}])
-def test_a_gh_that_fails_holds_up_no_push(
-    work: GitRepo, gh: FakeGh, monkeypatch: pytest.MonkeyPatch, behaviour: dict[str, object]
-) -> None:
+def test_a_gh_that_fails_holds_up_no_push(work: GitRepo, gh: FakeGh, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GH_REPO", "acme/docs")
     by_user(ON)
-    gh.tell(**behaviour)
+    gh.tell(sleep=40)
     start = time.monotonic()
     code, said = push(work, a_md="# A\n\nOne.\n")
     assert code == 0, said
     assert said.count("no issue was opened for 1: ") == 1
     assert work("rev-parse", "main") == work("ls-remote", "origin", "refs/heads/main").split()[0]
     assert time.monotonic() - start < 39
+
+
+FINDING = {
+    "dimension": "pragmatic",
+    "location": "Deployment",
+    "issue": "no way back is given",
+    "suggestion": "say how to roll back",
+    "quote": "SECRET LINE",
+}
+
+
+def opinion(outcome: str, *findings: dict[str, str], **scores: float) -> dict[str, Any]:
+    return {"outcome": outcome, "scores": scores, "reasoning": "SECRET THOUGHT", "findings": list(findings)}
+
+
+def disagreement(**changes: object) -> Any:  # noqa: ANN401 - a VerdictLine
+    rounds = [
+        round_of("accept", model="small", opinion=opinion("accept", semantic=4, pragmatic=4)),
+        round_of("reject", "deep", "large", round=2, opinion=opinion("reject", FINDING, semantic=1)),
+        round_of(None, "tiebreaker", "third", round=3),
+    ]
+    fields: dict[str, object] = {"rounds": rounds, "judge_tier": None, "model": None, "scores": None}
+    return verdict("escalate", path="docs/a.md", **(fields | changes))  # type: ignore[arg-type]  # any field
+
+
+def test_it_says_what_was_judged_by_whom_and_what_to_do() -> None:
+    made = issues.of(disagreement(commit="c" * 40))
+    assert made.title == "[JUDGE-DISAGREEMENT] Review needed: docs/a.md"
+    assert "Models disagree about `docs/a.md`" in made.body
+    assert "rubric `kls@1.0.0`, lenient; judged 2026-03-20 12:00 UTC" in made.body
+    assert f"commit `{'c' * 40}`" in made.body
+    assert "| 1 | quick | `small` | `accept` | `semantic 4, pragmatic 4` | - |" in made.body
+    assert "| 2 | deep | `large` | `reject` | `semantic 1` | - |" in made.body
+    assert "| 3 | tiebreaker | `third` | - | - | `timeout` |" in made.body
+    assert "1. deep, pragmatic, in Deployment: no way back is given" in made.body
+    assert "-> say how to roll back" in made.body
+    assert f"judgekit override docs/a.md@{SHA[:16]} accept --why '...'" in made.body
+    opinions = [round_of("accept", opinion=opinion("accept", a=4.0, b=2.75))]
+    assert "`a 4, b 2.75`" in issues.of(disagreement(rounds=opinions)).body
+    odd = round_of("accept", opinion={"outcome": None, "scores": "high", "findings": []})
+    assert "| `None` | - | - |" in issues.of(disagreement(rounds=[odd])).body, "of another shape"
+
+
+def test_no_content_is_in_it_unless_asked_for_and_a_providers_words_never() -> None:
+    shown = disagreement(reasoning="SECRET REASON")
+    assert "SECRET" not in issues.of(shown).body
+    told = issues.of(shown, text=True).body
+    assert '> "SECRET LINE"' in told
+    assert "SECRET REASON" in told
+    failed = {"kind": "connection", "message": "refused by http://10.0.0.3:8080"}
+    body = issues.of(disagreement(rounds=[round_of(None, failure=failed)]), text=True).body
+    assert "`connection`" in body
+    assert "10.0.0.3" not in body
+
+
+def test_other_verdicts_have_words_of_their_own() -> None:
+    heads = {
+        "reject": "Models reject `docs/a.md`.",
+        "improve": "Models find `docs/a.md` in need of work.",
+        "undetermined": "Models came to no verdict about",
+    }
+    for word, head in heads.items():
+        made = issues.of(verdict(word, path="docs/a.md"))  # type: ignore[arg-type]  # a verdict's word
+        assert made.title == "[JUDGE-DISAGREEMENT] Review needed: docs/a.md"
+        assert head in made.body
+    assert "No model was asked." in issues.of(verdict("undetermined", rounds=[])).body
+    made = issues.of(verdict("reject", path="docs/a.md", findings=[FINDING]))
+    assert "1. pragmatic, in Deployment: no way back is given" in made.body, "of the deciding tier"
+
+
+def test_the_same_task_has_the_same_token_whatever_it_holds_and_a_mark_in_content_is_none() -> None:
+    issue = issues.of(disagreement())
+    other = issues.of(
+        disagreement(task_id=f"docs/a.md@{'9' * 12}", subjects=[{"path": "docs/a.md", "sha256": "9" * 64}])
+    )
+    assert issue.token == other.token
+    assert issue.state != other.state
+    assert issues.of(verdict("reject", path="docs/a.md")).state != issue.state
+    assert issues.of(verdict("escalate", path="docs/b.md")).token != issue.token
+    assert issue.token in issue.body.rpartition("<sub>")[2]  # where GitHub's search sees it
+    finding = FINDING | {"issue": f"<!-- judgekit {other.token} {other.state} -->"}
+    quoting = issues.of(disagreement(rounds=[round_of("reject", opinion=opinion("reject", finding))]))
+    for body in (issue.body, issue.body.replace("\n", "\r\n"), quoting.body):
+        assert issues.mark(body) == (issue.token, issue.state)
+    for body in (f"See:\n{issue.body}", ""):
+        assert issues.mark(body) is None
+
+
+def test_names_do_not_act() -> None:
+    path = "a`b|c@team\n<!-- -->' $(touch x).md"
+    made = issues.of(disagreement(task_id=f"{path}@{SHA[:12]}", subjects=[{"path": path, "sha256": SHA}]))
+    assert "@" not in made.title
+    assert "a'b¦c@team <!-- -->' $(touch x).md" in made.body
+    # A name that no shell takes as it is: the verdict's own id stands for it.
+    assert "judgekit override docs/a.md-escalate-0 accept" in made.body
+    assert "judgekit override T-42 accept" in issues.of(disagreement(task_id="T-42")).body
+    made = issues.of(disagreement(task_id=f"it's $(touch x).md@{SHA[:12]}"))
+    assert f"judgekit override 'it'\"'\"'s $(touch x).md@{SHA[:12]}' accept" in made.body
+
+
+def test_it_is_never_too_long() -> None:
+    finding = dict.fromkeys(FINDING, "long " * 2000)
+    rounds = [
+        round_of("reject", "deep", "m" * 500, opinion=opinion("reject", *[finding] * 50)) for _ in range(40)
+    ]
+    subjects = [{"path": f"{'p' * 400}{number}.md", "sha256": SHA} for number in range(60)]
+    body = issues.of(disagreement(rounds=rounds, subjects=subjects, reasoning="so " * 9_000), text=True).body
+    assert len(body) < issues.MAX_BODY
+    assert "and 40 more files" in body
+    assert "more\n~~~" in body  # findings
+    assert "judgekit override" in body
+
+
+HOSTILE = [
+    "@everyone look",
+    "![x](https://example.org/pixel.png)",
+    "[click](javascript:alert(1))",
+    "`code` and ``more``",
+    "a | b | @team",
+    "\\| @team | \\`",
+    "<img src=x onerror=alert(1)> <!-- hidden -->",
+    "line\n\n# heading\n- [ ] task",
+    "```\nfence\n```",
+    "~~~~~\nout @team\n~~~~~",
+    "#1 GH-2 owner/repo#3 https://example.org",
+    "\u202eright to left\u200b\x1b[31m",
+]
+
+
+@given(st.text() | st.text(alphabet="~`\n a"))
+def test_any_text_stays_inside_its_code(any_text: str) -> None:
+    for text in (any_text, *HOSTILE):
+        shown = issues.inline(text, 50)
+        # What is left of Markdown when its code is taken out, as GitHub would.
+        assert re.sub(r"`[^`]*`", "", shown) in ("", issues.NOTHING)
+        assert shown.count("`") in (0, 2)
+        assert not set("\n|") & set(shown)
+        assert len(shown) <= 52
+        first, *inside, last = issues.block(text).split("\n")
+        assert (first, set(first)) == (last, {"~"})
+        assert not [line for line in inside if line.strip().startswith(first)]
+        title = issues.title(text)
+        assert not set("@`#<>\n") & set(title)
+        assert "://" not in title
+
+
+def test_long_texts_are_cut_and_wrapped_and_characters_that_hide_are_left_out() -> None:
+    assert issues.block("a\x1b[31mb\u202ec\u200bd", "sh") == "~~~sh\na[31mbcd\n~~~"
+    shown = issues.wrapped("word " * 100, 300, "1. ", "   ")
+    assert len(shown.splitlines()) == 4
+    assert all(len(line) <= issues.WIDTH for line in shown.splitlines())
+    assert shown.endswith("…")
+    assert shown.splitlines()[1].startswith("   word")

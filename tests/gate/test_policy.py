@@ -1,4 +1,4 @@
-"""Whose rules hold for a push."""
+"""Which changes of a push are judged, whose rules hold for it, and what an agent leaves uncommitted."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
 from git_repo import GitRepo, beside_origin
 
 from judgekit.config import settings
-from judgekit.errors import ConfigError
-from judgekit.gate import policy
-from judgekit.gate.commits import RefUpdate
+from judgekit.errors import ConfigError, InputError
+from judgekit.gate import commits, policy, tasks
+from judgekit.gate.commits import ChangedFile, Commit, RefUpdate, change_filter
 from judgekit.gate.policy import commits_of
 from judgekit.git import Repository
 
@@ -42,29 +43,6 @@ def update(work: GitRepo, remote_oid: str, ref: str = "refs/heads/main") -> RefU
     return RefUpdate(ref, work("rev-parse", "HEAD"), ref, remote_oid)
 
 
-def mode_for(work: GitRepo, *updates: RefUpdate, remote: str = "origin") -> str:
-    repository = Repository(work.folder)
-    with policy.rules(repository, next(iter(commits_of(repository, updates, remote)), None)) as folder:
-        return settings.load(folder).gate.mode
-
-
-def test_a_push_goes_by_the_remotes_rules_whatever_it_pushes(work: GitRepo) -> None:
-    strict = work("rev-parse", "origin/main")
-    assert mode_for(work, update(work, strict)) == "blocking"
-    assert mode_for(work, update(work, ZEROS, "refs/heads/new")) == "blocking"
-    assert mode_for(work, update(work, "d" * 40)) == "blocking", "forced over something unknown"
-    assert mode_for(work, update(work, ZEROS), remote="elsewhere") == "blocking", "by those that are known"
-    work("update-ref", "refs/remotes/origin/other", strict)
-    work("update-ref", "-d", "refs/remotes/origin/main")
-    assert mode_for(work, update(work, strict, "refs/heads/topic")) == "blocking"
-    assert mode_for(work, update(work, strict, "refs/heads/topic"), remote="url://x") == "blocking"
-    work("update-ref", "-d", "refs/remotes/origin/other")
-    assert mode_for(work, update(work, ZEROS), remote="elsewhere") == "advisory", "a first push"
-    assert mode_for(work, remote="elsewhere") == "advisory" == settings.Config().gate.mode
-    with policy.rules(Repository(work.folder), None) as folder:
-        assert list(folder.iterdir()) == []
-
-
 def test_links_and_names_that_lead_out_are_not_written(
     work: GitRepo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,6 +61,10 @@ def test_links_and_names_that_lead_out_are_not_written(
         with policy.rules(Repository(work.folder), commit) as folder:
             assert {path.name for path in folder.rglob("*")} <= {".judgekit", "config.yaml"}
             assert list(tmp_path.rglob("out.yaml")) == []
+    work.write(".judgekit/notes.txt", "# x\n" * 30_000)  # what decides nothing may be missing
+    work.write(".claude/memory/memory-config.json", " " * 200_000)
+    with policy.rules(Repository(work.folder), work.commit("large")) as folder:
+        assert settings.load(folder).gate.mode == "advisory"
 
 
 def refuses(work: GitRepo, commit: str, problem: str) -> None:
@@ -115,13 +97,6 @@ def test_rules_that_are_links_too_large_or_wrong_are_not_left_out_in_silence(
     refuses(work, work.commit("a link"), rf"{re.escape(name)}: not a regular file, and the gate")
 
 
-def test_what_decides_nothing_may_be_missing(work: GitRepo) -> None:
-    work.write(".judgekit/notes.txt", "# x\n" * 30_000)
-    work.write(".claude/memory/memory-config.json", " " * 200_000)
-    with policy.rules(Repository(work.folder), work.commit("large")) as folder:
-        assert settings.load(folder).gate.mode == "advisory"
-
-
 @pytest.fixture
 def partial(work: GitRepo, tmp_path: Path) -> GitRepo:
     """Return a clone without blobs, and without a working tree that would fetch them."""
@@ -132,21 +107,16 @@ def partial(work: GitRepo, tmp_path: Path) -> GitRepo:
     return GitRepo(tmp_path / "partial")
 
 
-def test_rules_that_a_partial_clone_lacks_are_named_with_a_remedy(partial: GitRepo) -> None:
-    commit = partial("rev-parse", "HEAD")
+def test_rules_that_a_partial_clone_lacks_are_named_with_a_remedy_and_cost_no_other(partial: GitRepo) -> None:
+    commit, lacking = partial("rev-parse", "HEAD"), partial("rev-parse", f"HEAD:{RULES}")
+    here = [partial("hash-object", "-w", "--stdin", stdin=text) for text in (b"one", b"two")]
+    found = list(Repository(partial.folder).blobs([here[0], lacking, here[1], lacking], 100))
+    assert found == [(here[0], b"one"), (lacking, None), (here[1], b"two"), (lacking, None)]
     remedy = rf"\(fetch it with: git show {commit[:12]}:\.judgekit/c"
     refuses(partial, commit, rf"\.judgekit/config\.yaml: .* not in this clone {remedy}")
     partial("show", f"{commit[:12]}:{RULES}")
     with policy.rules(Repository(partial.folder), commit) as folder:
         assert settings.load(folder).gate.mode == "blocking"
-
-
-def test_one_blob_that_a_partial_clone_lacks_costs_no_other(partial: GitRepo) -> None:
-    lacking = partial("rev-parse", f"HEAD:{RULES}")
-    here = [partial("hash-object", "-w", "--stdin", stdin=text) for text in (b"one", b"two")]
-    wanted = [here[0], lacking, here[1], lacking]
-    found = list(Repository(partial.folder).blobs(wanted, 100))
-    assert found == [(here[0], b"one"), (lacking, None), (here[1], b"two"), (lacking, None)]
 
 
 # A push that brings nothing to judge ends before anything heavy is imported.
@@ -224,3 +194,141 @@ def test_a_push_of_nothing_relevant_imports_nothing_heavy(chosen: GitRepo) -> No
     )
     # Once by the process that does the work, once by the one that waits for it.
     assert (set(done.stdout.split()), done.stderr) == ({b"[0]"}, b"")
+
+
+MARKDOWN = ["**/*.md"]
+
+
+@pytest.fixture
+def uncommitted(tmp_path: Path) -> GitRepo:
+    uncommitted = GitRepo(tmp_path / "work")
+    uncommitted.commit(
+        "first", kept_md="kept\n", edited_md="before\n", removed_md="gone soon\n", moved_md="as it is\n"
+    )
+    return uncommitted
+
+
+def left(uncommitted: GitRepo, folder: str = ".", **options: float) -> list[str]:
+    found = tasks.files(uncommitted.folder / folder, MARKDOWN, **options)  # type: ignore[arg-type]  # numbers
+    return [file.path for file in found]
+
+
+def test_changed_staged_and_new_files_are_found(uncommitted: GitRepo, tmp_path: Path) -> None:
+    assert left(uncommitted) == []
+    uncommitted.commit("rules", _gitignore="draft.md\n")
+    uncommitted.write("draft.md")
+    uncommitted.write("edited.md", "after\n")
+    uncommitted.write("new.md")
+    uncommitted.write("docs/staged one.md")
+    uncommitted("add", "docs/staged one.md")
+    uncommitted.write("docs/ünï\ncödé.md")
+    uncommitted.write("other.txt")
+    (uncommitted.folder / "removed.md").unlink()
+    uncommitted("mv", "moved.md", "docs/moved.md")
+    found = ["docs/moved.md", "docs/staged one.md", "docs/ünï\ncödé.md", "edited.md", "new.md"]
+    assert left(uncommitted) == found
+    texts = {file.path: file.text for file in tasks.files(uncommitted.folder, MARKDOWN)}
+    assert texts["edited.md"] == "after\n"
+    with pytest.raises(InputError):
+        tasks.files(tmp_path, MARKDOWN)
+
+
+def test_a_repository_without_a_commit_and_a_project_in_a_folder_of_one(
+    uncommitted: GitRepo, tmp_path: Path
+) -> None:
+    empty = GitRepo(tmp_path / "empty")
+    empty.write("a.md")
+    empty.write("b.md")
+    empty("add", "a.md")
+    assert left(empty) == ["a.md", "b.md"]
+    uncommitted.write("part/a.md")
+    uncommitted.write("part/docs/b.md")
+    uncommitted("add", "part/a.md")
+    uncommitted.write("edited.md", "after\n")
+    assert left(uncommitted, "part") == ["a.md", "docs/b.md"]
+
+
+def test_what_cannot_be_judged_is_left_out(uncommitted: GitRepo, tmp_path: Path) -> None:
+    uncommitted.write("binary.md", b"\0\1")
+    uncommitted.write("latin.md", b"caf\xe9")
+    uncommitted.write("empty.md", "")
+    uncommitted.write("large.md", "x" * (tasks.MAX_BYTES + 1))
+    (tmp_path / "secret.md").write_text("elsewhere\n")
+    (uncommitted.folder / "link.md").symlink_to(tmp_path / "secret.md")
+    os.mkfifo(uncommitted.folder / "pipe.md")
+    uncommitted.write("good.md")
+    assert left(uncommitted) == ["good.md"]
+
+
+def test_only_what_the_session_touched_and_of_many_the_last_ones(uncommitted: GitRepo) -> None:
+    for age, name in enumerate(["now.md", "old.md"]):
+        uncommitted.write(name)
+        os.utime(uncommitted.folder / name, (0, time.time() - age * 3600))
+    assert left(uncommitted, since=time.time() - 60) == ["now.md"]
+    assert left(uncommitted) == ["now.md", "old.md"]
+    for number in range(6):
+        uncommitted.write(f"{number}.md")
+        os.utime(uncommitted.folder / f"{number}.md", (0, 2_000_000_000 + (number * 7) % 6))
+    newest = sorted(range(6), key=lambda number: (number * 7) % 6)[-2:]
+    assert left(uncommitted, most=2) == sorted(f"{number}.md" for number in newest)
+
+
+CLAUDE = "Claude <noreply@anthropic.com>"
+
+
+def test_lines_of_git_are_updates() -> None:
+    old, new = "a" * 40, "b" * 40
+    assert commits.parse("") == commits.parse("\n") == []
+    [update] = commits.parse(f"main@{{1 day ago}} {new} refs/heads/main {old}\n")
+    assert update == ("main@{1 day ago}", new, "refs/heads/main", old)
+    assert (update.deletes, update.is_new) == (False, False)
+    for length in (40, 64):
+        zeros, other = "0" * length, "c" * length
+        deleted, made = commits.parse(f"(delete) {zeros} refs/heads/a {other}\nHEAD {other} b {zeros}\n")
+        assert (deleted.deletes, deleted.is_new) == (True, False)
+        assert (made.deletes, made.is_new) == (False, True)
+    for line in ("refs/heads/main", f"a {new} b", f"a {new[1:]} b {old}", f"a {new} b {old}x"):
+        with pytest.raises(InputError, match=r"^stdin:2: expected <local ref>"):
+            commits.parse(f"HEAD {new} refs/heads/b {ZEROS}\n{line}\n")
+
+
+COMMIT = Commit(
+    "a" * 40, ("Ada <ada@example.org>", "Bo <bo@example.org>", CLAUDE), ("Generated-By: some-tool 1.2",)
+)
+
+
+CHOSEN: list[tuple[list[str], list[str], bool]] = [
+    (["*.md"], [], True),
+    (["*.MD"], [], True),
+    (["docs/"], [], False),
+    (["docs/", "/*.md", "!docs/api/"], [], True),
+    (["*", "!a.md"], [], False),
+    (["*.md"], ["ada *"], True),
+    (["*.md"], ["*bo@example.org>"], True),
+    (["*.md"], ["CLAUDE *"], True),
+    (["*.md"], ["generated-by: *"], True),
+    (["*.md"], ["Generated-By: other*"], False),
+    (["*.md"], ["ada"], False),
+    (["*.md"], ["Eve *", "*claude*"], True),
+    (["*.txt"], ["*"], False),
+]
+
+
+def test_changes_are_chosen_by_path_and_by_who_made_them() -> None:
+    change = ChangedFile(COMMIT, "a.md", "b" * 40)
+    for paths, authors, meant in CHOSEN:
+        assert change_filter((paths, authors))(change) is meant, (paths, authors)
+        assert change_filter((["*.rst"], []), (paths, authors))(change) is meant
+
+
+def test_of_a_long_history_the_newest_commits_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commits, "MAX_COMMITS", 2)
+    work = GitRepo(tmp_path / "work")
+    for name in "abc":
+        work.commit(name, **{f"{name}_md": "x\n"})
+    updates = [RefUpdate("main", work("rev-parse", "main"), "refs/heads/main", ZEROS)]
+    pushed = commits.of_push(Repository(work.folder), updates, [], lambda change: True)
+    assert sorted(change.path for change in pushed.changes) == ["b.md", "c.md"]
+    assert pushed.unjudged == ["more than 2 new commits; only files changed by the newest are judged"]

@@ -33,9 +33,13 @@ def run(
 ) -> Callable[..., tuple[str, list[str]]]:
     """Run the hook on what stands on stdin; return what it prints and its lines on stderr."""
 
-    def call(stdin: bytes | dict[str, object], *arguments: str) -> tuple[str, list[str]]:
-        raw = stdin if isinstance(stdin, bytes) else json.dumps(stdin).encode()
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8"))
+    def call(
+        stdin: bytes | dict[str, object] | io.TextIOBase | None, *arguments: str
+    ) -> tuple[str, list[str]]:
+        if isinstance(stdin, bytes | dict):
+            raw = stdin if isinstance(stdin, bytes) else json.dumps(stdin).encode()
+            stdin = io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8")
+        monkeypatch.setattr(sys, "stdin", stdin)
         monkeypatch.setattr(sys, "argv", ["judgekit", "hook", *arguments])
         capfd.readouterr()
         assert claude_code.main() == 0
@@ -64,7 +68,7 @@ def hooks(repository: GitRepo) -> Path:
 @pytest.fixture
 def api() -> Iterator[claude_standin.Standin]:
     """A stand-in for the client's API."""
-    with claude_standin.serve() as standin:
+    with claude_standin.Standin() as standin:
         yield standin
 
 

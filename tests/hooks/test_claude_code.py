@@ -1,22 +1,26 @@
-"""The prompt hook in this process: what goes in, what comes out."""
+"""The hook in this process: what goes in, what comes out, for prompts and other events."""
 
 from __future__ import annotations
 
 import io
 import json
-import sys
+import shutil
+import sqlite3
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hooking import ANSWER, QUESTION, TITLE, by_project, by_user, payload
-from memory_store import MemoryStore, jwt_store
+from memory_store import MemoryStore
 
+from judgekit import environment
+from judgekit.engine import client
 from judgekit.hooks import claude_code, context, explain
 from judgekit.judging import search
-from judgekit.retrieval import update
+from judgekit.retrieval import index_file, update
 
 if TYPE_CHECKING:
     from pathlib import Path
+
 
 Run = Any
 OTHER = "Kyrgyz throat singing, please"
@@ -27,23 +31,31 @@ def results(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("<result ")]
 
 
-def test_a_prompt_that_a_memory_answers(store: MemoryStore, run: Run) -> None:
-    out, err = run(payload(store))
-    assert out == (
-        '<memory-context source=".claude/memory/">\n'
-        '<result category="DECISION" confidence="high">JWT token refresh flow -> decisions/jwt.json '
-        "#tags:auth,jwt</result>\n"
-        "</memory-context>\n"
-    )
-    assert err == []
+def test_a_prompt_that_is_answered(store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also under the old name of the prompt, in a folder inside the project, and in the current one."""
+    inner = store.project / "src" / "deep"
+    inner.mkdir(parents=True)
+    monkeypatch.chdir(store.project)
+    payloads = [payload(store, cwd=cwd) for cwd in (str(store.project), str(inner), None, 7, "", "\0")]
+    for each in [{"user_prompt": QUESTION, "cwd": str(store.project)}, *payloads]:
+        out, err = run(each)
+        assert out == (
+            '<memory-context source=".claude/memory/">\n'
+            '<result category="DECISION" confidence="high">JWT token refresh flow -> decisions/jwt.json '
+            "#tags:auth,jwt</result>\n"
+            "</memory-context>\n"
+        )
+        assert err == []
+    raw = json.dumps(payload(store)).replace("JWT?", "JWT? \\ud83d " + "filler words " * 80_000)
+    out, err = run(raw.encode())
+    assert ("JWT" in out, err) == (True, [])
+    raw = json.dumps(payload(store)).replace("JWT", "JWT\ud800")
+    assert run(raw.encode("utf-8", "surrogatepass"))[1] == []
 
 
-def test_silence(store: MemoryStore, run: Run, tmp_path: Path) -> None:
+def test_silence(store: MemoryStore, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for prompt in (
-        "Write a haiku about the sea",
-        "yes",
-        "  JWT ref  ",
-        "",
+        *("Write a haiku about the sea", "yes", "  JWT ref  ", ""),
         "<task-notification>refresh the JWT token</task-notification>",
         "<system-reminder>refresh the JWT token</system-reminder>",
         "[SYSTEM NOTIFICATION - refresh the JWT token]",
@@ -54,18 +66,11 @@ def test_silence(store: MemoryStore, run: Run, tmp_path: Path) -> None:
     MemoryStore(tmp_path / "empty store").write_index()
     for name in ("no folder", "no store", "empty store"):
         assert run({"prompt": QUESTION, "cwd": str(tmp_path / name)}) == ("", []), name
-
-
-def test_other_payloads(store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The old name of the prompt; a folder inside the project; without a folder the current one counts."""
-    inner = store.project / "src" / "deep"
-    inner.mkdir(parents=True)
-    monkeypatch.chdir(store.project)
-    payloads = [payload(store, cwd=cwd) for cwd in (str(inner), None, 7, "", "\0")]
-    for each in [{"user_prompt": QUESTION, "cwd": str(store.project)}, *payloads]:
-        out, err = run(each)
-        assert TITLE in out
-        assert err == []
+    for variable, silent in (("1", True), ("true", True), ("0", False), ("", False)):
+        monkeypatch.setenv("JUDGEKIT_DISABLE", variable)
+        assert (run(payload(store)) == ("", [])) is silent
+    (store.root / "memory-config.json").write_text('{"retrieval": {"enabled": false}}')
+    assert run(payload(store)) == ("", [])
 
 
 def test_bad_input_is_one_line(run: Run) -> None:
@@ -88,32 +93,14 @@ def test_bad_input_is_one_line(run: Run) -> None:
         assert err.startswith(f"judgekit: {line}")
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.mark.parametrize("stdin", [Terminal(), None])
-def test_nothing_to_read_is_no_wait(
-    stdin: io.StringIO | None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "stdin", stdin)
-    assert claude_code.main([]) == 0
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.startswith("judgekit: stdin: nothing to read")
+def test_nothing_to_read_is_no_wait(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    for stdin in (terminal, None):
+        out, (line,) = run(stdin)
+        assert (out, line.partition(";")[0]) == ("", "judgekit: stdin: nothing to read")
     monkeypatch.setenv("JUDGEKIT_DISABLE", "1")
-    assert claude_code.main([]) == 0
-    assert capsys.readouterr() == ("", ""), "switched off it reads nothing and says nothing"
-
-
-def test_lone_surrogates_and_a_megabyte_are_fine(store: MemoryStore, run: Run) -> None:
-    raw = json.dumps(payload(store)).replace("JWT?", "JWT? \\ud83d " + "filler words " * 80_000)
-    out, err = run(raw.encode())
-    assert err == []
-    assert "JWT" in out
-    raw = json.dumps(payload(store)).replace("JWT", "JWT\ud800")
-    assert run(raw.encode("utf-8", "surrogatepass"))[1] == []
+    assert run(None) == ("", []), "switched off it reads nothing and says nothing"
 
 
 def test_another_projects_memory_needs_the_users_word(
@@ -145,23 +132,13 @@ def test_another_projects_memory_needs_the_users_word(
     assert "notes: outside the project" in line
 
 
-def test_it_can_be_switched_off(store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = store.root / "memory-config.json"
-    path.write_text('{"retrieval": {"enabled": false}}')
-    assert run(payload(store)) == ("", [])
-    path.unlink()
-    for variable, silent in (("1", True), ("true", True), ("0", False), ("", False)):
-        monkeypatch.setenv("JUDGEKIT_DISABLE", variable)
-        assert (run(payload(store)) == ("", [])) is silent
-
-
 def test_broken_files_are_one_line_each_and_the_answer_stands(store: MemoryStore, run: Run) -> None:
-    (store.root / "decisions" / "broken.json").write_bytes(b"\xff{")
-    store.list("Lie", "/etc/passwd")
-    store.write_index()
+    for name in ("broken", "cut"):
+        (store.root / "decisions" / f"{name}.json").write_bytes(b"\xff{")
     out, err = run(payload(store))
     assert TITLE in out
-    assert sorted(line.split(":")[1].strip() for line in err) == ["decisions/broken.json", "index.md"]
+    broken = ["decisions/broken.json", "decisions/cut.json"]
+    assert sorted(line.split(":")[1].strip() for line in err) == broken
     assert run(payload(store)) == (out, []), "said once a day"
     assert "broken.json" in explain.report(QUESTION, str(store.project))
     by_project(store.project, "retrieval: {max_inject: many}\n")
@@ -175,7 +152,7 @@ def test_the_rest_is_hinted_at(store: MemoryStore, run: Run) -> None:
     by_project(store.project, "retrieval: {max_inject: 0}\n")
     out, _ = run(payload(store))
     assert results(out) == []
-    assert "<memory-nudge>1 memory may be about: JWT token refresh flow." in out
+    assert "<memory-nudge>1 memory may be about: JWT token refresh flow (judgekit" in out
     store.add("mobile", "Where the JWT refresh token of the mobile client lies", "in the keychain")
     by_project(store.project, "retrieval: {max_inject: 1}\n")
     out, _ = run(payload(store, "How do we refresh the JWT token?"))
@@ -188,7 +165,18 @@ def test_the_rest_is_hinted_at(store: MemoryStore, run: Run) -> None:
     assert "<memory-nudge>" not in out
 
 
-def test_show_tells_the_user_too(store: MemoryStore, run: Run) -> None:
+def test_what_the_user_can_have_shown_too(store: MemoryStore, run: Run, tmp_path: Path) -> None:
+    (store.root / "memory-config.json").write_text(
+        '{"categories": {"decision": {"description": "why we chose"}}}'
+    )
+    out, _ = run(payload(store))
+    assert '<memory-context source=".claude/memory/" descriptions="decision: why we chose">' in out
+    for project, said in (
+        (store.project, "<memory-nudge>No stored memory matches this prompt.</memory-nudge>\n"),
+        (tmp_path / "bare", ""),
+    ):
+        by_project(project, "retrieval: {hint_on_zero: true}\n")
+        assert run({"prompt": "Write a haiku about the sea", "cwd": str(project)}) == (said, [])
     by_project(store.project, "retrieval: {show: true}\n")
     out, _ = run(payload(store))
     found = json.loads(out)
@@ -198,37 +186,22 @@ def test_show_tells_the_user_too(store: MemoryStore, run: Run) -> None:
     assert run(payload(store, "Write a haiku about the sea")) == ("", [])
 
 
-def test_nothing_found_can_be_said(store: MemoryStore, run: Run, tmp_path: Path) -> None:
-    for project, said in (
-        (store.project, "<memory-nudge>No stored memory matches this prompt.</memory-nudge>\n"),
-        (tmp_path / "bare", ""),
-    ):
-        by_project(project, "retrieval: {hint_on_zero: true}\n")
-        assert run({"prompt": "Write a haiku about the sea", "cwd": str(project)}) == (said, [])
-
-
-def test_descriptions_come_along(store: MemoryStore, run: Run) -> None:
-    (store.root / "memory-config.json").write_text(
-        '{"categories": {"decision": {"description": "why we chose"}}}'
-    )
-    out, _ = run(payload(store))
-    assert '<memory-context source=".claude/memory/" descriptions="decision: why we chose">' in out
-
-
 def test_a_damaged_memory_is_mentioned_at_most_and_not_judged(store: MemoryStore, run: Run) -> None:
+    path = store.root / "decisions" / "jwt-refresh-flow.json"
+    (store.root / "decisions" / "jwt.json").rename(path)
     cut, latin = b'{"title": "JWT token refresh flow", "record_sta', '{"title": "caf\xe9"}'.encode("latin-1")
     for inject in ("tiered", "top_k"):
         by_project(store.project, f"retrieval: {{inject: {inject}}}\n")
         for content in (cut, b"\x00", latin):
-            (store.root / "decisions" / "jwt.json").write_bytes(content)
+            path.write_bytes(content)
             out, _ = run(payload(store))
             assert "<result" not in out
-            assert ("1 memory may be about: JWT token refresh flow." in out) == (inject == "tiered")
+            assert ("1 memory may be about: jwt-refresh-flow (" in out) == (inject == "tiered")
     by_project(store.project, "")
     by_user("retrieval: {judge: on}\n")
     out, err = run(payload(store))
-    assert "1 memory may be about: JWT token refresh flow." in out
-    assert [line for line in err if "jwt.json" not in line] == []
+    assert "1 memory may be about: jwt-refresh-flow (" in out
+    assert [line for line in err if path.name not in line] == []
 
 
 def test_a_long_memory_is_injected_unless_it_is_retired(store: MemoryStore, run: Run) -> None:
@@ -241,17 +214,15 @@ def test_a_long_memory_is_injected_unless_it_is_retired(store: MemoryStore, run:
             assert out == ""
 
 
-def test_the_judge_decides_when_it_is_on(
-    store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_judge_decides_if_it_is_on(store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     by_user("retrieval: {judge: on}\n")
     asked = []
 
     def judged(
-        prompt: str, candidates: list[Any], alone: list[Any], payload: dict[str, Any], project: str
-    ) -> search.JudgedHits:
+        prompt: str, candidates: list[Any], parts: list[str], payload: dict[str, Any], project: str
+    ) -> tuple[list[Any], list[Any], str]:
         asked.append((prompt, [candidate.id for candidate in candidates], payload["cwd"], project))
-        return search.JudgedHits(candidates[-1:], [], "said once")
+        return candidates[-1:], [], "said once"
 
     monkeypatch.setattr(search, "judged_hook", judged)
     out, err = run(payload(store, "invoice or avatar or backup?"))
@@ -261,38 +232,34 @@ def test_the_judge_decides_when_it_is_on(
     assert len(results(out)) == 1
     assert "<memory-nudge>" not in out
     assert err == ["judgekit: said once"]
+    damaged = store.root / "decisions" / "rate-limits.json"
+    damaged.write_bytes(b'{"title": "x", "record_sta')
+    out, _ = run(payload(store, "rate limits of an invoice?"))
+    assert (len(results(out)), "may be about: rate-limits (" in out, len(asked)) == (1, True, 2)
+    damaged.unlink()
     run(payload(store, OTHER))
     by_project(store.project, "retrieval: {pin: [jwt]}\n")
     assert len(results(run(payload(store))[0])) == 1
-    assert len(asked) == 1, "without candidates, or with pinned ones alone, no model is asked"
+    assert len(asked) == 2, "without candidates, or with pinned ones alone, no model is asked"
 
     def broken(*arguments: object) -> None:
         raise RuntimeError("model\ngone")
 
     by_project(store.project, "")
-    monkeypatch.setattr(search, "judged_hook", broken)
-    out, err = run(payload(store))
-    assert TITLE in out
-    assert err == ["judgekit: not judged (RuntimeError: model gone); showing the BM25 result"]
-
-
-def test_without_full_text_search_no_judge_is_asked(
-    store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    by_user("retrieval: {judge: on}\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(search, "judged_hook", broken)
+        out, err = run(payload(store))
+        assert TITLE in out
+        assert err == ["judgekit: not judged (RuntimeError: model gone); showing the BM25 result"]
+    shutil.rmtree(environment.cache_home())
     monkeypatch.setattr(update, "LAYOUT", ["CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)"])
-    monkeypatch.setattr(search, "judged_hook", lambda *_: pytest.fail("a judge was asked"))
-    by_project(store.project, "retrieval: {pin: [constraints/nothing.json]}\n")
-    out, err = run(payload(store))
+    out, (line,) = run(payload(store))
     assert TITLE in out
-    assert len(err) == 2
-    assert any("titles and tags only" in line for line in err)
-    assert any("'constraints/nothing.json'" in line for line in err)
+    assert "titles and tags only" in line
+    assert len(asked) == 2, "without full-text search no model is asked"
 
 
-def test_a_fault_or_an_interruption_of_ours_is_one_line(
-    store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_of_ours_is_one_line(store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     for error, line in (
         (
             ZeroDivisionError("oh\nno"),
@@ -308,9 +275,7 @@ def test_a_fault_or_an_interruption_of_ours_is_one_line(
         assert run(payload(store)) == ("", [f"judgekit: {line}"])
 
 
-def test_explain_says_what_becomes_of_each_candidate(
-    store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_explain_names_each_outcome(store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     store.add("mobile", "Where the JWT refresh token of the mobile client lies", "in the keychain")
     by_project(store.project, "retrieval: {max_inject: 1}\n")
     monkeypatch.chdir(store.project)
@@ -334,20 +299,6 @@ def test_explain_says_what_becomes_of_each_candidate(
     ):
         by_project(store.project, config)
         assert says in run(b"", "--explain", prompt)[0]
-
-
-def test_a_large_store_is_read_bit_by_bit(tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A prompt waits only so long for the index; the next one goes on where it stopped."""
-    store = jwt_store(tmp_path / "large", 1_000)
-    monkeypatch.setattr(context, "PATIENCE", 0.0)
-    out, (line,) = run(payload(store))
-    assert "files not read yet; the next query continues" in line
-    for _ in range(20):
-        out, err = run(payload(store))
-        if not err:
-            break
-    assert TITLE in out
-    assert err == []
 
 
 def test_hostile_prompts_and_memories_stay_text(store: MemoryStore, run: Run) -> None:
@@ -389,7 +340,7 @@ def answer(store: MemoryStore, prompt: str = OTHER) -> tuple[str, list[str]]:
     return claude_code.answer({"prompt": prompt, "cwd": str(store.project)})
 
 
-def test_a_pin_is_found_by_id_and_by_path(pinned: MemoryStore) -> None:
+def test_a_pin_is_found_by_id_and_by_path_and_comes_first_and_once(pinned: MemoryStore) -> None:
     for name in (
         "fridays",
         "constraints/fridays.json",
@@ -401,27 +352,20 @@ def test_a_pin_is_found_by_id_and_by_path(pinned: MemoryStore) -> None:
         text, notes = answer(pinned)
         assert results(text) == [f'<result category="CONSTRAINT" confidence="pinned">{RULE}</result>']
         assert notes == []
-
-
-def test_pins_come_first_on_top_of_what_is_found_and_once(pinned: MemoryStore) -> None:
-    pin(pinned, "fridays", "filler-1", more="  max_inject: 1\n")
-    lines = results(answer(pinned, QUESTION)[0])
-    confidences = [line.partition('confidence="')[2].partition('"')[0] for line in lines]
-    assert confidences == ["pinned", "pinned", "high"]
-    assert "fridays" in lines[0]
-    assert TITLE in lines[2]
-    pin(pinned, "jwt", "decisions/jwt.json")
-    text, _ = answer(pinned, QUESTION)
-    assert text.count(TITLE) == 1
-    assert 'confidence="pinned"' in text
-    pin(pinned, "fridays")
     for prompt in ("yes", "<task-notification>done with the task"):
         assert answer(pinned, prompt) == ("", []), "a silent prompt stays silent"
     assert RULE in answer(pinned, "what is it that you are?")[0]
     pin(pinned, "fridays", more="  scorer: keyword\n")
     assert RULE in answer(pinned)[0]
-    pin(pinned, "fridays", more="  inject: top_k\n  max_inject: 1\n")
-    assert len(results(answer(pinned, "what of the invoice and the avatar")[0])) == 2
+    for more in ("  max_inject: 1\n", "  inject: top_k\n  max_inject: 1\n"):
+        pin(pinned, "fridays", "filler-1", more=more)
+        lines = results(answer(pinned, QUESTION)[0])
+        confidences = [line.partition('confidence="')[2].partition('"')[0] for line in lines]
+        assert confidences == ["pinned", "pinned", "high"]
+        assert ("fridays" in lines[0], TITLE in lines[2]) == (True, True)
+    pin(pinned, "jwt", "decisions/jwt.json")
+    text, _ = answer(pinned, QUESTION)
+    assert (text.count(TITLE), 'confidence="pinned"' in text) == (1, True)
 
 
 def test_a_pin_that_is_gone_is_said_once_and_costs_nothing_else(pinned: MemoryStore, tmp_path: Path) -> None:
@@ -440,3 +384,104 @@ def test_a_pin_that_is_gone_is_said_once_and_costs_nothing_else(pinned: MemorySt
         assert results(answer(pinned)[0]) == []
     by_project(tmp_path / "bare", "retrieval: {pin: [fridays]}\n")
     assert claude_code.answer({"prompt": OTHER, "cwd": str(tmp_path / "bare")}) == ("", [])
+
+
+@pytest.fixture
+def indexed(store: MemoryStore) -> MemoryStore:
+    claude_code.answer(payload(store))
+    return store
+
+
+def titles(store: MemoryStore) -> set[str]:
+    """Return the titles in the index as it is, without bringing it up to date."""
+    path = index_file.path_of(str(store.root.resolve()))
+    assert path is not None
+    connection = sqlite3.connect(path)
+    try:
+        return {title for (title,) in connection.execute("SELECT title FROM file WHERE live")}
+    finally:
+        connection.close()
+
+
+def edit(store: MemoryStore, path: Path | str, tool: str = "Edit", key: str = "file_path") -> dict[str, Any]:
+    return {
+        "hook_event_name": "PostToolUse" if tool[:1].isupper() else "AfterTool",  # Gemini
+        "tool_name": tool,
+        "tool_input": {key: str(path)},
+        "tool_response": {"filePath": str(path)},
+        "cwd": str(store.project),
+    }
+
+
+def test_an_edited_memory_is_read_at_once(indexed: MemoryStore, run: Run) -> None:
+    for tool in claude_code.TOOLS:
+        path = indexed.add("jwt", f"JWT tokens, by {tool}", listed=False)
+        assert f"JWT tokens, by {tool}" not in titles(indexed)
+        named = path if tool == "Edit" else path.relative_to(indexed.project)
+        key = "notebook_path" if tool == "NotebookEdit" else "file_path"
+        assert run(edit(indexed, named, tool, key)) == ("", [])
+        assert f"JWT tokens, by {tool}" in titles(indexed)
+    path = indexed.add("new", "Brand new", listed=False)
+    assert run(edit(indexed, path, "Write")) == ("", [])
+    assert "Brand new" in titles(indexed)
+    path.unlink()
+    assert run(edit(indexed, path)) == ("", [])
+    assert "Brand new" not in titles(indexed)
+
+
+def test_everything_else_is_silence(
+    indexed: MemoryStore, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = indexed.add("jwt", "JWT tokens are opaque now", listed=False)
+    before = titles(indexed)
+    changes: list[dict[str, object]] = [
+        {"tool_name": "Bash"},
+        {"tool_name": None},
+        {"tool_input": {"file_path": 7}},
+        {"tool_input": {"file_path": "a\0b.json"}},
+        {"tool_input": "x"},
+        {"tool_input": None},
+        {"hook_event_name": "PreToolUse"},
+        {"hook_event_name": "SessionStart", "source": "startup"},
+        {"hook_event_name": "Unheard of", "prompt": QUESTION},
+        {"hook_event_name": ["UserPromptSubmit"], "prompt": QUESTION},
+    ]
+    others = ["src/main.py", "/etc/hostname", "elsewhere.json", "gone/away.md", ".."]  # of no store
+    for sent in (
+        *(edit(indexed, path) | each for each in changes),
+        *(edit(indexed, name) for name in others),
+    ):
+        assert run(sent) == ("", []), sent
+        assert titles(indexed) == before, sent
+    (indexed.root / "memory-config.json").write_text('{"retrieval": {"enabled": false}}')
+    assert run(edit(indexed, path)) == ("", [])
+    assert titles(indexed) == before
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert run({"prompt": QUESTION}) == ("", [])
+
+
+def test_sessions_may_start_the_engine(store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[bool] = []
+    monkeypatch.setattr(client, "start", lambda _: started.append(True))
+    monkeypatch.delenv("JUDGEKIT_ENGINE")
+    begin = payload(store, hook_event_name="SessionStart")
+    for variables in (
+        {},
+        {"JUDGEKIT_RETRIEVAL_JUDGE": "on", "JUDGEKIT_ENGINE": "0"},
+        {"JUDGEKIT_RETRIEVAL_JUDGE": "on", "JUDGEKIT_RETRIEVAL_ENABLED": "false"},
+    ):
+        with monkeypatch.context() as patch:
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            assert run(begin) == ("", [])
+            assert started == [], variables
+    by_project(store.project, "retrieval: {judge: on}\n")
+    run(begin)
+    assert started == [], "a project alone starts nothing"
+    monkeypatch.setenv("JUDGEKIT_RETRIEVAL_JUDGE", "on")
+    for _ in range(3):  # what was in vain lately is left alone
+        assert run(begin) == ("", [])
+    assert started == [True]

@@ -1,13 +1,21 @@
-"""The text that the agent gets: its form, and that nothing in it can pass for markup."""
+"""The text that the agent gets: its form, that nothing in it passes for markup, its log, and its notices."""
 
 from __future__ import annotations
 
+import json
+import shutil
+import stat
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
+from pathlib import Path
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+import pytest
+from hooking import QUESTION, TITLE, by_project, by_user, payload
+from memory_store import MemoryStore, jwt_store
 
-from judgekit.hooks import context
+from judgekit import environment
+from judgekit.hooks import claude_code, context, explain
 from judgekit.retrieval.confidence import Candidate
 
 HOSTILE = [
@@ -55,8 +63,8 @@ def test_the_form_is_the_published_one() -> None:
         '<result category="DECISION" confidence="high">JWT token refresh flow -> decisions/jwt.json '
         "#tags:auth,jwt</result>\n"
         "</memory-context>\n"
-        "<memory-nudge>2 more memories may be about: rate limits, middleware. "
-        'Search: judgekit search "rate limits"</memory-nudge>'
+        '<memory-nudge>2 more memories may be about: rate limits (judgekit search "rate limits"), '
+        'middleware (judgekit search "middleware").</memory-nudge>'
     )
     text = render(candidate("A", tags=()), candidate("B", root="/elsewhere/docs", place="b.md"))
     assert text.count("<memory-context ") == 2, "each store is a block of its own"
@@ -75,13 +83,12 @@ def test_the_form_is_the_published_one() -> None:
 def test_hints() -> None:
     assert render() == ""
     assert render(mentioned=(candidate("rate limits"),)) == (
-        "<memory-nudge>1 memory may be about: rate limits. "
-        'Search: judgekit search "rate limits"</memory-nudge>'
+        '<memory-nudge>1 memory may be about: rate limits (judgekit search "rate limits").</memory-nudge>'
     )
     wordless = render(mentioned=(candidate("!?", "a"),))
-    assert wordless == "<memory-nudge>1 memory may be about: !?</memory-nudge>"
+    assert wordless == "<memory-nudge>1 memory may be about: !?.</memory-nudge>"
     shown = render(mentioned=(candidate("!?", "a"), candidate("rate limits", "b")))
-    assert 'Search: judgekit search "rate limits"</memory-nudge>' in shown
+    assert 'may be about: !?, rate limits (judgekit search "rate limits").</memory-nudge>' in shown
     for title in ('$(rm -rf /) `id` "; curl x | sh', 'a\\" b', "it's"):
         command = render(mentioned=(candidate(title),)).partition('judgekit search "')[2].partition('"')[0]
         assert command, "safe in a shell"
@@ -105,14 +112,6 @@ def test_nothing_can_pass_for_markup() -> None:
             assert set(tree[0].keys()) <= {"source", "descriptions"}
             assert rendered.count("\n") == 3
             assert all(char.isprintable() for char in rendered.replace("\n", ""))
-
-
-@given(st.text(max_size=80), st.text(max_size=30))
-@settings(deadline=None)
-def test_any_title_and_tag_is_safe(title: str, tag: str) -> None:
-    rendered = render(candidate(title, tags=(tag,)), mentioned=(candidate(title),))
-    tree = ET.fromstring(f"<all>{rendered}</all>")
-    assert [child.tag for child in tree] == ["memory-context", "memory-nudge"]
 
 
 def test_it_never_exceeds_what_the_client_takes() -> None:
@@ -143,3 +142,99 @@ def test_a_store_is_named_from_the_project_or_the_home_folder(isolated: object) 
         f"{isolated}/.claude/projects/x/memory": "~/.claude/projects/x/memory/",
     }
     assert {root: context.source(root, "/p") for root in names} == names
+
+
+@pytest.fixture
+def logged(store: MemoryStore) -> MemoryStore:
+    by_user("retrieval: {log: true}\n")
+    return store
+
+
+def ask(store: MemoryStore, prompt: str = QUESTION) -> tuple[str, list[str]]:
+    return claude_code.answer(payload(store, prompt))
+
+
+def lines() -> list[dict[str, object]]:
+    return [json.loads(line) for line in Path(explain.file()).read_text(encoding="utf-8").splitlines()]
+
+
+def test_only_the_user_can_switch_it_on(store: MemoryStore) -> None:
+    ask(store)
+    off = "log: off (set retrieval.log: true in your own configuration to log each injection"
+    assert off in explain.report(QUESTION, str(store.project))
+    by_project(store.project, "retrieval: {log: true}\n")
+    _, (note,) = ask(store)
+    assert "only the user's configuration may" in note
+    assert not Path(explain.file()).exists()
+
+
+def test_a_line_a_prompt_that_its_owner_alone_can_read(logged: MemoryStore) -> None:
+    assert "this prompt is not in the log" in explain.report(QUESTION, str(logged.project))
+    ask(logged)
+    ask(logged, "invoice avatar or what? " + "x" * 500 + "\nsecret at the end")
+    first, second = lines()
+    assert first["injected"] == [
+        {
+            "path": ".claude/memory/decisions/jwt.json",
+            "title": TITLE,
+            "confidence": pytest.approx(0.9, abs=0.5),
+            "label": "high",
+        }
+    ]
+    assert (first["prompt"], first["project"], first["judge"]) == (QUESTION, str(logged.project), "off")
+    assert len(str(second["prompt"])) <= explain.PROMPT_CHARS
+    assert "secret" not in str(second)
+    assert explain.file().startswith(environment.state_home())
+    assert stat.S_IMODE(Path(explain.file()).stat().st_mode) == 0o600
+    assert stat.S_IMODE(Path(explain.file()).parent.stat().st_mode) == 0o700
+    with Path(explain.file()).open("a", encoding="utf-8") as file:
+        file.write('{"cut off')
+    report = explain.report(QUESTION, str(logged.project))
+    assert "injected JWT token refresh flow; mentioned nothing; held back nothing" in report
+    assert report.count("Z: injected") == 1
+
+
+def test_the_log_is_bounded(logged: MemoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explain, "MAX_BYTES", 1_000)
+    for _ in range(12):
+        ask(logged)
+    sizes = [path.stat().st_size for path in Path(explain.file()).parent.iterdir()]
+    assert 1 <= len(sizes) <= 2
+    assert max(sizes) < 2_000
+    assert len(explain.last(QUESTION, str(logged.project))) == 3
+    store = jwt_store(tmp_path / "pro\u2028ject\x85", 20)  # no line ends there
+    ask(store)
+    (line,) = explain.last(QUESTION, str(store.project))
+    assert line["project"] == str(store.project)
+    shutil.rmtree(environment.state_home())
+    Path(environment.state_home()).write_text("in the way")
+    text, notes = ask(logged)
+    assert (TITLE in text, notes) == (True, [])
+
+
+def test_hooks_at_once_do_not_mix_their_lines(logged: MemoryStore) -> None:
+    command = [sys.executable, "-m", "judgekit", "hook"]
+    running = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) for _ in range(5)]
+    for process in running:
+        process.communicate(json.dumps(payload(logged)).encode(), timeout=120)
+    assert len(lines()) == 5
+
+
+def test_a_notice_is_due_once_a_day(isolated: Path) -> None:
+    now = 1_000_000.0
+    assert context.due("/p", ["a", "b"], now) == ["a", "b"]
+    assert context.due("/p", ["b", "c"], now + 60) == ["c"]
+    assert context.due("/other", ["a"], now + 60) == ["a"]
+    assert context.due("/p", ["a", "b", "c"], now + context.AGAIN + 1) == ["a", "b"]
+    assert context.due("/p", ["a"], now) == ["a"], "a clock that was put back does not silence anything"
+    shutil.rmtree(environment.cache_home())
+    assert context.due("/p", ["a"]) == ["a"]
+    (kept,) = Path(environment.cache_home(), context.FOLDER).iterdir()
+    for content in ("", "{", "[]", '{"a": "x"}'):
+        kept.write_text(content)
+        assert context.due("/p", ["a"]) == ["a"]
+        assert context.due("/p", ["a"]) == []
+    shutil.rmtree(environment.cache_home())
+    (isolated / "judgekit" / "cache").write_text("in the way")
+    for _ in range(2):  # what cannot be remembered is said
+        assert context.due("/p", ["a"]) == ["a"]

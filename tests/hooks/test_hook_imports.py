@@ -1,50 +1,34 @@
-"""What the hook imports, to the module: each costs a hundredth of starting Python, on every prompt."""
+"""What the hook imports: each module costs a hundredth of starting Python; and its own reading of JSON."""
 
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-from hooking import QUESTION, TITLE, payload
+from hooking import TITLE, by_user, payload
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from memory_store import MemoryStore, jwt_store
 
 from judgekit import programs
 from judgekit.hooks import entries
-from judgekit.retrieval import index_file
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from judgekit.retrieval import index_file, quickjson
 
 # What Python itself loads at its start differs between versions; beyond that, these and no others.
 STANDARD = {"__future__", "_json", "_sqlite3", "gc", "math", "time"}
 # `os` and what it imports are loaded by `site` at a usual start, and by us without it.
 OS = {"_collections_abc", "_stat", "genericpath", "ntpath", "os", "os.path", "posixpath", "stat"}
-EDGE = {
-    "judgekit",
-    "judgekit.hooks",
-    "judgekit.hooks.claude_code",
-}
-SETTINGS = {"compiled"}
-SEARCH = {"bm25", "confidence", "index", "index_file", "search", "terms"}
-SHOWN = {"judgekit.hooks.context", "judgekit.text"}
-
-
-def _retrieval(names: set[str]) -> set[str]:
-    return {f"judgekit.retrieval.{name}" for name in names}
-
-
-SILENT = EDGE | {"judgekit.retrieval", "judgekit.retrieval.quickjson"}
-CONFIGURED = (
-    SILENT
-    | {"judgekit.environment", "judgekit.hooks.settings"}
-    | {"judgekit.retrieval"}
-    | _retrieval(SETTINGS)
-)
-ANSWERED = CONFIGURED | _retrieval(SEARCH) | SHOWN
+SILENT = {"judgekit", "judgekit.environment", "judgekit.hooks", "judgekit.hooks.claude_code"}
+SILENT |= {"judgekit.retrieval", "judgekit.retrieval.quickjson"}
+CONFIGURED = SILENT | {"judgekit.hooks.settings", "judgekit.retrieval.compiled"}
+SEARCH = ("bm25", "confidence", "index", "index_file", "parts", "search", "terms")
+ANSWERED = CONFIGURED | {f"judgekit.retrieval.{name}" for name in SEARCH}
+ANSWERED |= {"judgekit.hooks.context", "judgekit.text"}
 
 PROBE = """
 import sys
@@ -89,41 +73,114 @@ def settle(store: MemoryStore) -> None:
     imported(payload(store))
 
 
-def ours(modules: set[str]) -> set[str]:
-    return {name for name in modules if name.partition(".")[0] == "judgekit"}
-
-
 def test_an_answer_imports_what_it_needs_and_nothing_else(store: MemoryStore) -> None:
-    out, modules = imported(payload(store))
-    assert TITLE in out
-    assert ours(modules) <= ANSWERED
-    assert modules - ours(modules) <= STANDARD | OS
-    assert len(ours(modules)) <= 17, "each module more is a hundredth of starting Python more: merge or defer"
-
-
-def test_a_compiled_configuration_and_a_missing_store_cost_no_import(
-    store: MemoryStore, tmp_path: Path
-) -> None:
-    (store.root / "memory-config.json").write_text('{"retrieval": {"max_inject": 2}}')
-    settle(store)
-    out, modules = imported(payload(store))
-    assert TITLE in out
-    assert modules <= ANSWERED | STANDARD | OS
-    (tmp_path / "bare").mkdir()
-    out, modules = imported({"prompt": QUESTION, "cwd": str(tmp_path / "bare")})
-    assert out == ""
-    assert modules - ANSWERED - OS - STANDARD == set()
+    prompt = "UserPromptSubmit"
+    for configured, event in ((False, prompt), (False, "BeforeAgent"), (True, prompt)):
+        if configured:
+            (store.root / "memory-config.json").write_text('{"retrieval": {"max_inject": 2}}')
+            settle(store)
+        out, modules = imported(payload(store, hook_event_name=event))
+        assert TITLE in out
+        ours = {name for name in modules if name.startswith("judgekit")}
+        assert ours <= ANSWERED
+        assert modules - ours <= STANDARD | OS
+        assert len(ours) <= 17, "each module more is a hundredth of starting Python more: merge or defer"
 
 
 def test_silence_does_not_even_look_for_the_store(store: MemoryStore) -> None:
+    by_user("judge: {mode: lenient}\n")
+    imported(payload(store, hook_event_name="SessionStart"))  # the first one compiles the settings
     changes: list[tuple[dict[str, object], set[str]]] = [
         ({"prompt": "yes"}, SILENT),
         ({"hook_event_name": "SessionStart"}, CONFIGURED),
+        ({"hook_event_name": "Stop", "stop_hook_active": False}, CONFIGURED),
         ({"hook_event_name": "Unheard of"}, SILENT),
         ({"hook_event_name": "PostToolUse", "tool_name": "Bash"}, SILENT),
     ]
     for change, most in changes:
         out, modules = imported(payload(store) | change)
         assert out == ""
-        assert modules - OS - STANDARD <= most | {"judgekit.environment"}, change
+        assert modules - OS - STANDARD <= most, change
         assert "_sqlite3" not in modules
+    shutil.rmtree(store.root)
+    out, modules = imported(payload(store))
+    assert out == ""
+    assert modules <= ANSWERED | OS | STANDARD
+
+
+TEXT = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]))
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=20,
+)
+
+
+@given(VALUES)
+@settings(deadline=None)
+def test_it_reads_and_writes_what_json_does(value: object) -> None:
+    for text in (
+        json.dumps(value),
+        quickjson.dumps(value),
+        quickjson.written(value),
+        f" \n{json.dumps(value)}\t",
+    ):
+        assert repr(quickjson.loads(text)) == repr(value)
+    assert json.loads(quickjson.written(value)) == value
+
+
+def test_what_is_no_json_is_a_value_error() -> None:
+    nested = ("[" * 50_000, '{"a":' * 50_000)
+    broken = ("", "{", '{"a": }', "nope", '{"a": "x" "b"}', "1 2", "NaN", "[Infinity]")
+    for text in (*nested, *broken, '"a\nb"', '"a\0b"', "\ufeff{}"):
+        with pytest.raises(ValueError, match="not valid JSON"):
+            quickjson.loads(text)
+
+
+def test_text_can_be_printed_whatever_its_escapes_say() -> None:
+    found = quickjson.loads('{"a": "x\\ud83dy", "b": ["\\ud83d\\ude00"], "\\uD800": 1}')
+    assert (found["a"][0] + found["a"][-1], found["b"]) == ("xy", ["😀"])
+    assert repr(found).encode("utf-8")
+    assert quickjson.loads('["a\ud800b"]')[0][0::2] == "ab"
+    assert quickjson.loads('["a\\u0000b"]') == ["a b"]
+
+
+def test_bytes_of_a_path_that_is_not_utf_8_are_written_as_ascii() -> None:
+    assert quickjson.written({"cwd": "/tmp/\udcff"}).encode() == b'{"cwd":"/tmp/\\udcff"}'
+
+
+START = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
+ALONE = """
+from judgekit.retrieval import quickjson
+assert quickjson.loads('[1, {"a": null}]') == [1, {"a": None}] and quickjson.written("é") == '"\\\\u00e9"'
+for broken in ("{", "NaN", "1 2", "[" * 50_000):
+    try:
+        sys.exit(f"read {quickjson.loads(broken)}")
+    except ValueError:
+        pass
+print("fine")
+"""
+WITHOUT_C = 'sys.modules["_json"] = None' + ALONE
+LEAN = """
+from judgekit.retrieval import index_file
+assert "functools" not in sys.modules and "collections" not in sys.modules, sorted(sys.modules)
+connection = index_file.connect(":memory:")
+for number in [1, 2, 3, 1, 2, 3]:
+    assert connection.execute(f"SELECT {number}").fetchone() == (number,)
+connection.close()
+import functools, sqlite3
+assert functools.lru_cache(maxsize=1)(len)("ab") == 2 and functools.partial(len, "abc")() == 3
+assert sqlite3.connect(":memory:").execute("SELECT 4").fetchone() == (4,)
+print("fine")
+"""
+
+
+@pytest.mark.parametrize(
+    "code", [ALONE, WITHOUT_C, LEAN], ids=["json", "json without C", "sqlite without functools"]
+)
+def test_what_is_imported_in_place_of_the_usual_modules(code: str) -> None:
+    """A stand-in serves `_sqlite3`; nobody who imports functools later may meet it."""
+    command = [sys.executable, "-I", "-S", "-c", START + code]
+    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    assert (done.stdout.decode().split(), done.stderr) == (["fine"], b"")

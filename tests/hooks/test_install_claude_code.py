@@ -1,12 +1,13 @@
-"""The hook in Claude Code's settings files, and out again; whether it answers there, and how often."""
+"""The hook in Claude Code's settings files, in and out again; which hooks are ours; whether they answer."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import stat
+import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,8 @@ from judgekit.hooks import entries, files, install
 from judgekit.hooks.install import SCOPES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from judgekit.hooks.entries import Scope
+
 
 ORIGINALS = [
     None,
@@ -38,24 +38,21 @@ def project(tmp_path: Path) -> Path:
     return GitRepo(tmp_path / "project").folder
 
 
-@pytest.fixture(autouse=True)
-def lasting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no test depend on where this interpreter lies."""
-    monkeypatch.setattr(sys, "prefix", "/opt/judgekit")
-
-
 def tree(*folders: Path) -> dict[str, bytes | None]:
-    return {str(path): content for folder in folders for path, content in walk(folder)}
+    """Return what is in folders, but for git's and our own in the home folder."""
+    paths = [
+        (path, path.relative_to(folder).parts) for folder in folders for path in sorted(folder.rglob("*"))
+    ]
+    ours = {"judgekit", ".git"}
+    return {
+        str(path): None if path.is_dir() else path.read_bytes()
+        for path, parts in paths
+        if not ours & {*parts}
+    }
 
 
-def walk(folder: Path) -> Iterator[tuple[Path, bytes | None]]:
-    for path in sorted(folder.rglob("*")):
-        if not {"judgekit", ".git"} & {*path.relative_to(folder).parts}:  # our own folder, in the home folder
-            yield path, None if path.is_dir() else path.read_bytes()
-
-
-def put(scope: Scope, project: Path, python: str | None = None) -> files.FileChange:
-    change = install.planned_change(scope, project, python, installs=True)
+def put(scope: Scope, project: Path) -> files.FileChange:
+    change = install.planned_change(scope, project, installs=True)
     files.install(change)
     return change
 
@@ -77,28 +74,27 @@ def hooks(*each: dict[str, Any], event: str = "UserPromptSubmit") -> dict[str, A
     return {"hooks": {event: [{"hooks": list(each)}]}}
 
 
-@pytest.mark.parametrize("original", ORIGINALS)
 @pytest.mark.parametrize("scope", SCOPES)
-def test_in_and_out_leaves_no_trace(
-    scope: Scope, original: bytes | None, project: Path, isolated: Path
-) -> None:
-    if original is not None:
-        write(scope, project, original)
-    before = tree(project, isolated)
-    change = put(scope, project)
-    assert change.changes
-    assert tree(project, isolated) != before
-    assert stat.S_IMODE(files.location().stat().st_mode) == 0o600, "settings may hold keys"
-    assert not put(scope, project).changes
-    if scope != "project":
-        assert put(scope, project, "/elsewhere/python3").changes
-    assert take_out(scope, project).changes
-    assert tree(project, isolated) == before
-    assert not take_out(scope, project).changes
-    assert not files.location().exists()
+def test_in_and_out_leaves_no_trace(scope: Scope, project: Path, isolated: Path) -> None:
+    for original in ORIGINALS:
+        if original is not None:
+            write(scope, project, original)
+        before = tree(project, isolated)
+        change = put(scope, project)
+        assert change.changes
+        form = entries.portable() if scope == "project" else entries.fastest()
+        written = json.loads((change.after or b"").decode("utf-8-sig"))
+        assert written["hooks"]["UserPromptSubmit"][0]["hooks"] == [form]
+        assert (str(programs.ROOT).encode() in change.path.read_bytes()) == (scope != "project")
+        assert stat.S_IMODE(files.location().stat().st_mode) == 0o600, "settings may hold keys"
+        assert not put(scope, project).changes
+        assert take_out(scope, project).changes
+        assert tree(project, isolated) == before
+        assert not take_out(scope, project).changes
+        assert not files.location().exists()
 
 
-def test_no_record_of_the_installation_is_needed(project: Path, isolated: Path) -> None:
+def test_no_record_of_the_installation_is_needed_nor_a_place_for_it(project: Path, isolated: Path) -> None:
     write("local", project, b'{\n  "model": "opus"\n}\n')
     before = tree(project, isolated)
     for record in (None, "[]", "{", '{"folders": 3, "files": 4}', '{"folders": [1]}', "\x00"):
@@ -111,6 +107,11 @@ def test_no_record_of_the_installation_is_needed(project: Path, isolated: Path) 
         take_out("user", project)
         take_out("local", project)
         assert tree(project, isolated) == before, record
+    shutil.rmtree(isolated / "judgekit")
+    (isolated / "judgekit").write_text("a file in our folder's place")
+    put("local", project)
+    take_out("local", project)
+    assert tree(project) == {name: text for name, text in before.items() if name.startswith(str(project))}
 
 
 def test_a_record_that_an_earlier_version_wrote_is_read(project: Path) -> None:
@@ -124,13 +125,6 @@ def test_a_record_that_an_earlier_version_wrote_is_read(project: Path) -> None:
     assert not paths[1].exists()
 
 
-def test_an_installation_does_not_fail_for_its_records_sake(project: Path, isolated: Path) -> None:
-    (isolated / "judgekit").write_text("a file in our folder's place")
-    put("project", project)
-    take_out("project", project)
-    assert not (project / ".claude").exists()
-
-
 def test_folders_and_edits_of_others_stay(project: Path) -> None:
     (project / ".claude").mkdir()
     put("project", project)
@@ -142,57 +136,31 @@ def test_folders_and_edits_of_others_stay(project: Path) -> None:
     assert (project / ".claude").is_dir(), "the second file is in it"
     (project / ".claude" / "agents").mkdir()
     take_out("local", project)
-    assert (project / ".claude" / "agents").is_dir()
     (project / ".claude" / "agents").rmdir()
     path = put("project", project).path
     path.write_bytes(path.read_bytes().replace(b"{\n", b'{\n  "model": "opus",\n', 1))
     take_out("project", project)
     assert path.read_bytes() == b'{\n  "model": "opus"\n}\n'
-
-
-def test_an_edit_between_plan_and_writing_stays(project: Path) -> None:
-    write("local", project, b"{}")
-    change = install.planned_change("local", project, installs=True)
-    assert change.path.read_bytes() == b"{}", "a plan writes nothing"
-    change.path.write_bytes(b'{"theirs": 1}')
+    change = install.planned_change("project", project, installs=True)
+    path.write_bytes(b'{"theirs": 1}')
     with pytest.raises(InputError):
         files.install(change)
-    assert change.path.read_bytes() == b'{"theirs": 1}'
-    assert not files.location().exists()
-
-
-def test_which_form_is_written(project: Path) -> None:
-    for scope in SCOPES:
-        form = entries.portable() if scope == "project" else entries.fastest()
-        written = install.planned_change(scope, project, installs=True).after or b""
-        assert json.loads(written)["hooks"]["UserPromptSubmit"][0]["hooks"] == [form]
-        assert (str(programs.ROOT) in written.decode()) == (scope != "project")
+    assert path.read_bytes() == b'{"theirs": 1}'
+    assert files.recorded(path) is None
 
 
 def test_the_clients_folder_can_be_elsewhere(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolated: Path
 ) -> None:
     assert install.settings_file("user", project) == isolated / ".claude" / "settings.json"
+    with pytest.raises(UsageError, match="--scope user"):  # a project in the home folder
+        install.planned_change("project", isolated, installs=True)
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "elsewhere"))
     put("user", project)
     assert (tmp_path / "elsewhere" / "settings.json").is_file()
     assert not (isolated / ".claude").exists()
     take_out("user", project)
     assert not (tmp_path / "elsewhere").exists()
-
-
-def test_a_project_in_the_home_folder_is_not_the_users_settings(isolated: Path) -> None:
-    with pytest.raises(UsageError, match="--scope user"):
-        install.planned_change("project", isolated, installs=True)
-    assert not (isolated / ".claude").exists()
-
-
-@pytest.mark.parametrize(("content", "line"), [(b'{\n"a": "\xe9"}', 2), ("{}".encode("utf-16"), 1)])
-def test_what_is_not_utf8_is_refused(project: Path, content: bytes, line: int) -> None:
-    write("local", project, content)
-    for installs in (True, False):
-        with pytest.raises(ConfigError, match=rf"settings.local.json:{line}: not UTF-8"):
-            install.planned_change("local", project, installs=installs)
 
 
 # Whether it answers.
@@ -210,9 +178,7 @@ def script(folder: Path, text: str) -> dict[str, Any]:
     return command(str(program), "hook")
 
 
-def test_the_hook_answers_whatever_the_user_configured(
-    isolated: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_hook_answers_whatever_is_configured(isolated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (isolated / "judgekit").mkdir()
     (isolated / "judgekit" / "config.yaml").write_text("retrieval: {enabled: false}\n")
     monkeypatch.setenv("JUDGEKIT_DISABLE", "1")
@@ -220,15 +186,12 @@ def test_the_hook_answers_whatever_the_user_configured(
     assert install.problem(command(sys.executable, "-m", "judgekit", "hook")) is None
     shell = {"type": "command", "command": f"'{sys.executable}' -P -m judgekit hook"}
     assert install.problem(shell) is None
-    assert [path.name for path in (isolated / "judgekit").iterdir()] == ["config.yaml"]
-
-
-def test_the_portable_form_answers_where_judgekit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
     assert install.problem(entries.portable()) is None
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     if not shutil.which("judgekit"):
         assert install.problem(entries.portable()) == "its program judgekit is not on this shell's PATH"
+    assert [path.name for path in (isolated / "judgekit").iterdir()] == ["config.yaml"]
 
 
 def test_what_does_not_answer_is_said(tmp_path: Path) -> None:
@@ -248,9 +211,7 @@ def test_what_does_not_answer_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-def test_a_hook_is_found_and_a_command_of_a_clone_is_not_run(
-    scope: Scope, project: Path, tmp_path: Path
-) -> None:
+def test_a_hook_is_found_and_a_clones_command_is_not_run(scope: Scope, project: Path, tmp_path: Path) -> None:
     """What stands in a project's folder may come from anybody; the user's own settings do not."""
     assert list(install.findings(project)) == []
     put(scope, project)
@@ -268,15 +229,20 @@ def test_other_forms_and_missing_events_are_named(project: Path) -> None:
     write("local", project, hooks(entries.fastest("/no/such/python3")))
     (status,) = install.findings(project)
     assert status.problem == "its program /no/such/python3 no longer exists"
-    assert status.form == "the fastest form, of another installation, /no/such/python3"
+    assert status.form == "the fastest form, /no/such/python3"
     write("local", project, {})
     write("user", project, hooks(command(sys.executable, "-m", "judgekit", "hook")))
     (status,) = install.findings(project)
     assert status.missing == ("PostToolUse", "Stop", "SessionStart")
-    assert status.form == f"another form, {sys.executable} -m judgekit hook"
-    write("user", project, hooks(entries.fastest(), event="PostToolUse"))
+    assert status.form == f"another form, {sys.executable}"
+    write("user", project, hooks({"type": "command", "command": entries.OLDER}, event="PostToolUse"))
     (status,) = install.findings(project)
     assert status.missing == ("UserPromptSubmit", "Stop", "SessionStart")
+    assert status.form.startswith("an outdated form")
+    for content in ("", "{", "[]", "[" * 100_000, '{"disableAllHooks": "yes"}'):
+        write("user", project, content.encode())
+        assert [*install.findings(project), *install.notes(project)] == []
+        assert not install.plugin_enabled(project)
 
 
 # What else decides whether the hook runs, and how often.
@@ -285,11 +251,10 @@ def test_other_forms_and_missing_events_are_named(project: Path) -> None:
 def test_what_stops_all_hooks_is_said(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for scope in SCOPES:
         path = write(scope, project, {"disableAllHooks": True})
-        (line,) = install.switched_off(project)
+        (line,) = install.notes(project)
         assert line.startswith(f"{path} sets disableAllHooks")
-        assert line in list(install.notes("user", project))
         write(scope, project, {"disableAllHooks": False})
-        assert list(install.switched_off(project)) == []
+        assert list(install.notes(project)) == []
     monkeypatch.setattr(install, "MANAGED", {sys.platform: str(tmp_path)})
     for name, switch in (
         ("managed-settings.json", "allowManagedHooksOnly"),
@@ -298,81 +263,330 @@ def test_what_stops_all_hooks_is_said(project: Path, tmp_path: Path, monkeypatch
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps({switch: True}))
-        (line,) = install.switched_off(project)
+        (line,) = install.notes(project)
         assert line == f"{path} (managed) sets {switch}: Claude Code runs none of your hooks"
         path.unlink()
-
-
-def test_unreadable_settings_say_nothing(project: Path) -> None:
-    for content in ("", "{", "[]", "[" * 100_000, '{"disableAllHooks": "yes"}'):
-        write("local", project, content.encode())
-        assert list(install.switched_off(project)) == []
-        assert list(install.findings(project)) == []
-        assert not install.plugin_enabled(project)
 
 
 def test_how_often_a_prompt_is_answered(project: Path) -> None:
     write("user", project, hooks(entries.fastest()))
     write("local", project, hooks(entries.fastest()))
-    assert list(install.doubled(project)) == [], "equal commands are one answer"
+    assert list(install.notes(project)) == [], "equal commands are one answer"
     write("project", project, hooks(entries.portable()))
-    (line,) = install.doubled(project)
+    (line,) = install.notes(project)
     assert "answered 2 times: the hook is in the user settings and in the project settings" in line
     write("project", project, {"enabledPlugins": {"judgekit@shop": True, "x@y": True}})
-    (line,) = install.doubled(project)
+    (line,) = install.notes(project)
     assert "in the user settings and in the plugin" in line
-
-
-def test_whether_the_plugin_is_on(project: Path) -> None:
+    write("project", project, {})
     for user, local, enabled in (
-        ({"judgekit@a": True}, None, True),
+        ({"judgekit@a": True}, {}, True),
         ({"judgekit@a": True}, {"judgekit@a": False}, False),
         ({"judgekit@a": False}, {"judgekit@a": True}, True),
-        ({"judgekit-other@a": True}, None, False),
-        (["judgekit@a"], None, False),
+        ({"judgekit-other@a": True}, {}, False),
+        (["judgekit@a"], {}, False),
     ):
         write("user", project, {"enabledPlugins": user})
-        write("local", project, {} if local is None else {"enabledPlugins": local})
+        write("local", project, {"enabledPlugins": local})
         assert install.plugin_enabled(project) is enabled
 
 
-def test_notes(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def assert_notes(scope: Scope, *texts: str, folder: Path = project) -> None:
-        assert [text in line for text, line in zip(texts, install.notes(scope, folder), strict=True)] == [
-            True for _ in texts
-        ]
-
-    write("user", project, hooks(command("judgekit hook | tee log") | {"args": None}))
-    assert_notes("user", "judgekit hook | tee log")
-    write("user", project, {"hooks": {"UserPromptSubmit": [3, {"hooks": 3}, {"hooks": [3]}]}})
-    assert_notes("user")
-    write("local", project, {})
-    assert_notes("local", "git does not ignore")
-    (project / ".gitignore").write_text(".claude/settings.local.json\n")
-    assert_notes("local")
-    (tmp_path / "elsewhere" / ".claude").mkdir(parents=True)
-    assert_notes("local", folder=tmp_path / "elsewhere")  # without git there is nothing to ignore
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert_notes("project", "not on this shell's PATH")
-    script(tmp_path, "")
-    assert_notes("project")
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "settings.json"
+    path.write_bytes(b"old")
+    return path
 
 
-def test_an_interpreter_that_may_go_is_said(
-    project: Path, tmp_path: Path, isolated: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "tmp"))
-    (project / ".gitignore").write_text(".claude/\n")
-    cases: list[tuple[Path, Scope, str | None]] = [
-        (tmp_path / "tmp" / "venv", "user", "a temporary folder"),
-        (tmp_path / "tmp" / "venv", "local", "a temporary folder"),
-        (isolated / ".cache" / "uv" / "environments-v2" / "x", "user", "a cache"),
-        (project / ".venv", "user", "now depends on .venv of this project"),
-        (project / ".venv", "local", None),
-        (isolated / ".judgekit-venv", "user", None),
+def only(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_content_is_replaced_and_mode_and_owner_stay(file: Path) -> None:
+    for mode in (0o600, 0o664, 0o755):
+        file.write_bytes(b"old")
+        file.chmod(mode)
+        os.utime(file, (1, 1))
+        assert files.replace(file, b"old", b"new") == []
+        assert file.read_bytes() == b"new"
+        assert stat.S_IMODE(file.stat().st_mode) == mode
+        assert file.stat().st_mtime > 1, "who watches the file by its time must see the change"
+    if os.geteuid() == 0:  # only root may give a file away
+        os.chown(file, 12345, 23456)
+        files.replace(file, b"new", b"newer")
+        assert (file.stat().st_uid, file.stat().st_gid) == (12345, 23456)
+    assert only(file.parent) == ["settings.json"]
+
+
+def test_links_are_followed(tmp_path: Path, file: Path) -> None:
+    link = tmp_path / "home" / "settings.json"
+    link.parent.mkdir()
+    link.symlink_to("../settings.json")
+    # A link to nothing is followed both ways.
+    changes = [(b"old", b"new"), (b"new", None), (None, b"again"), (b"again", None)]
+    for before, after in changes:
+        files.replace(link, before, after)
+        assert link.is_symlink()
+        assert files.read(file) == after
+    assert (only(link.parent), only(tmp_path)) == (["settings.json"], ["home"])
+
+
+def test_a_strangers_edit_is_not_overwritten_nor_a_removal_undone(file: Path) -> None:
+    changes: list[tuple[bytes | None, bytes | None]] = [(b"older", b"new"), (None, b"new"), (b"older", None)]
+    for before, after in changes:
+        with pytest.raises(InputError, match="another program just changed it"):
+            files.replace(file, before, after)
+        assert file.read_bytes() == b"old"
+    assert only(file.parent) == ["settings.json"]
+    file.unlink()
+    with pytest.raises(InputError):
+        files.replace(file, b"old", b"new")
+    assert only(file.parent) == []
+
+
+@pytest.mark.parametrize(("step", "before"), [("fsync", b"old"), ("link", None)])
+def test_parallel_edit(file: Path, monkeypatch: pytest.MonkeyPatch, step: str, before: bytes | None) -> None:
+    real = getattr(os, step)
+
+    def meddle(*arguments: object) -> None:
+        file.write_bytes(b"theirs")
+        real(*arguments)
+
+    if before is None:
+        file.unlink()
+    monkeypatch.setattr(os, step, meddle)
+    with pytest.raises(InputError, match="another program just changed it"):
+        files.replace(file, before, b"new")
+    assert file.read_bytes() == b"theirs"
+    assert only(file.parent) == ["settings.json"]
+
+
+def test_what_cannot_be_read_or_written_is_said(tmp_path: Path, file: Path) -> None:
+    with pytest.raises(InputError, match=r"cannot be read \(Is a directory\)"):
+        files.read(tmp_path)
+    with pytest.raises(InputError, match="cannot be written"):
+        files.replace(file / "settings.json", None, b"new")
+    link = tmp_path / "link.json"
+    link.symlink_to(file)
+    file.chmod(0o444)
+    with pytest.raises(InputError, match="read-only; make it writable"):
+        files.replace(file, b"old", b"new")
+    with pytest.raises(InputError, match=f"a link to {file}"):
+        files.replace(link, b"old", b"new")
+    assert file.read_bytes() == b"old"
+
+
+def test_a_full_disk_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    for step in ("fsync", "link"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, step, full)
+            patch.setattr(Path, "replace", full)
+            with pytest.raises(InputError, match=r"cannot be written \(No space left on device\)"):
+                files.replace(tmp_path / "a" / "settings.json", None, b"new")
+            assert only(tmp_path) == []
+    monkeypatch.setattr(os, "link", refuse)
+    path = tmp_path / "a" / "b" / "settings.json"
+    assert files.read(path) is None
+    assert files.replace(path, None, b"new") == [tmp_path / "a", tmp_path / "a" / "b"]
+    assert only(path.parent) == ["settings.json"]
+    (tmp_path / "usual").touch()
+    assert path.stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def hook_of(command: object, *args: object, **more: object) -> dict[str, Any]:
+    return {"type": "command", "command": command, **({"args": list(args)} if args else {}), **more}
+
+
+OURS = [
+    *(entries.fastest(), entries.fastest("/usr/bin/python3.13"), entries.portable()),
+    *map(hook_of, (entries.OLDER, "judgekit hook", "'/with space/judgekit' hook", "exec judgekit hook")),
+    *map(hook_of, ("python3 -m judgekit hook", "uv run --project . judgekit hook")),
+    *(
+        hook_of("/home/you/.local/bin/judgekit", "hook"),
+        hook_of(r"C:\Tools\judgekit.exe", "hook", timeout=60),
+    ),
+    hook_of("python3", "-m", "judgekit.hooks.claude_code"),
+    hook_of("pypy3", "-I", "-S", "-c", entries.code("/opt/elsewhere/site-packages")),
+    hook_of("/usr/bin/env", "JUDGEKIT_DISABLE=1", "python", "-m", "judgekit", "hook"),
+]
+NOT_OURS: list[object] = [
+    *map(
+        hook_of,
+        ("judgekit hook_of && notify-send done", "log-prompt; judgekit hook", "judgekit hook_of | tee log"),
+    ),
+    *map(hook_of, ("judgekit hook_of\nnotify-send done", "judgekit 'hook", "my-judgekit hook", "  ", None)),
+    *(
+        hook_of("judgekit", "search"),
+        hook_of("judgekit"),
+        hook_of(["judgekit", "hook"]),
+        hook_of("judgekit hook", ""),
+    ),
+    *(hook_of("python3", "-m"), hook_of("", "-c", 3), hook_of("python3", "-m", "judgekit", "search")),
+    *(hook_of("python3", "-m", "judgekit_other", "hook"), hook_of("judgekit-other", "hook")),
+    *(hook_of("/opt/judgekit/bin/other", "hook"), hook_of("python3", "/home/you/judgekit/other.py", "hook")),
+    *(hook_of("python3", "-c", "print('judgekit.hooks')"), {"command": "judgekit hook"}),
+    *({"type": "prompt", "prompt": "judgekit hook"}, {}, None, "judgekit hook", 3),
+]
+
+
+def test_which_hooks_are_ours_and_the_portable_form_names_no_place() -> None:
+    for each in OURS:
+        assert entries.is_ours(each), each
+    for other in NOT_OURS:
+        assert not entries.is_ours(other), other
+    text = json.dumps(entries.portable())
+    assert sys.executable not in text
+    assert programs.ROOT not in text
+
+
+def test_the_portable_form_never_costs_the_prompt(tmp_path: Path) -> None:
+    """Code 2, with which a stranger's `judgekit` would refuse our argument, erases a prompt."""
+    there = 'read -r line || :; echo "$1 got $line"'
+    program = tmp_path / "judgekit"
+    for shell in ("/bin/sh", "/bin/bash"):
+        program.unlink(missing_ok=True)
+        for script in (None, there, "exit 2", "kill -9 $$"):
+            if script is not None:
+                program.write_text(f"#!/bin/sh\n{script}\n")
+                program.chmod(0o755)
+            done = subprocess.run(
+                [shell, "-c", entries.PORTABLE],
+                input=b"the prompt",
+                env={"PATH": str(tmp_path)},
+                capture_output=True,
+                timeout=30,
+                check=False,
+            )
+            printed = b"hook got the prompt\n" if script == there else b""
+            assert (done.returncode, done.stdout) == (0, printed), script
+            assert script is not None or done.stderr == b""
+
+
+HOOK = entries.fastest("/usr/bin/python3")
+EDIT, STOP = HOOK | {"timeout": 10}, HOOK | {"timeout": 75}
+FOREIGN = {"type": "command", "command": "notify-send", "args": ["prompt"]}
+OLD = {"type": "command", "command": "judgekit", "args": ["hook"], "timeout": 10}
+TOOLS = "Edit|Write|MultiEdit|NotebookEdit"
+WHOLE = [
+    ("UserPromptSubmit", None, HOOK),
+    ("PostToolUse", TOOLS, EDIT),
+    ("Stop", None, STOP),
+    ("SessionStart", None, EDIT),
+]
+OTHER_HOOKS = {
+    "hooks": {
+        "UserPromptSubmit": [{"hooks": [FOREIGN]}],
+        "PostToolUse": [{"matcher": "Bash", "hooks": [FOREIGN, FOREIGN]}],
+        "SessionEnd": [3, {}, {"hooks": 1}, {"hooks": []}, None],
+        "Nope": 3,
+    },
+    "disableAllHooks": False,
+}
+
+
+def installed_in(text: str, hook_of: dict[str, Any] = HOOK) -> str:
+    return entries.installed(text, hook_of, "settings.json")
+
+
+def uninstalled_from(text: str) -> str:
+    return entries.uninstalled(text, "settings.json")
+
+
+def our_entries(text: str) -> list[tuple[object, ...]]:
+    return sorted(map(tuple, entries.found(text, "settings.json")), key=str)
+
+
+def parsed(text: str) -> Any:  # noqa: ANN401 - any JSON value
+    return json.loads(text.strip("\ufeff \r\n") or "{}")
+
+
+def test_a_file_keeps_its_layout_and_another_form_replaces_ours() -> None:
+    for text in (
+        *("", " \r\n", "\ufeff"),
+        '{\n  "model": "opus"\n}\n',
+        '{\n  "model": "opus"\n}',
+        '\ufeff{\n    "permissions": {\n        "allow": [\n            "Bash"\n        ]\n    }\n}\n\n\n',
+        '{\r\n  "model": "opus"\r\n}\r\n',
+        '{\n\t"model": "opus",\n\t"hooks": {\n\t\t"SessionEnd": []\n\t}\n}\n',
+        '{\n"model": "opus"\n}\n',
+        '{"model": "opus", "env": {"A": "b"}}',
+        '{"公司": "Ünïcödé \u200b\u2028 🙂"}',
+        '{"caf\\u00e9": "\\ud83d\\ude00"}',
+        json.dumps(OTHER_HOOKS, indent=3),
+    ):
+        there = installed_in(text)
+        assert our_entries(there) == sorted(WHOLE, key=str)
+        assert installed_in(there) == there
+        assert uninstalled_from(there) == (text if text.strip("\ufeff \r\n") else "")
+        assert ("\r\n" in text) == ("\r\n" in there)
+        rest = iter(there)
+        assert all(character in rest for character in text), "what stood there still stands there"
+        for second in (entries.portable(), OLD, entries.fastest("/elsewhere/python3")):
+            changed = installed_in(there, second)
+            assert our_entries(changed) == sorted(
+                ((event, matcher, entries.timed(second, event)) for event, matcher in entries.EVENTS.items()),
+                key=str,
+            )
+            assert installed_in(changed) == there
+
+
+def test_what_a_person_wrote_is_replaced_in_all_its_places() -> None:
+    written = {
+        "UserPromptSubmit": [{"hooks": [FOREIGN, OLD]}, {"hooks": [hook_of("judgekit hook")]}],
+        "SessionEnd": [{"hooks": [OLD]}],
+        "PostToolUse": [{"matcher": "Write", "hooks": [OLD, FOREIGN]}],
+    }
+    there = parsed(installed_in(json.dumps({"hooks": written})))["hooks"]
+    assert there["UserPromptSubmit"] == [{"hooks": [FOREIGN]}, {"hooks": [HOOK]}]
+    edits = [{"matcher": "Write", "hooks": [FOREIGN]}, {"matcher": TOOLS, "hooks": [EDIT]}]
+    assert there["PostToolUse"] == edits
+    assert "SessionEnd" not in there
+
+
+def test_an_earlier_installation_is_completed_and_a_whole_one_stays_where_it_is() -> None:
+    earlier = [
+        {"UserPromptSubmit": [{"hooks": [HOOK]}]},
+        {"Stop": [{"hooks": [HOOK]}]},  # its time is too short to judge anything
+        {"UserPromptSubmit": [{"hooks": [HOOK]}] * 2},
     ]
-    for prefix, scope, said in cases:
-        monkeypatch.setattr(sys, "prefix", str(prefix))
-        lines = list(install.notes(scope, project))
-        assert len(lines) == (said is not None)
-        assert said is None or said in lines[0]
+    for hooks in earlier:
+        assert our_entries(installed_in(json.dumps({"hooks": hooks}))) == sorted(WHOLE, key=str), hooks
+    whole = {
+        "PostToolUse": [{"matcher": TOOLS, "hooks": [FOREIGN, EDIT]}],
+        "UserPromptSubmit": [{"hooks": [HOOK, FOREIGN]}],
+        "Stop": [{"hooks": [FOREIGN]}, {"hooks": [STOP]}],
+        "SessionStart": [{"hooks": [EDIT, FOREIGN]}],
+    }
+    assert installed_in(json.dumps({"hooks": whole})) == json.dumps({"hooks": whole})
+    edited = installed_in('{\n  "model": "opus"\n}\n').replace(
+        '"opus"', '"haiku",\n  "env": {\n    "A": "b"\n  }'
+    )
+    assert uninstalled_from(edited) == '{\n  "model": "haiku",\n  "env": {\n    "A": "b"\n  }\n}\n'
+    assert parsed(installed_in('{"a": "\\ud800 ü"}'))["a"] == "\ud800 ü"
+
+
+def test_what_cannot_take_an_entry_is_refused() -> None:
+    for text, said in (
+        ('{\n  // mine\n  "a": 1\n}', "settings.json:2: not valid JSON"),
+        ('{"a": 1} {}', "settings.json:1: not valid JSON"),
+        ("[" * 100_000, "not valid JSON"),
+        ('{"hooks": null}', "hooks: expected an object"),
+        ('{"hooks": {"PostToolUse": null}}', "hooks.PostToolUse: expected an array"),
+        ('{"hooks": {"UserPromptSubmit": ["x"]}}', "hooks.UserPromptSubmit.0: expected an object with"),
+        ('{"hooks": {"Stop": [{"hooks": []}, {"hooks": "x"}]}}', "hooks.Stop.1: expected an object with"),
+        ('{"hooks": {"Stop": [{"matcher": ""}]}}', "hooks.Stop.0: expected an object with"),
+        ('{"hooks": {"Stop": [{"hooks": [3]}]}}', "hooks.Stop.0: expected an object with"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            installed_in(text)
+        message = str(caught.value)
+        assert message.startswith("settings.json:")
+        assert said in message
+        assert "nothing was changed" in message
+        assert "\n" not in message

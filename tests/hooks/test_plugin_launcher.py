@@ -1,9 +1,11 @@
-"""What the plugin's hooks start: whatever Python there is, silent and harmless where there is none."""
+"""What the plugin's hooks start: whatever Python there is, silent and harmless without; its files agree."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,10 +15,22 @@ from typing import TYPE_CHECKING
 import plugin_copy
 import pytest
 import sample_store
+import typer.main
 from hooking import QUESTION
+from ruamel.yaml import YAML
+from typer.core import TyperGroup
+
+import judgekit
+from judgekit.cli.app import application
+from judgekit.hooks import entries
+from judgekit.judging import fence
+from judgekit.rubric import loader
+from judgekit.rubric.schema import SelectRubric
+from tests import docs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 if os.name == "nt":
     pytest.skip("the launcher is a shell script", allow_module_level=True)
@@ -136,23 +150,18 @@ def test_any_shell_will_do(machine: Machine, shell: str) -> None:
     assert machine.hook(str(machine.bin / "sh")).returncode == 0
 
 
-def test_without_python_it_is_silent_and_says_so_once(machine: Machine) -> None:
+def test_without_python_it_says_so_once_and_passes_over_one_that_fails(machine: Machine) -> None:
     first, second = machine.hook(), machine.hook()
     assert [(process.returncode, process.stderr) for process in (first, second)] == [(0, "")] * 2
     assert "found no Python 3.11" in json.loads(first.stdout)["systemMessage"]
     assert second.stdout == ""
-    machine.add_python()
-    assert_answers(machine)
-
-
-def test_a_python_that_will_not_do_is_passed_over(machine: Machine) -> None:
     machine.add_python("python3.12")
     for ending in ("exit 77", "exit 1", "echo x; echo y >&2; exit 2", "exec /no/such/program"):
         machine.add("python3", f"#!/bin/sh\n{ending}\n")
         assert_answers(machine)
         shutil.rmtree(machine.data)
-    for first in ("#!/bin/sh", "#!/usr/bin/env python3", "#!/no/python", "\x7fELF", ""):
-        machine.add("judgekit", f"{first}\nexit 2\n")  # one that names no Python changes nothing
+    for first_line in ("#!/bin/sh", "#!/usr/bin/env python3", "#!/no/python", "\x7fELF", ""):
+        machine.add("judgekit", f"{first_line}\nexit 2\n")  # one that names no Python changes nothing
         assert_answers(machine)
 
 
@@ -191,26 +200,27 @@ def test_the_python_of_an_installed_judgekit_is_preferred_and_followed(machine: 
     assert machine.remembered[0] == ""
 
 
-@pytest.mark.parametrize("first", [True, False])
-def test_the_plugin_does_not_take_itself_for_an_installation(
-    machine: Machine, tmp_path: Path, *, first: bool
-) -> None:
+def test_the_plugin_does_not_take_itself_for_an_installation(machine: Machine, tmp_path: Path) -> None:
     machine.add_python()
     own = str(plugin_copy.ROOT / "bin")
-    path = f"{own}:{machine.bin}" if first else f"{machine.bin}:{own}"
     linked = tmp_path / "linked"
     linked.symlink_to(plugin_copy.ROOT)
-    for root in (plugin_copy.ROOT, linked):  # the client may name the folder in another way than PATH does
-        machine.plugin = root
-        for _ in range(2):
-            assert machine.hook(PATH=path).returncode == 0
-            assert machine.remembered[0] == ""
-    machine.started()
-    python = machine.add_python("its-python")
-    installed = machine.add("judgekit", f"#!{python}\nraise SystemExit('not to be run')\n")
-    assert machine.hook(PATH=path).returncode == 0
-    assert machine.started() == ["its-python"]
-    assert machine.remembered[0] == str(installed)
+    for path in (f"{own}:{machine.bin}", f"{machine.bin}:{own}"):
+        for root in (
+            plugin_copy.ROOT,
+            linked,
+        ):  # the client may name the folder in another way than PATH does
+            machine.plugin = root
+            for _ in range(2):
+                assert machine.hook(PATH=path).returncode == 0
+                assert machine.remembered[0] == ""
+        machine.started()
+        python = machine.add_python("its-python")
+        installed = machine.add("judgekit", f"#!{python}\nraise SystemExit('not to be run')\n")
+        assert machine.hook(PATH=path).returncode == 0
+        assert machine.started() == ["its-python"]
+        assert machine.remembered[0] == str(installed)
+        installed.unlink()
 
 
 def test_the_python_of_macos_itself_is_left_alone(machine: Machine) -> None:
@@ -226,25 +236,20 @@ def test_the_python_of_macos_itself_is_left_alone(machine: Machine) -> None:
         assert "found no Python 3.11" in done.stdout
 
 
-def test_the_plugin_may_lie_anywhere_or_be_gone(machine: Machine) -> None:
+def test_the_plugin_may_lie_anywhere_or_be_gone_and_nothing_in_the_project_is_run(machine: Machine) -> None:
     machine.add_python()
     assert machine.hook(JUDGEKIT_DISABLE="1").stdout == ""
-    machine.plugin = plugin_copy.write(machine.folder / 'it\'s a "$HOME" `x` folder')
-    assert_answers(machine)
-    machine.plugin = machine.folder / "gone"
-    done = machine.hook()
-    assert (done.returncode, done.stdout) == (0, "")
-
-
-def test_nothing_in_the_project_is_run(machine: Machine) -> None:
-    machine.add_python()
     for name in ("python3", "judgekit", "uname", "mkdir"):
         (machine.project / name).write_text("#!/bin/sh\ntouch RUN\n")
         (machine.project / name).chmod(0o755)
     for name in ("judgekit.py", "os.py", "sitecustomize.py"):
         (machine.project / name).write_text("open('RUN', 'w')")
+    machine.plugin = plugin_copy.write(machine.folder / 'it\'s a "$HOME" `x` folder')
     assert_answers(machine)
     assert not (machine.project / "RUN").exists()
+    machine.plugin = machine.folder / "gone"
+    done = machine.hook()
+    assert (done.returncode, done.stdout) == (0, "")
 
 
 def test_python_is_not_told_to_be_a_program_of_the_project(machine: Machine) -> None:
@@ -282,3 +287,85 @@ def test_as_a_command_it_searches_explains_and_says_how_to_get_the_rest(machine:
     done = command(machine, "judge", "a.md")
     assert (done.returncode, done.stdout) == (78, "")
     assert f"pip install '{machine.plugin}'" in done.stderr
+
+
+ROOT = plugin_copy.ROOT
+SKILLS = sorted(ROOT.glob("skills/*/SKILL.md"))
+PLUGIN = json.loads((ROOT / ".claude-plugin/plugin.json").read_text())
+MARKETPLACE = json.loads((ROOT / ".claude-plugin/marketplace.json").read_text())
+
+
+def front_matter(skill: Path) -> dict[str, str]:
+    _, head, _ = skill.read_text().split("---\n", 2)
+    found: dict[str, str] = YAML(typ="safe", pure=True).load(head)
+    return found
+
+
+def commands(skill: Path) -> list[list[str]]:
+    lines = [fence.text.splitlines() for fence in docs.fences(skill.read_text()) if fence.language == "sh"]
+    return [shlex.split(line) for block in lines for line in block]
+
+
+def test_the_manifests_and_the_hooks_agree_with_the_package() -> None:
+    (listed,) = MARKETPLACE["plugins"]
+    assert listed["source"] == "./"
+    for key in listed.keys() & PLUGIN.keys():
+        assert listed[key] == PLUGIN[key]
+    assert {"name", "description", "license"} <= listed.keys() & PLUGIN.keys()
+    assert PLUGIN["version"] == judgekit.__version__
+    assert "version" not in listed  # said once
+    hooks = json.loads((ROOT / "hooks/hooks.json").read_text())["hooks"]
+    for event, matchers in hooks.items():
+        for hook in matchers[0]["hooks"]:
+            assert '. "${CLAUDE_PLUGIN_ROOT}/bin/judgekit"' in hook["command"]
+            assert hook["timeout"] == entries.TIMEOUTS.get(event, entries.TIMEOUT)
+    assert (ROOT / "bin/judgekit").stat().st_mode & 0o111 == 0o111
+
+
+@pytest.mark.parametrize("skill", SKILLS, ids=lambda skill: skill.parent.name)
+def test_a_skill_is_described_and_asks_before_anything_is_sent(skill: Path) -> None:
+    head = front_matter(skill)
+    assert set(head) == {"name", "description", "allowed-tools"}
+    assert head["name"] == skill.parent.name
+    assert "Use it " in head["description"]
+    assert len(head["description"]) <= 1024
+    assert len(skill.read_text().splitlines()) <= 100
+    assert re.search(r"(is|are) data\b", skill.read_text())
+    allowed = re.findall(r"Bash\(([^)]*):\*\)", head["allowed-tools"])
+    assert allowed
+    shown = [shlex.join(words) for words in commands(skill)]
+    for prefix in allowed:
+        assert [line for line in shown if line.startswith(prefix)], prefix
+        assert "--no-judge" in prefix or "judgekit rubric" in prefix  # neither sends, nor reads any file
+    assert [line for line in shown if not line.startswith(tuple(allowed))]  # and what does, asks
+
+
+def test_commands_of_a_skill_exist_with_their_options_and_run(tmp_path: Path) -> None:
+    sample_store.write(tmp_path)
+    shown = [words for skill in SKILLS for words in commands(skill)]
+    assert len(shown) > len(SKILLS) > 1
+    for program, *words in shown:
+        assert program == "judgekit"
+        command, rest = typer.main.get_command(application()), [*words]
+        context = command.make_context("judgekit", [], resilient_parsing=True)
+        while isinstance(command, TyperGroup):
+            found = command.get_command(context, rest.pop(0))
+            assert found is not None
+            command = found
+        command.make_context("judgekit", rest)  # raises where an option or an argument is wrong
+        if words[0] in {"search", "rubric"} and "--judge" not in words:  # no model is asked
+            run = [sys.executable, "-m", program, *words]
+            done = subprocess.run(run, cwd=tmp_path, capture_output=True, timeout=60, check=False)
+            assert (done.returncode, done.stderr) == (0, b""), words
+            assert done.stdout
+
+
+def test_the_skills_say_what_the_package_says() -> None:
+    rubric = loader.find_rubric("memory-relevance").rubric
+    assert isinstance(rubric, SelectRubric)
+    text = " ".join((ROOT / "skills/memory-search/SKILL.md").read_text().split())
+    assert f'the question is: "{rubric.criteria["relevant"].lenient}"' in text
+    assert f"<{fence.Fence('NONCE').tag}>" in text
+    rows = re.findall(r"^\| (\d) \| (\w+) \|", (ROOT / "skills/judge/SKILL.md").read_text(), re.MULTILINE)
+    outcomes = [("0", "accept"), ("1", "reject"), ("2", "improve"), ("2", "escalate"), ("2", "undetermined")]
+    assert rows == outcomes

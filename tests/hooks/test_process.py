@@ -1,4 +1,4 @@
-"""The prompt hook as the client starts it: a process that answers wherever, and however, it is started."""
+"""The prompt hook as the client starts it: it answers however it is started, and ends at its limit."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import venv
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from git_repo import beside_origin
 from hooking import ANSWER, QUESTION, TITLE, by_project, by_user, payload
 from memory_store import MemoryStore, jwt_store
 
@@ -84,9 +86,7 @@ def test_any_folder_will_do(store: MemoryStore, tmp_path: Path) -> None:
         assert_answers(start(copied(folder), sent(store)))
 
 
-def test_the_current_folder_the_environment_and_other_packages_cannot_interfere(
-    store: MemoryStore, tmp_path: Path
-) -> None:
+def test_the_folder_the_environment_and_packages_cannot_interfere(store: MemoryStore, tmp_path: Path) -> None:
     for name in ("judgekit.py", "os.py", "_sqlite3.py", "sitecustomize.py"):
         (store.project / name).write_text("raise SystemExit('imported from the project')")
     variables: dict[str, Any] = {
@@ -121,23 +121,20 @@ def test_the_output_is_utf8_and_without_warnings_of_python(store: MemoryStore) -
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a POSIX shell closes the descriptors")
-@pytest.mark.parametrize("redirection", [">&-", "2>&-", "<&-", ">&- 2>&- <&-", ">/dev/full", "| true"])
-def test_closed_and_full_descriptors_are_survived(store: MemoryStore, redirection: str) -> None:
-    if "/dev/full" in redirection and not Path("/dev/full").exists():
-        pytest.skip("no /dev/full here")
-    wait = "sleep 0.2; " if redirection == "| true" else ""
-    command = f'{{ {wait}"$0" -m judgekit hook; echo "code $?" >&3; }} {redirection}'
-    done = start(["sh", "-c", f"exec 3>&1; {command}", sys.executable], sent(store))
-    assert b"code 0" in done.stdout
-    assert b"Traceback" not in done.stderr
-    assert b"Exception ignored" not in done.stderr
-
-
-def test_a_folder_that_is_gone_is_no_crash(tmp_path: Path) -> None:
+def test_closed_and_full_descriptors_and_a_lost_folder(store: MemoryStore, tmp_path: Path) -> None:
+    for redirection in (">&-", "2>&-", "<&-", ">&- 2>&- <&-", ">/dev/full", "| true"):
+        if "/dev/full" in redirection and not Path("/dev/full").exists():
+            continue
+        wait = "sleep 0.2; " if redirection == "| true" else ""
+        command = f'{{ {wait}"$0" -m judgekit hook; echo "code $?" >&3; }} {redirection}'
+        done = start(["sh", "-c", f"exec 3>&1; {command}", sys.executable], sent(store))
+        assert b"code 0" in done.stdout, redirection
+        assert b"Traceback" not in done.stderr
+        assert b"Exception ignored" not in done.stderr
     gone = tmp_path / "gone"
     gone.mkdir()
-    command = ["sh", "-c", 'rmdir "$1"; exec "$0" -m judgekit hook', sys.executable, str(gone)]
-    done = start(command, json.dumps({"prompt": QUESTION}).encode(), gone, PYTHONPATH=str(Path.cwd()))
+    leave = ["sh", "-c", 'rmdir "$1"; exec "$0" -m judgekit hook', sys.executable, str(gone)]
+    done = start(leave, json.dumps({"prompt": QUESTION}).encode(), gone, PYTHONPATH=str(Path.cwd()))
     assert (done.returncode, done.stdout) == (0, b"")
     assert done.stderr.count(b"\n") <= 1
 
@@ -181,7 +178,7 @@ def bare(folder: Path) -> str:
     return str(folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
 
 
-def test_a_changed_configuration_is_validated(store: MemoryStore) -> None:
+def test_a_changed_configuration_is_validated_and_a_judge_is_asked(store: MemoryStore) -> None:
     by_project(store.project, "retrieval: {max_inject: 0}\n")
     for _ in range(2):  # validated, then as it was kept
         done = start(entries.command(), sent(store))
@@ -191,10 +188,8 @@ def test_a_changed_configuration_is_validated(store: MemoryStore) -> None:
     done = start(entries.command(), sent(store))
     assert b"config.yaml:1: retrieval.max_inject: expected" in done.stderr
     assert ANSWER.encode() in done.stdout
-
-
-def test_a_judge_is_asked(store: MemoryStore) -> None:
-    """No provider can be reached here: the judge's own words say that it was there to find that out."""
+    # No provider can be reached here: the judge's own words say that it was there to find that out.
+    by_project(store.project, "")
     by_user("retrieval: {judge: on}\n")
     done = start(entries.command(), sent(store), PATH="")
     assert TITLE.encode() in done.stdout
@@ -202,9 +197,7 @@ def test_a_judge_is_asked(store: MemoryStore) -> None:
     assert done.stderr.count(b"\n") == 1
 
 
-def test_dependencies_beside_the_package_are_found_or_the_defaults_hold(
-    store: MemoryStore, tmp_path: Path
-) -> None:
+def test_dependencies_beside_the_package_are_found(store: MemoryStore, tmp_path: Path) -> None:
     by_project(store.project, "retrieval: {max_inject: 0}\n")
     command = [bare(tmp_path / "venv"), *copied(tmp_path)[1:]]
     done = start(command, sent(store))
@@ -222,3 +215,79 @@ def test_dependencies_beside_the_package_are_found_or_the_defaults_hold(
     done = start(command, sent(store))
     assert_answers(done, "<memory-nudge>")
     assert b"<result" not in done.stdout
+
+
+# Holds the interpreter in one call of C, as a hostile text may: no thread and no handler of Python runs then.
+STUCK = "(lambda *_, **__: 10 ** (10 ** 9))"
+HOOK = f"""
+import sys
+sys.path.insert(0, {programs.ROOT!r})
+from judgekit.hooks import claude_code
+del sys.path[0]
+claude_code.SECONDS = {{seconds}}
+claude_code.is_silent = {STUCK}
+claude_code.run()
+"""
+GATE = f"""
+import sys
+from judgekit import __main__
+from judgekit.gate import {{module}}
+from judgekit.hooks import pre_push
+pre_push.PREPARATION, pre_push.GRACE = {{preparation}}, 1.0
+{{module}}.{{name}} = {STUCK}
+words = "judgekit gate --pre-push origin ../origin.git --blocked-code 85 --no-engine"
+sys.argv = words.split()
+sys.exit(__main__.main())
+"""
+
+
+@pytest.mark.slow
+def test_a_hook_that_is_stuck_ends_well() -> None:
+    """Stuck in a call that takes minutes alone, or before a client that never ends its input."""
+    command = [sys.executable, *entries.OPTIONS, HOOK.format(seconds=0.5)]
+    sent = json.dumps(
+        {"hook_event_name": "UserPromptSubmit", "prompt": "How do we refresh the JWT?"}
+    ).encode()
+    reading, writing = os.pipe()
+    try:
+        options: list[dict[str, Any]] = [{"input": sent}, {"stdin": reading}]
+        for stdin in options:
+            begun = time.monotonic()
+            done: Any = subprocess.run(command, **stdin, capture_output=True, check=False, timeout=60)
+            assert (done.returncode, done.stdout) == (0, b"")
+            assert done.stderr == b"judgekit: the hook ran out of time; nothing added to the prompt\n"
+            assert time.monotonic() - begun < 30
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("module", "name", "preparation", "config", "code"),
+    [
+        ("commits", "parse", 0.5, "{}", 0),
+        ("push", "read", 60, "{gate: {budget: 1, mode: blocking}}", 0),
+        ("push", "read", 60, "{gate: {budget: 1, undetermined: block}}", 0),
+        ("push", "read", 60, "{gate: {budget: 1, mode: blocking, undetermined: block}}", 85),
+    ],
+)
+def test_a_push_that_is_stuck_goes_on(
+    tmp_path: Path, module: str, name: str, preparation: float, config: str, code: int
+) -> None:
+    work = beside_origin(tmp_path)
+    work.write(".judgekit/config.yaml", f"{config}\n")
+    head = work.commit("first", a_md="text\n")
+    begun = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", GATE.format(module=module, name=name, preparation=preparation)],
+        input=f"refs/heads/main {head} refs/heads/main {'0' * 40}\n".encode(),
+        cwd=work.folder,
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    said = done.stderr.decode()
+    assert done.returncode == code, said
+    assert said.count("judgekit: UNDETERMINED, not judged: out of time") == 1
+    assert time.monotonic() - begun < 60

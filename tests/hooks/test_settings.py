@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import sys
 import time
@@ -43,27 +44,18 @@ def refuse(*_: object, **__: object) -> None:
     raise AssertionError("the configuration was validated, or a file was opened")
 
 
-def test_without_a_configuration_the_defaults_hold_unread(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(config, "load", refuse)
-    loaded, notes = settings.load(str(project))
-    assert loaded.values == compiled.bundled()["settings"]
-    assert loaded["max_inject"] == 3
-    assert set(loaded.profiles.by_kind) == {"claude-memory", "claude-auto-memory", "markdown"}
-    assert notes == []
+def test_settings_are_validated_once(project: Path, isolated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(config, "load", refuse)
+        loaded, notes = settings.load(str(project))
+    assert (loaded.values, notes) == (compiled.bundled()["settings"], [])
     assert not Path(environment.cache_home()).exists()
-
-
-def test_a_configuration_is_validated_once_and_made_again_when_spoiled(
-    project: Path, isolated: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
     by_project(project, "retrieval: {max_inject: 1}\n")
     assert value(project, "max_inject") == 1
     with monkeypatch.context() as patch:
         patch.setattr(config, "load", refuse)
         assert value(project, "max_inject") == 1
-    (kept,) = Path(environment.cache_home(), "settings").iterdir()
+    kept = cached()
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     for content in ("", "{", "[]", '{"key": 1}', "\x00"):
         kept.write_text(content)
@@ -71,11 +63,14 @@ def test_a_configuration_is_validated_once_and_made_again_when_spoiled(
     other = by_project(isolated / "other", "retrieval: {max_inject: 2}\n").parents[1]
     for _ in range(2):  # projects do not share what is kept
         assert [value(project, "max_inject"), value(other, "max_inject")] == [1, 2]
-    for file in kept.parent.iterdir():
-        file.unlink()
-    kept.parent.rmdir()
+    shutil.rmtree(kept.parent)
     kept.parent.write_text("in the way")  # without a cache folder the settings still hold
     assert value(project, "max_inject") == 1
+
+
+def cached() -> Path:
+    (kept,) = Path(environment.cache_home(), settings.FOLDER).iterdir()
+    return kept
 
 
 def test_a_change_of_any_source_is_seen(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,8 +83,6 @@ def test_a_change_of_any_source_is_seen(project: Path, monkeypatch: pytest.Monke
     assert value(project, "max_inject") == 1
     ours.unlink()
     assert value(project, "max_inject") == 2
-    by_memory(project, {"retrieval": {"max_inject": 0}})
-    assert value(project, "max_inject") == 0
     theirs.unlink()
     assert value(project, "max_inject") == 3
     by_user("retrieval: {show: true}\n")
@@ -98,71 +91,47 @@ def test_a_change_of_any_source_is_seen(project: Path, monkeypatch: pytest.Monke
         monkeypatch.setenv("JUDGEKIT_RETRIEVAL_MAX_INJECT", str(number))
         assert value(project, "max_inject") == number
     monkeypatch.delenv("JUDGEKIT_RETRIEVAL_MAX_INJECT")
-    assert value(project, "max_inject") == 3
+    for replaced in (True, False):  # with the same size and time
+        path = by_project(project, "retrieval: {max_inject: 3}\n")
+        assert value(project, "max_inject") == 3
+        before = path.stat()
+        time.sleep(0.02)  # more than a tick of the file system's clock
+        if replaced:
+            path.rename(path.with_name("old"))
+        by_project(project, "retrieval: {max_inject: 0}\n")
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert value(project, "max_inject") == 0
 
 
-@pytest.mark.skipif(os.name != "posix", reason="times of change of POSIX")
-@pytest.mark.parametrize("replaced", ["replaced", "written over"])
-def test_a_change_that_keeps_size_and_time_is_seen(project: Path, replaced: str) -> None:
-    path = by_project(project, "retrieval: {max_inject: 3}\n")
-    assert value(project, "max_inject") == 3
-    before = path.stat()
-    time.sleep(0.02)  # more than a tick of the file system's clock
-    if replaced == "replaced":
-        path.rename(path.with_name("old"))
-    by_project(project, "retrieval: {max_inject: 0}\n")
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert value(project, "max_inject") == 0
-
-
-def test_a_wrong_variable_of_another_section_does_not_outlive_itself(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    by_project(project, "retrieval: {max_inject: 1}\n")
-    for name in ("JUDGEKIT_JUDGE_DEADLINE", "JUDGEKIT_GATE_BUDGET"):
-        monkeypatch.setenv(name, "soon")
-        loaded, notes = settings.load(str(project))
-        assert loaded["max_inject"] == 3
-        assert len(notes) == 1
-        monkeypatch.delenv(name)
-        assert value(project, "max_inject") == 1
-        monkeypatch.setenv(name, "soon")
-        assert len(settings.load(str(project))[1]) == 1
-        monkeypatch.delenv(name)
-
-
-def test_what_came_with_an_error_is_kept_for_a_while(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    by_project(project, "retrieval: {max_inject: 1}\n")
+def test_a_wrong_configuration_is_one_line(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in ("retrieval: {max_inject: many}\n", "retrieval: [\n", "retrieval: {maxinject: 1}\n"):
+        by_project(project, text)
+        with monkeypatch.context() as patch:
+            for _ in range(2):  # it is said at every prompt, and validated once
+                loaded, (note,) = settings.load(str(project))
+                patch.setattr(config, "load", refuse)
+                assert loaded.values.items() >= compiled.bundled()["settings"].items()
+                assert loaded.values["stop"]["judge"] == "off"
+                assert "config.yaml" in note
+                assert "\n" not in note
 
     def fail(*arguments: object) -> None:
         raise ConfigError("for now")
 
+    by_project(project, "retrieval: {max_inject: 1}\n")
+    for name in ("JUDGEKIT_JUDGE_DEADLINE", "JUDGEKIT_GATE_BUDGET"):  # it does not outlive itself
+        with monkeypatch.context() as patch:
+            patch.setenv(name, "soon")
+            loaded, notes = settings.load(str(project))
+        assert (loaded["max_inject"], len(notes)) == (3, 1)
+        assert value(project, "max_inject") == 1
+    shutil.rmtree(cached().parent)
     with monkeypatch.context() as patch:
         patch.setattr(config, "load", fail)
         assert settings.load(str(project))[1] == ["for now; using the defaults"]
     assert settings.load(str(project))[1] == ["for now; using the defaults"]
     long_ago = time.time() - settings.WRONG_SECONDS - 1
-    os.utime(settings.path(str(project)), (long_ago, long_ago))
-    assert value(project, "max_inject") == 1
-
-
-@pytest.mark.parametrize(
-    "text", ["retrieval: {max_inject: many}\n", "retrieval: [\n", "retrieval: {maxinject: 1}\n"]
-)
-def test_a_wrong_configuration_is_one_line_and_the_defaults(
-    project: Path, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
-    by_project(project, text)
-    with monkeypatch.context() as patch:
-        for _ in range(2):  # it is said at every prompt, and validated once
-            loaded, notes = settings.load(str(project))
-            patch.setattr(config, "load", refuse)
-            assert loaded.values.items() >= compiled.bundled()["settings"].items()
-            assert loaded.values["stop"]["judge"] == "off"
-            assert len(notes) == 1
-            assert "config.yaml" in notes[0]
-            assert "\n" not in notes[0]
-    by_project(project, "retrieval: {max_inject: 1}\n")
+    os.utime(cached(), (long_ago, long_ago))
     assert value(project, "max_inject") == 1
 
 
@@ -176,57 +145,31 @@ def test_a_projects_profile_counts(project: Path) -> None:
         loaded, notes = settings.load(str(project))
         assert (loaded.profiles.by_kind["markdown"].noise_floor, notes) == (expected, [])
     path.write_text("retrieval: markdown\n")
-    loaded, notes = settings.load(str(project))
+    loaded, (note,) = settings.load(str(project))
     assert loaded.profiles.by_kind["markdown"].noise_floor == 0.25
-    assert len(notes) == 1
-    assert "bundled profiles" in notes[0]
+    assert "bundled profiles" in note
 
 
-def test_descriptions_of_categories(project: Path) -> None:
+def test_descriptions_of_categories_come_from_a_file_of_the_store(
+    project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = str(project / ".claude" / "memory")
     assert settings.descriptions(root) == {}
     categories = {"decision": {"description": "why"}, "runbook": {"description": 3}, "x": "y", "z": {}}
     path = by_memory(project, {"categories": categories})
     assert settings.descriptions(root) == {"decision": "why"}
-    for text in ('["x"]', "{"):
+    for text in ('["x"]', "{", '{"categories": 3}'):
         path.write_text(text)
         assert settings.descriptions(root) == {}
-
-
-@pytest.mark.parametrize("leads", ["file", "pipe"])
-def test_descriptions_are_not_read_from_what_leads_out_or_never_ends(
-    project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, leads: str
-) -> None:
-    source = project / ".claude" / "memory" / "memory-config.json"
-    if leads == "pipe":
-        os.mkfifo(source)
-    else:
-        target = tmp_path_factory.mktemp("outside") / "secret.json"
-        target.write_text('{"categories": {"decision": {"description": "a secret"}}}')
-        source.symlink_to(target)
     monkeypatch.setattr("builtins.open", refuse)
-    assert settings.descriptions(str(source.parent)) == {}
-
-
-@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
-def test_every_folder_that_is_made_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shared = tmp_path / "shared"
-    shared.mkdir(mode=0o755)
-    before = os.umask(0o022)
-    try:
-        for _ in range(2):
-            assert environment.private_folder(f"{shared}/home/cache/index") == f"{shared}/home/cache/index"
-    finally:
-        os.umask(before)
-    made = [shared / "home", shared / "home" / "cache", shared / "home" / "cache" / "index"]
-    assert [stat.S_IMODE(path.stat().st_mode) for path in made] == [0o700] * 3
-    assert stat.S_IMODE(shared.stat().st_mode) == 0o755
-    monkeypatch.chdir(tmp_path)
-    assert Path(environment.private_folder("a/b/")).is_dir()
-    Path("file").write_text("in the way")
-    for path in ("file", "file/inner"):
-        with pytest.raises(OSError, match="file"):
-            environment.private_folder(path)
+    path.unlink()
+    os.mkfifo(path)
+    assert settings.descriptions(root) == {}
+    target = tmp_path_factory.mktemp("outside") / "secret.json"
+    target.write_bytes(b'{"categories": {"decision": {"description": "a secret"}}}')
+    path.unlink()
+    path.symlink_to(target)
+    assert settings.descriptions(root) == {}
 
 
 def test_a_clone_cannot_bring_more_than_is_soon_read_and_looked_at(project: Path) -> None:
@@ -262,54 +205,29 @@ NOT_OFF = [
     "retrieval: {pin: ['not-enabled: false']}\n",
     "judge: {rubric: enabled}\n",
 ]
+MEMORY_OFF = [
+    *('{"retrieval": {"enabled": false}}', '{"retrieval": {"enabled": "no"}}'),
+    *('{"retrieval": {"enabled": 0}}', '{"retrieval": {"enabled": false}'),  # the broken one is in doubt
+]
+MEMORY_NOT_OFF = [
+    '{"retrieval": {"enabled": true, "judge": {"enabled": false}}}',
+    '{"retrieval": {"judge": {"enabled": false}}}',
+    *('{"retrieval": []}', "[]", '{"retrieval": {"max_inject": 1}'),
+]
 
 
-def test_it_is_off_in_every_way_to_write_it(project: Path) -> None:
+def test_it_is_off_in_every_way_to_write_it(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for text in (*OFF, *NOT_OFF):
-        by_project(project, text)
-        by_user("")
-        assert settings.is_off(str(project)) is (text in OFF), text
-        by_project(project, "")
-        by_user(text)
-        assert settings.is_off(str(project)) is (text in OFF), text
-
-
-def test_another_tools_settings_are_read_by_key(
-    project: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    values: list[tuple[object, bool]] = [
-        ({"retrieval": {"enabled": False}}, True),
-        ({"retrieval": {"enabled": "no"}}, True),
-        ({"retrieval": {"enabled": 0}}, True),
-        ({"retrieval": {"enabled": True, "judge": {"enabled": False}}}, False),
-        ({"retrieval": {"judge": {"enabled": False}}}, False),
-        ({"retrieval": {"enabled": None}}, False),
-        ({"retrieval": []}, False),
-        ([], False),
-    ]
-    for found, off in values:
-        path = by_memory(project, found)
-        assert settings.is_off(str(project)) is off, found
-    # Broken JSON that speaks of it is in doubt.
-    path.write_text('{"retrieval": {"enabled": false}')
-    assert settings.is_off(str(project))
-    path.write_text('{"retrieval": {"max_inject": 1}')
-    assert not settings.is_off(str(project))
-    # They count inside the project alone.
-    other = tmp_path_factory.mktemp("other") / "memory-config.json"
-    other.write_text('{"retrieval": {"enabled": false}}')
-    path.unlink()
-    path.symlink_to(other)
-    assert not settings.is_off(str(project))
-
-
-def test_the_first_source_that_says_anything_counts(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    by_user("retrieval: {enabled: false}\n")
-    assert settings.is_off(str(project))
-    by_memory(project, {"retrieval": {"enabled": True}})
-    assert not settings.is_off(str(project))
-    path = by_project(project, "retrieval: {enabled: false}\n")
-    assert settings.is_off(str(project))
+        for ours, users in ((text, ""), ("", text)):
+            by_project(project, ours)
+            by_user(users)
+            assert settings.is_off(str(project)) is (text in OFF), text
+    by_user("")
+    for text in (*MEMORY_OFF, *MEMORY_NOT_OFF):
+        by_memory(project, {}).write_text(text)
+        assert settings.is_off(str(project)) is (text in MEMORY_OFF), text
+    by_memory(project, {})
+    path = by_project(project, "")
     path.unlink()
     os.mkfifo(path)  # in doubt, and never opened
     assert settings.is_off(str(project))
@@ -320,42 +238,25 @@ def test_the_first_source_that_says_anything_counts(project: Path, monkeypatch: 
         assert settings.is_off(str(project)) is off, word
 
 
-@pytest.fixture
-def no_pydantic(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refuse the import of the configuration, as where only the plugin is installed."""
+def test_anything_switches_the_plugin_alone_off(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import judgekit.config  # noqa: PLC0415 - to take the module out of its package for one test
 
     monkeypatch.delattr(judgekit.config, "settings", raising=False)
     monkeypatch.setitem(sys.modules, "judgekit.config.settings", None)
-
-
-@pytest.mark.usefixtures("no_pydantic")
-@pytest.mark.parametrize("where", ["ours", "theirs", "users", "variable"])
-def test_it_is_off_where_nothing_can_be_validated(
-    project: Path, monkeypatch: pytest.MonkeyPatch, where: str
-) -> None:
-    text = "retrieval: {enabled: false}\n"
-    if where == "variable":
-        monkeypatch.setenv(settings.VARIABLE, "false")
-    elif where == "theirs":
-        by_memory(project, {"retrieval": {"enabled": False}})
-    elif where == "ours":
-        by_project(project, text)
-    else:
-        by_user(text)
-    loaded, (note,) = settings.load(str(project))
-    assert loaded["enabled"] is False
-    assert "cannot be read" in note
-    assert "switched off" in note
-
-
-@pytest.mark.usefixtures("no_pydantic")
-def test_it_goes_on_where_nothing_can_be_validated_and_nothing_says_off(project: Path) -> None:
-    by_project(project, "retrieval: {max_inject: 1}\n")
+    ours = by_project(project, "retrieval: {max_inject: 1}\n")
     loaded, (note,) = settings.load(str(project))
     assert (loaded["enabled"], loaded["max_inject"]) == (True, 3)
     assert "using the defaults" in note
-    assert not Path(settings.path(str(project))).exists(), "what is missing may be there next time"
+    assert not Path(environment.cache_home()).exists(), "what is missing may be there next time"
+    for where in ("ours", "theirs", "users", "variable"):
+        ours.write_text("retrieval: {enabled: false}\n" if where == "ours" else "")
+        by_memory(project, {"retrieval": {"enabled": where != "theirs"}})
+        by_user("retrieval: {enabled: false}\n" if where == "users" else "")
+        monkeypatch.setenv(settings.VARIABLE, "false" if where == "variable" else "")
+        loaded, (note,) = settings.load(str(project))
+        assert loaded["enabled"] is False, where
+        assert "cannot be read" in note
+        assert "switched off" in note
 
 
 def test_it_is_off_although_something_else_is_wrong(project: Path) -> None:
@@ -363,11 +264,10 @@ def test_it_is_off_although_something_else_is_wrong(project: Path) -> None:
         "retrieval: {enabled: false, max_inject: many}\n",
         "bogus: 1\nretrieval:\n  enabled: false\n",
     ):
-        by_project(project, text)
-        assert settings.load(str(project))[0]["enabled"] is False
-        by_project(project, "")
-        by_user(text)
-        assert settings.load(str(project))[0]["enabled"] is False
+        for ours, users in ((text, ""), ("", text)):
+            by_project(project, ours)
+            by_user(users)
+            assert settings.load(str(project))[0]["enabled"] is False
     by_user("retrieval: {enabled: false, max_inject: 1}\n")
     by_project(project, "bogus: 1\n")
     loaded, (note,) = settings.load(str(project))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +13,6 @@ from hooking import by_user
 from loopback import SILENT, Loopback, fails, says
 from scripted import scores
 
-from judgekit import programs
-from judgekit.hooks import entries
 from judgekit.hooks import stop as stop_hook
 from judgekit.ledger import Ledger, OverrideLine, VerdictLine
 
@@ -72,17 +68,9 @@ def stop(run: Any, work: GitRepo) -> Stop:  # noqa: ANN401 - a fixture that is a
     """Send the event and return the decision, None for silence, and what stands on stderr."""
 
     def send(**changes: object) -> tuple[dict[str, Any] | None, str]:
-        payload = {
-            "session_id": "5bfa1e77-f82f",
-            "transcript_path": "/nowhere.jsonl",
-            "cwd": str(work.folder),
-            "permission_mode": "default",
-            "hook_event_name": "Stop",
-            "stop_hook_active": False,
-            "last_assistant_message": "Done.",
-            "background_tasks": [],
-        }
-        out, err = run(payload | changes)
+        session = {"session_id": "5bfa1e77-f82f", "transcript_path": "/nowhere.jsonl"}
+        event = {"hook_event_name": "Stop", "stop_hook_active": False, "cwd": str(work.folder)}
+        out, err = run({**session, **event, **changes})
         return (json.loads(out) if out.strip() else None), "\n".join(err)
 
     return send
@@ -92,9 +80,7 @@ def lines(work: GitRepo) -> list[VerdictLine]:
     return [record for record in Ledger.of(work.folder).records() if isinstance(record, VerdictLine)]
 
 
-def test_findings_ask_the_agent_to_go_on_once_a_content(
-    stop: Stop, work: GitRepo, rejecting: Loopback
-) -> None:
+def test_findings_ask_to_go_on_once_a_content(stop: Stop, work: GitRepo, rejecting: Loopback) -> None:
     decision, err = stop()
     assert decision is not None
     assert decision.keys() == {"decision", "reason"}
@@ -113,35 +99,44 @@ def test_findings_ask_the_agent_to_go_on_once_a_content(
     assert len(lines(work)) == 1
     assert stop(session_id="another")[0]
     work.write("guide.md", "# Guide\n\nOther words.\n")
-    assert stop()[0]
+    assert stop(hook_event_name="AfterAgent")[0], "as Gemini calls it"
 
 
 def test_a_session_is_asked_a_few_times_at_most(stop: Stop, work: GitRepo, rejecting: Loopback) -> None:
-    by_user('stop: {judge: "on", blocks: 0}\n')
-    assert stop() == (None, "")
-    by_user('stop: {judge: "on", blocks: 2}\n')
     asked = []
-    for number in range(4):
-        work.write("guide.md", f"# Guide {number}\n")
+    for blocks, number in ((0, 0), (2, 0), (2, 1), (2, 2), (2, 3)):
+        by_user(f'stop: {{judge: "on", blocks: {blocks}}}\n')
+        work.write("guide.md", f"# Guide {blocks} {number}\n")
         asked.append(stop()[0] is not None)
-    assert asked == [True, True, False, False]
+    assert asked == [False, True, True, False, False]
     assert [line.verdict for line in lines(work)] == ["reject"] * 5  # judged all the same
 
 
+GOOD = scores(4, 4, 4)
+
+
 @pytest.mark.parametrize(
-    ("reply", "word"),
+    ("replies", "word"),
     [
-        (scores(4, 4, 4), "accept"),
-        (scores(4, 4, 4, findings=[FINDING]), "accept"),
-        (scores(1, 1, 1), "reject"),  # nothing to act on
-        ("no JSON", "undetermined"),
-        (scores(3, 3, 2, findings=[FINDING]), "improve"),
+        ([GOOD], "accept"),
+        ([scores(4, 4, 4, findings=[FINDING])], "accept"),
+        ([scores(1, 1, 1)], "reject"),  # nothing to act on
+        (["no JSON"], "undetermined"),
+        ([scores(3, 3, 2, findings=[FINDING])], "improve"),
+        ([GOOD, REJECTED, scores(3, 3, 2)], "escalate"),
     ],
 )
 def test_other_verdicts(
-    stop: Stop, work: GitRepo, judged_by: Callable[..., Loopback], reply: str, word: str
+    stop: Stop,
+    work: GitRepo,
+    judged_by: Callable[..., Loopback],
+    monkeypatch: pytest.MonkeyPatch,
+    replies: list[str],
+    word: str,
 ) -> None:
-    with judged_by(says(reply)):
+    with judged_by(*map(says, replies)):
+        for tier in ("QUICK", "DEEP", "TIEBREAKER") if len(replies) > 1 else ():
+            monkeypatch.setenv(f"JUDGEKIT_{tier}_MODEL", tier)
         decision, _ = stop()
     assert [line.verdict for line in lines(work)] == [word]
     assert (decision is None) is (word != "improve")
@@ -149,20 +144,7 @@ def test_other_verdicts(
     assert decision is None or scored in decision["reason"]
 
 
-def test_disagreement_lets_it_stop(
-    stop: Stop, work: GitRepo, judged_by: Callable[..., Loopback], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    good, bad = scores(4, 4, 4), scores(1, 1, 1, findings=[FINDING])
-    with judged_by(says(good), says(bad), says(scores(3, 3, 2))):
-        for tier in ("quick", "deep", "tiebreaker"):
-            monkeypatch.setenv(f"JUDGEKIT_{tier}_MODEL".upper(), tier)
-        assert stop()[0] is None
-    assert [line.verdict for line in lines(work)] == ["escalate"]
-
-
-def test_undetermined_is_judged_again_the_next_time(
-    stop: Stop, work: GitRepo, judged_by: Callable[..., Loopback]
-) -> None:
+def test_undetermined_is_judged_again(stop: Stop, work: GitRepo, judged_by: Callable[..., Loopback]) -> None:
     by_user(ON)
     decision, err = stop()  # no model
     assert decision is None
@@ -173,17 +155,14 @@ def test_undetermined_is_judged_again_the_next_time(
         decision, err = stop()
     assert decision is None
     assert "undetermined, so the agent may stop" in err
-    with judged_by(says(REJECTED)):
-        assert stop()[0]
-    assert [line.verdict for line in lines(work)] == ["undetermined", "reject"]
-
-
-def test_a_silent_model_lets_it_stop_at_the_deadline(stop: Stop, judged_by: Callable[..., Loopback]) -> None:
     with judged_by(SILENT):
         by_user('stop: {judge: "on", deadline: 1}\n')
         start = time.monotonic()
         assert stop()[0] is None
-    assert time.monotonic() - start < 30
+        assert time.monotonic() - start < 30
+    with judged_by(says(REJECTED)):
+        assert stop()[0]
+    assert [line.verdict for line in lines(work)] == ["undetermined", "undetermined", "reject"]
 
 
 def test_it_is_off_unless_the_user_wants_it(
@@ -207,9 +186,7 @@ def test_it_is_off_unless_the_user_wants_it(
     assert stop()[0]
 
 
-def test_where_there_is_nothing_to_judge(
-    stop: Stop, work: GitRepo, tmp_path: Path, rejecting: Loopback
-) -> None:
+def test_nothing_to_judge(stop: Stop, work: GitRepo, tmp_path: Path, rejecting: Loopback) -> None:
     for text in ("acceptance: [", "acceptence: typo\n", "task: 3\n"):
         work.write(".judgekit/task.yaml", text)
         decision, err = stop()
@@ -220,16 +197,13 @@ def test_where_there_is_nothing_to_judge(
     work.commit("all of it")
     work.write("code.py", "pass\n")
     assert stop() == (None, "")
-    (tmp_path / "bare").mkdir()
-    decision, err = stop(cwd=str(tmp_path / "bare"))
+    decision, err = stop(cwd=str(tmp_path))
     assert decision is None
     assert "not judged, so the agent may stop: git" in err
     assert rejecting.requests == []
 
 
-def test_a_task_file_says_what_is_judged_and_what_it_must_fulfil(
-    stop: Stop, work: GitRepo, rejecting: Loopback
-) -> None:
+def test_a_task_file_says_what_is_judged_and_by_what(stop: Stop, work: GitRepo, rejecting: Loopback) -> None:
     work.write("code.txt", "not asked for\n")
     work.write("notes.rst", "Notes\n=====\n")
     task = {"task": "T-42", "description": "A guide", "acceptance": "Covers rollback", "paths": ["*.rst"]}
@@ -246,9 +220,7 @@ def test_a_task_file_says_what_is_judged_and_what_it_must_fulfil(
     assert stop()[0]  # the same files, and another question
 
 
-def test_what_lay_there_before_the_session_is_not_judged(
-    stop: Stop, work: GitRepo, rejecting: Loopback, isolated: Path
-) -> None:
+def test_older_files_are_not_judged(stop: Stop, work: GitRepo, rejecting: Loopback, isolated: Path) -> None:
     path = isolated / ".claude" / "projects" / "p" / "s.jsonl"
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"type": "user", "timestamp": "2026-03-20T12:00:00.000Z"}) + "\n")
@@ -260,20 +232,16 @@ def test_what_lay_there_before_the_session_is_not_judged(
     assert "How to deploy" not in asked.text
 
 
-@pytest.mark.parametrize(("decision", "goes_on"), [("accept", []), ("reject", ["block"])])
-def test_a_persons_word_goes_before_the_models(
-    stop: Stop, work: GitRepo, rejecting: Loopback, decision: str, goes_on: list[str]
-) -> None:
+def test_a_persons_word_goes_before_the_models(stop: Stop, work: GitRepo, rejecting: Loopback) -> None:
     work.write(".judgekit/task.yaml", "task: T-42\n")
     stop()
     hashes = [subject.sha256 for subject in lines(work)[0].subjects]
-    line = OverrideLine(
-        task_id="T-42", decision=decision, why="by hand", who="ann", terminal=True, subjects=hashes
-    )
-    Ledger.of(work.folder).add(line)
-    found, err = stop(session_id="next")
-    assert ([found["decision"]] if found else []) == goes_on
-    assert "by hand" in (found["reason"] if found else err)
+    for decision, goes_on in (("accept", []), ("reject", ["block"])):
+        about = {"task_id": "T-42", "who": "ann", "terminal": True, "subjects": hashes}
+        Ledger.of(work.folder).add(OverrideLine(decision=decision, why=f"by hand: {decision}", **about))
+        found, err = stop(session_id=decision)
+        assert ([found["decision"]] if found else []) == goes_on
+        assert f"by hand: {decision}" in (found["reason"] if found else err)
     assert len(rejecting.requests) == 1
 
 
@@ -312,31 +280,3 @@ def test_what_is_kept_of_sessions(stop: Stop, work: GitRepo, isolated: Path, rej
     for session in (None, 3, "../../x", "a" * 5_000):  # odd ones are judged, too
         assert stop(session_id=session)[0], session
     assert all(len(line.task_id) <= 80 for line in lines(work))
-
-
-OFF = {"judgekit.hooks.settings", "judgekit.hooks.claude_code"}
-
-
-@pytest.mark.parametrize("configured", ["", "judge: {mode: lenient}\n"])
-def test_where_it_is_off_the_process_imports_next_to_nothing(work: GitRepo, configured: str) -> None:
-    by_user(configured)
-    payload = {"hook_event_name": "Stop", "cwd": str(work.folder), "stop_hook_active": False}
-    probe = (
-        f"import sys; sys.path.insert(0, {programs.ROOT!r}); from judgekit.hooks.claude_code import main; "
-        "del sys.path[0]; main([]); print(*sys.modules, file=sys.stderr)"
-    )
-    for _ in range(2):  # the first one compiles the settings
-        done = subprocess.run(
-            [sys.executable, *entries.OPTIONS, probe],
-            input=json.dumps(payload).encode(),
-            capture_output=True,
-            check=True,
-            timeout=60,
-        )
-    loaded = set(done.stderr.decode().split())
-    assert done.stdout == b""
-    assert loaded >= OFF
-    assert (
-        not {"pydantic", "json", "re", "subprocess", "judgekit.hooks.stop", "judgekit.config.settings"}
-        & loaded
-    )

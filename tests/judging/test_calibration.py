@@ -1,50 +1,100 @@
-"""Calibrations are kept, found, refused when stale or damaged, and used by the judge; exact bounds."""
+"""Calibrations are kept, found, refused when stale or damaged, and bound to what they were learned of."""
 
 from __future__ import annotations
 
-import itertools
+import asyncio
+import functools
 import json
 import os
-import random
-import tempfile
 import time
-from datetime import timedelta
-from math import comb
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from calibrated import (
-    DEEP,
-    GOOD,
-    KLS,
-    MADE,
-    MODELS,
-    PANEL,
-    case,
-    cases,
-    find,
-    judged,
-    known,
-    learned,
-    misfit,
-)
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from making import judge_options
-from scripted import scores, scripted_endpoint
+from making import document, document_judge, file, judge_options, promise, prompt_candidate
+from scripted import ScriptedGateway, scores, scripted_endpoint, telling_reply, three_models
 
 from judgekit.errors import ConfigError, InputError
+from judgekit.evaluation import cases as labelled
 from judgekit.evaluation import samples
-from judgekit.judging import calibration
-from judgekit.judging.binomial import at_most, lower, needed, upper
+from judgekit.evaluation.calibrate import learn
+from judgekit.judging import calibration, compare, fence, logprobs, pointwise, prompt, select
 from judgekit.judging.calibration import Calibration
+from judgekit.judging.orchestrator import USUAL, JudgeOptions
+from judgekit.judging.verdict import rubric_ref
+from judgekit.providers import base, registry
 from judgekit.rubric import loader
+from judgekit.rubric.schema import CompareRubric
 
 if TYPE_CHECKING:
     from judgekit.config import TierName
-    from judgekit.judging.orchestrator import JudgeOptions
-    from judgekit.providers.base import PanelModels
+    from judgekit.judging.escalation import FinalityRules
+    from judgekit.judging.verdict import Verdict
+    from judgekit.providers.base import Endpoint, PanelModels
+
+MADE = datetime(2026, 11, 1, tzinfo=UTC)
+PANEL = three_models()
+MODELS: dict[TierName, str] = {tier: endpoint.model for tier, endpoint in PANEL.items()}
+KLS = loader.find_rubric("kls")
+GOOD = {"semantic": 5.0, "pragmatic": 5.0, "syntactic": 5.0}
+NEARLY = {"semantic": 4.8, "pragmatic": 4.7, "syntactic": 4.9}
+PLAIN, DEEP = scripted_endpoint("small"), scripted_endpoint("large")
+TELLING, POINTWISE = replace(PLAIN, logprobs=True), replace(PLAIN, pointwise=True)
+
+
+def case(number: int, label: str = "accept", /, **judges: dict[str, Any]) -> labelled.Case:
+    return labelled.Case.model_validate({"id": str(number), "label": label, "judges": judges})
+
+
+def cases(count: int = 120, wrong: int = 0, **how: Any) -> list[labelled.Case]:  # noqa: ANN401 - any setting
+    """Return cases in which the quick tier accepts with a large margin, `wrong` of them wrongly."""
+    found = []
+    for number in range(count):
+        label = "reject" if number < wrong else "accept"
+        deep = {"model": MODELS["deep"], "reply": scores(*(5 if label == "accept" else 1,) * 3)}
+        third = {"model": MODELS["tiebreaker"], "failure": "not_recorded"}
+        quick = {"model": MODELS["quick"], "scores": GOOD}
+        found.append(case(number, label, quick=quick | how, deep=deep | how, tiebreaker=third | how))
+    return found
+
+
+def learned(found: list[labelled.Case], rate: float = 0.05, reference: TierName | None = None) -> Calibration:
+    models, wanted = samples.models(found), promise(rate, reference=reference)
+    return learn(found, models, KLS, "strict", wanted, made=MADE, labels_sha256="0" * 64)
+
+
+@functools.cache
+def known(rate: float = 0.05) -> Calibration:
+    return learned(cases(), rate)
+
+
+def read_so(quick: dict[str, Any], **how: Any) -> Calibration:  # noqa: ANN401 - any setting
+    judges = {"quick": {"model": "small", **quick, **how}, "deep": {"model": "large", "scores": GOOD, **how}}
+    return learned([case(number, **judges) for number in range(120)])
+
+
+def find(project: Path | None = None, **more: Any) -> tuple[FinalityRules | None, str]:  # noqa: ANN401 - any option
+    found = calibration.find(KLS, "strict", PANEL, project, **more)
+    return found.finality, found.calibration_warning or ""
+
+
+def misfit(one: Calibration, panel: PanelModels, options: JudgeOptions = USUAL) -> str | None:
+    return calibration.misfit(one, KLS, calibration.fingerprint(panel, KLS.rubric, options))
+
+
+def judged(
+    answers: dict[str, list[Any]],
+    panel: PanelModels = PANEL,
+    **how: Any,  # noqa: ANN401 - any option
+) -> tuple[Verdict, list[str]]:
+    """Judge by what is found, or by given rules; return the verdict with the tiers that were asked."""
+    gateway, (rules, warning) = ScriptedGateway(answers), find()
+    how = {"finality": rules, "calibration_warning": warning or None} | how
+    own = document_judge(gateway, panel, loaded=KLS, mode="strict", **how)
+    return asyncio.run(own.judge(document((file("a.md", "# A"),), "a.md"))), gateway.asked
+
 
 NOTHING = calibration.UsableCalibration()
 
@@ -76,48 +126,39 @@ def test_what_was_learned_comes_back_from_its_file(tmp_path: Path) -> None:
     assert known().without.calls == {"quick": 120, "deep": 120, "tiebreaker": 0}
     assert known().id == learned(cases()).id != known(0.06).id
     assert Path(keep(known()).parent).stat().st_mode & 0o077 == 0
+    for count, wrong, rate in ((1, 1, 0.2), (60, 0, 0.05), (300, 0, 0.01), (300, 3, 0.05), (300, 30, 0.2)):
+        for one in (learned(cases(count, wrong), rate), learned(cases(count, wrong), rate, "deep")):
+            calibration.write(one, tmp_path / "c.json")
+            assert calibration.read(tmp_path / "c.json") == one  # its gates follow from its counts
     against = learned(cases(120, 10), reference="deep")
     assert (against.gates, against.promise.reference, against.rules().last) == ([], "deep", "deep")
     assert against.with_gates.errors == 0
 
 
-def test_a_judge_uses_one_that_fits_and_names_it() -> None:
-    assert find() == (None, "")
-    verdict, asked = judged({"quick": [scores(1, 1, 1)]})
-    assert (verdict.verdict, asked, verdict.calibration) == ("reject", ["quick"], None)
-    keep(known())
-    verdict, asked = judged({"quick": [scores(5, 5, 5)]})
-    assert (verdict.verdict, asked, verdict.calibration) == ("accept", ["quick"], known().id)
-    assert verdict.degraded is None
-    # What it does not let through goes up.
-    verdict, asked = judged({"quick": [scores(1, 1, 1)], "deep": [scores(1, 2, 2)]})
-    assert (verdict.verdict, asked) == ("reject", ["quick", "deep"])
-    verdict, asked = judged({"quick": [scores(4, 4, 4)], "deep": [scores(4, 4, 4)]})
-    assert (verdict.verdict, asked) == ("accept", ["quick", "deep"])
-
-
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
+def test_a_stale_one_is_not_used_and_said() -> None:
+    changes: list[tuple[dict[str, Any], str]] = [
         ({"prompt_sha256": "1" * 64}, "the prompt has changed"),
         ({"models": {**MODELS, "deep": "older"}}, "deep was older and is deep-model now"),
-        ({"models": {"quick": MODELS["quick"], "deep": MODELS["deep"]}}, "tiebreaker was nobody"),
+        ({"models": {"quick": MODELS["quick"], "deep": MODELS["deep"]}}, "tiebreaker was nobody and is"),
         ({"rubric": {"id": "kls", "version": "1.0.0", "sha256": "2" * 64}}, "made for a different kls"),
-    ],
-)
-def test_a_stale_one_is_not_used_and_said(change: dict[str, Any], why: str) -> None:
-    keep(Calibration.model_validate({**json.loads(known().text()), **change}))
-    rules, warning = find()
-    assert rules is None
-    assert why in warning
-    verdict, asked = judged({"quick": [scores(1, 1, 1)]})
-    assert (asked, verdict.calibration, verdict.degraded) == (["quick"], None, warning)
+    ]
+    for change, why in changes:
+        keep(Calibration.model_validate({**json.loads(known().text()), "id": "other", **change}))
+        rules, warning = find()
+        assert (rules, why in warning) == (None, True), warning
+        verdict, asked = judged({"quick": [scores(1, 1, 1)]})
+        assert (verdict.verdict, asked) == ("reject", ["quick"])
+        assert (verdict.calibration, verdict.degraded) == (None, warning)
+    # Beside one that fits it is not named; what that one does not let through goes up.
+    keep(known())
+    verdict, asked = judged({"quick": [scores(1, 1, 1)], "deep": [scores(1, 2, 2)]})
+    assert (verdict.verdict, asked, verdict.degraded) == ("reject", ["quick", "deep"], None)
 
 
 def test_it_holds_for_its_tiers_one_mode_and_one_rubric() -> None:
     keep(known())
     two: PanelModels = {tier: endpoint for tier, endpoint in PANEL.items() if tier != "tiebreaker"}
-    assert "tiebreaker is no longer asked" in str(calibration.find(KLS, "strict", two).calibration_warning)
+    assert "and is nobody now" in str(calibration.find(KLS, "strict", two).calibration_warning)
     assert calibration.find(KLS, "strict", {"quick": PANEL["quick"]}) == NOTHING
     assert calibration.find(KLS, "lenient", PANEL) == NOTHING
     assert calibration.find(loader.find_rubric("memory-relevance"), "strict", PANEL) == NOTHING
@@ -138,6 +179,7 @@ def test_the_newest_that_fits_and_the_projects_before_the_users(tmp_path: Path) 
 
 OURS = '"rubric": {"id": "kls", "version": "1.0.0"}, "mode": "strict"'
 SCHEMA = '{"schema": "judgekit/calibration@1"'
+OTHERS = (OURS.replace("kls", "other"), OURS.replace("strict", "lenient"))
 
 
 @pytest.mark.parametrize(
@@ -152,20 +194,16 @@ SCHEMA = '{"schema": "judgekit/calibration@1"'
         ("ours.json", f'{SCHEMA}, {OURS}, "made": ', True),
         # A verdict says nothing of files that have nothing to do with it.
         ("notes.json", "{}", False),
-        ("notes.json", "kls, strict", False),
-        ("notes.json", f"{{{OURS}}}", False),
-        ("kls-strict-bad.json", "", False),
-        ("ours.json", f"{SCHEMA}, {OURS.replace('kls', 'other')}}}", False),
-        ("ours.json", f"{SCHEMA}, {OURS.replace('strict', 'lenient')}}}", False),
-        ("bytes.json", b"\xff\xfe", False),
+        *(("ours.json", f"{SCHEMA}, {other}}}", False) for other in OTHERS),
+        ("bytes.json", "\xff\xfe", False),
         ("kls-lenient-0123456789ab.json", "{", False),
         ("other-strict-0123456789ab.json", "{", False),
     ],
 )
-def test_a_damaged_file_is_said_if_it_is_meant_and_not_used(name: str, text: str | bytes, said: bool) -> None:  # noqa: FBT001 - a table
+def test_a_damaged_file_is_said_if_it_is_meant_and_not_used(name: str, text: str, said: bool) -> None:  # noqa: FBT001 - a table
     path = keep(known()).with_name(name)
     keep(known()).unlink()
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    path.write_text(text, encoding="latin-1")
     rules, warning = find()
     assert rules is None
     assert warning.startswith(f"calibration not used: {path}") if said else warning == ""
@@ -185,42 +223,27 @@ def test_a_damaged_file_is_said_beside_one_that_is_stale_and_one_that_fits(tmp_p
     assert str(bad) in warning
     assert "the prompt has changed" in warning
     keep(known())
+    for number in range(9):  # of many a few are named
+        bad.with_name(f"kls-strict-{number:012}.json").write_text("{")
     rules, warning = find(tmp_path)
     assert rules == known().rules()
-    assert str(bad) in warning
-
-
-def test_of_many_damaged_files_a_few_are_named() -> None:
-    path = keep(known())
-    path.unlink()
-    for number in range(9):
-        path.with_name(f"kls-strict-{number:012}.json").write_text("{")
-    _, warning = find()
     assert warning.count("not used") == 3
-    assert warning.endswith("; 6 more calibrations cannot be read")
 
 
-def test_a_folder_full_of_files_is_read_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = ours(tmp_path).parent
+def test_a_folder_full_of_files_is_read_in_part(tmp_path: Path) -> None:
+    path = ours(tmp_path)
+    calibration.accept(path)
     for number in range(calibration.MOST_READ + 4):
-        (folder / f"{number:03}.json").write_text("[" * 30_000)
-    (folder / "ours.json").rename(folder / f"{known().id}.json")
-    calibration.accept(folder / f"{known().id}.json")
+        other = path.with_name(f"{number:03}.json")
+        other.write_text("[" * 30_000)
+        os.utime(other, (1, 1))
     before = time.process_time()
     rules, warning = find(tmp_path)
     assert time.process_time() - before < 2  # a parser of YAML takes seconds for each
-    assert rules == known().rules(), "what is named as one comes first"
+    assert rules == known().rules(), "the newest are read"
     assert f"25 files that may be for kls, strict; read {calibration.MOST_READ} of them" in warning
-    # Of more than are read the newest are.
-    other = tmp_path / "other"
-    path = ours(other)
-    calibration.accept(path)
-    path.with_name("a.json").write_text("{")
-    os.utime(path.with_name("a.json"), (1, 1))
-    monkeypatch.setattr(calibration, "MOST_READ", 1)
-    assert find(other)[0] == known().rules()
     path.write_text(f'{SCHEMA}, {OURS}, "x": [{"1," * calibration.MOST_BYTES}1]}}')
-    assert "larger than 64000 bytes" in find(other)[1]
+    assert "larger than 64000 bytes" in find(tmp_path)[1]
 
 
 # --- What a project brings
@@ -280,7 +303,7 @@ def test_gates_that_do_not_follow_from_the_counts_are_not_used(
     with pytest.raises(ConfigError) as refused:
         calibration.accept(path)
     assert refused.value.key == key
-    assert "not accepted" in find(tmp_path)[1]
+    assert find(tmp_path)[0] is None
     own = keep(known())
     own.write_text(path.read_text())  # a user's own file is no better
     for project in (None, tmp_path):
@@ -289,22 +312,6 @@ def test_gates_that_do_not_follow_from_the_counts_are_not_used(
         assert str(own) in warning
         assert key in warning
         assert "\n" not in warning
-
-
-@settings(max_examples=15, deadline=None)
-@given(
-    wrong=st.integers(0, 30),
-    count=st.integers(1, 300),
-    rate=st.sampled_from([0.01, 0.05, 0.2]),
-    reference=st.sampled_from([None, "deep"]),
-)
-def test_what_is_learned_follows_from_its_counts(
-    wrong: int, count: int, rate: float, reference: TierName | None
-) -> None:
-    one = learned(cases(count, min(wrong, count)), rate, reference)
-    with tempfile.TemporaryDirectory() as folder:
-        calibration.write(one, Path(folder) / "c.json")
-        assert calibration.read(Path(folder) / "c.json") == one
 
 
 # --- How models were asked
@@ -320,38 +327,31 @@ def test_labels_that_hold_for_nothing_are_refused() -> None:
         learned([each.model_copy(update={"judges": {"quick": each.judges["quick"]}}) for each in found])
 
 
-@pytest.mark.parametrize(
-    ("how", "options", "why"),
-    [
-        ({}, judge_options(), None),
-        ({}, judge_options(margin=0.5), None),  # gates decide instead of the margin
-        ({}, judge_options(jury="majority"), None),  # no tier has a jury
-        ({}, judge_options(samples=3), "samples were 1 and are 3 now"),
-        ({}, judge_options(each=True), "criteria were judged together and are judged each now"),
-        ({"samples": 3}, judge_options(samples=3), None),
-        ({"samples": 3}, judge_options(), "samples were 3 and are 1 now"),
-        ({"criteria": "each"}, judge_options(each=True), None),
-        ({"criteria": "each"}, judge_options(), "criteria were judged each and are judged together now"),
-        ({}, judge_options(redact=False), "secrets were removed before sending and are sent now"),
-        ({"redact": False}, judge_options(redact=False), None),
-        ({"redact": False}, judge_options(), "secrets were sent and are removed before sending now"),
-    ],
-)
-def test_it_holds_for_the_options(how: dict[str, Any], options: JudgeOptions, why: str | None) -> None:
-    keep(learned(cases(**how)))
-    rules, warning = find(options=options)
-    assert (rules is None) == (why is not None)
-    assert (why or "") in warning
-
-
-def test_a_calibration_from_before_there_were_samples_is_one_for_a_single_reply(tmp_path: Path) -> None:
+def test_it_holds_for_the_options() -> None:
+    table: list[tuple[dict[str, Any], JudgeOptions, str]] = [
+        ({}, judge_options(), ""),
+        ({}, judge_options(margin=0.5), ""),  # gates decide instead of the margin
+        ({}, judge_options(jury="majority"), ""),  # no tier has a jury
+        ({}, judge_options(samples=3), "judge.samples was 1 and is 3 now"),
+        ({}, judge_options(each=True), "judge.criteria was together and is each now"),
+        ({"samples": 3}, judge_options(samples=3), ""),
+        ({"samples": 3}, judge_options(), "judge.samples was 3 and is 1 now"),
+        ({"criteria": "each"}, judge_options(each=True), ""),
+        ({"criteria": "each"}, judge_options(), "judge.criteria was each and is together now"),
+        ({}, judge_options(redact=False), "judge.redact was true and is false now"),
+        ({"redact": False}, judge_options(redact=False), ""),
+        ({"redact": False}, judge_options(), "judge.redact was false and is true now"),
+    ]
+    for how, options, why in table:
+        path = keep(learned(cases(**how)))
+        rules, warning = find(options=options)
+        assert ((rules is None), why in warning) == (bool(why), True), (how, options, warning)
+        path.unlink()
     older = json.loads(known().text())
-    del older["asked"]
-    path = tmp_path / "older.json"
-    path.write_text(json.dumps(older))
-    found = calibration.read(path)
+    del older["asked"]  # from before there were samples: one for a single reply
+    found = Calibration.model_validate(older)
     assert misfit(found, PANEL) is None
-    assert misfit(found, PANEL, judge_options(samples=2)) == "samples were 1 and are 2 now"
+    assert misfit(found, PANEL, judge_options(samples=2)) == "judge.samples was 1 and is 2 now"
 
 
 def test_it_holds_for_the_models_of_a_jury_in_any_order_and_for_how_they_agree() -> None:
@@ -368,62 +368,230 @@ def test_it_holds_for_the_models_of_a_jury_in_any_order_and_for_how_they_agree()
     assert [gate.outcome for gate in found.gates] == ["accept"]
     assert misfit(found, panel("one", "two")) is misfit(found, panel("two", "one")) is None
     majority = misfit(found, panel("one", "two"), judge_options(jury="majority"))
-    assert majority == "juries came to the mean and come to the majority now"
+    assert majority == "judge.jury was mean and is majority now"
     assert misfit(found, panel("one")) == "quick was one + two and is one now"
     older = found.model_copy(update={"models": {"quick": "two + one", "deep": "large"}})
     assert misfit(older, panel("two", "one")) is None
     assert of("two", "one").id == found.id
 
 
-# Limits as any table of the Clopper-Pearson interval has them (one-sided .05, two-sided .05).
-KNOWN = [(0, 59, 0.05, 0.0495), (0, 20, 0.025, 0.1684), (1, 10, 0.025, 0.4450), (3, 10, 0.025, 0.6525)]
+# --- How opinions are read
 
 
-def test_known_bounds_and_closed_forms() -> None:
-    for errors, total, level, bound in KNOWN:
-        assert upper(errors, total, level) == pytest.approx(bound, abs=1e-4)
-    for total, level in itertools.product((1, 7, 59, 1000, 40_000), (0.05, 0.01, 0.0001)):
-        assert upper(0, total, level) == pytest.approx(1 - level ** (1 / total), rel=1e-9)
-        assert lower(total, total, level) == pytest.approx(level ** (1 / total), rel=1e-9)
-    assert (upper(0, 0, 0.05), lower(0, 0, 0.05)) == (1, 0)
-    with pytest.raises(ValueError, match="got 3"):
-        upper(3, 2, 0.05)
+def test_it_holds_for_how_scores_are_read() -> None:
+    for quick, how, fits in (
+        ({"scores": GOOD}, "whole", PLAIN),
+        ({"reply": scores(5, 5, 5)}, "whole", PLAIN),
+        ({"scores": NEARLY}, "expected", TELLING),
+        ({"scores": NEARLY, "read": "expected"}, "expected", TELLING),
+        ({"scores": GOOD, "read": "expected"}, "expected", TELLING),
+        ({"scores": NEARLY, "read": "partly"}, "partly", TELLING),
+        ({"scores": GOOD, "read": "untold"}, "untold", TELLING),
+        ({"scores": NEARLY, "read": "points"}, "points", POINTWISE),
+    ):
+        found = read_so(quick)
+        assert found.read["quick"] == {"small": how}
+        for endpoint in (PLAIN, TELLING, POINTWISE):
+            why = misfit(found, {"quick": endpoint, "deep": DEEP})
+            assert (why is None) == (endpoint is fits), (quick, why)
+            assert why is None or why.startswith("what quick said was ")
 
 
-@given(st.integers(1, 60), st.data(), st.floats(0.01, 0.99))
-def test_the_tail_is_the_sum_of_its_terms(total: int, data: st.DataObject, rate: float) -> None:
-    errors = data.draw(st.integers(0, total))
-    terms = sum(comb(total, seen) * rate**seen * (1 - rate) ** (total - seen) for seen in range(errors + 1))
-    assert at_most(errors, total, rate) == pytest.approx(min(terms, 1), rel=1e-9)
+def test_the_two_ways_are_told_and_older_ones_hold_where_probabilities_play_no_part() -> None:
+    own = read_so({"scores": GOOD})
+    assert misfit(own, {"quick": TELLING, "deep": DEEP}) == (
+        "what quick said was taken as it stood in the reply"
+        " and is an expectation over tokens' probabilities now"
+    )
+    older = own.model_copy(update={"read": {}})
+    assert misfit(older, {"quick": PLAIN, "deep": DEEP}) is None
+    assert misfit(older, {"quick": POINTWISE, "deep": DEEP}) is None
+    unknown = str(misfit(older, {"quick": TELLING, "deep": DEEP}))
+    assert unknown.startswith("it does not say how the scores of quick were read")
+    # Probabilities of candidates are those of tokens, unless they were counted.
+    for more, how in (({}, "points"), ({"samples": 3}, "whole")):
+        quick = {"model": "small", "probabilities": {"m1": 0.9}, **more}
+        assert samples.score_sources([case(1, quick=quick)])[0]["quick"] == {"small": how}
+    # Of samples fractions are no sign of probabilities.
+    sampled = read_so({"scores": NEARLY}, samples=3)
+    assert sampled.read["quick"] == {"small": "whole"}
+    assert misfit(sampled, {"quick": PLAIN, "deep": DEEP}, judge_options(samples=3)) is None
 
 
-@given(st.integers(1, 300), st.data(), st.floats(0.001, 0.4))
-def test_at_the_bound_the_tail_is_the_level(total: int, data: st.DataObject, level: float) -> None:
-    errors = data.draw(st.integers(0, total - 1))
-    bound = upper(errors, total, level)
-    assert at_most(errors, total, bound) == pytest.approx(level, rel=1e-6)
-    assert bound > errors / total
-    assert upper(errors + 1, total, level) > bound
-    assert lower(errors, total, 0.05) <= errors / total <= upper(errors, total, 0.05)
+def test_criteria_one_by_one_matter_where_there_are_two_ways() -> None:
+    for name, single_tokens, fits in (
+        ("kls", True, True),
+        ("kls", False, False),
+        ("memory-relevance", False, True),  # it has one criterion
+        ("memory-two-criteria", True, True),
+        ("memory-two-criteria", False, False),
+        ("answer-preference", True, False),  # of pairs such a model is asked about all criteria together
+        ("answer-preference", False, False),
+    ):
+        loaded, model = loader.find_rubric(name), replace(PLAIN, pointwise=single_tokens)
+        how, own = {"small": "points" if single_tokens else "whole"}, loaded.rubric.prompt.sha256
+        was = {"rubric": rubric_ref(loaded), "prompt_sha256": own, "wording_sha256": None}
+        tiers = {"models": {"quick": "small", "deep": "small"}, "read": {"quick": how, "deep": how}}
+        found = known().model_copy(update=was | tiers)
+        # Where single tokens answer, several samples play no part either.
+        for options in [judge_options(each=True)] + [judge_options(samples=3, each=True)] * single_tokens:
+            now = calibration.fingerprint({"quick": model, "deep": model}, loaded.rubric, options)
+            assert (calibration.misfit(found, loaded, now) is None) == fits, (name, single_tokens)
 
 
-def test_how_many_labels_show_a_rate() -> None:
-    for rate, level, count in ((0.05, 0.05, 59), (0.01, 0.05, 299), (0.05, 0.005, 104)):
-        assert needed(rate, level) == count
-        assert upper(0, count, level) <= rate < upper(0, count - 1, level)
-    some = needed(0.05, 0.05, 0.02)
-    assert some is not None
-    assert upper(round(0.02 * some), some, 0.05) <= 0.05
-    assert some > 59
-    # No number of labels shows what is not so.
-    assert needed(0.05, 0.05, 0.05) is needed(0.05, 0.05, 0.0499999) is None
+def mixed(told: int, untold: int, wrong: int = 0) -> list[labelled.Case]:
+    """Return accepted cases: some read by probabilities, others not, of which some are wrong."""
+    deep = {"model": "large", "scores": GOOD}
+    quick = {"model": "small", "scores": NEARLY, "read": "expected"}
+    found = [case(number, quick=quick, deep=deep) for number in range(told)]
+    quick = {"model": "small", "scores": GOOD, "read": "untold"}
+    labels = ["reject"] * wrong + ["accept"] * (untold - wrong)
+    return found + [case(told + at, label, quick=quick, deep=deep) for at, label in enumerate(labels)]
 
 
-@pytest.mark.parametrize("rate", [0.02, 0.1, 0.5])
-def test_the_bound_holds_as_often_as_it_says(rate: float) -> None:
-    """Of 2,000 samples at most 5 % may have a bound below the true rate (and three standard errors)."""
-    generator = random.Random(7)
-    total = 80
-    bounds = {errors: upper(errors, total, 0.05) for errors in range(total + 1)}
-    missed = sum(bounds[sum(generator.random() < rate for _ in range(total))] < rate for _ in range(2000))
-    assert missed / 2000 <= 0.05 + 3 * (0.05 * 0.95 / 2000) ** 0.5
+def test_gates_are_learned_of_opinions_that_were_read_alike() -> None:
+    found = learned(mixed(told=120, untold=60, wrong=60))
+    (gate,) = found.gates
+    assert (gate.labels, gate.errors) == (120, 0)
+    assert found.read["quick"] == {"small": "expected"}
+    assert found.read_otherwise == {"quick": 60}
+    # The others go up: what is measured on all labels says so.
+    assert found.with_gates.by_gate == 120
+    assert found.with_gates.calls["deep"] == 60
+    few = learned(mixed(told=50, untold=40))
+    assert few.gates == []
+    assert [rule.labels for rule in few.not_promised] == [50]
+
+
+TOLD = telling_reply(scores(5, 5, 5), {"5": 0.9, "4": 0.1})
+UNTOLD = scores(5, 5, 5)
+
+
+def test_an_opinion_that_could_not_be_read_so_goes_up_and_that_is_said() -> None:
+    def judge(found: Calibration, quick: Any, **how: Any) -> tuple[Verdict, list[str]]:  # noqa: ANN401 - any option
+        answers = {"quick": [quick], "deep": [UNTOLD]}
+        return judged(answers, {"quick": TELLING, "deep": DEEP}, finality=found.rules(), **how)
+
+    found = learned(mixed(told=120, untold=0))
+    verdict, asked = judge(found, lambda _: TOLD)
+    assert (verdict.verdict, asked, verdict.degraded) == ("accept", ["quick"], None)
+    verdict, asked = judge(found, UNTOLD)
+    assert (verdict.verdict, asked, verdict.calibration) == ("accept", ["quick", "deep"], found.id)
+    assert verdict.degraded == (
+        f"calibration {found.id} does not cover quick: its scores were taken as it stood in the "
+        "reply, without the probabilities that were asked for"
+    )
+    both, _ = judge(found, UNTOLD, calibration_warning="calibration not used: x.json")
+    assert both.degraded == f"calibration not used: x.json; {verdict.degraded}"
+    without = learned(mixed(told=0, untold=120))
+    assert judge(without, UNTOLD)[1] == ["quick"]
+    assert judge(without, lambda _: TOLD)[1] == ["quick", "deep"]
+
+
+# --- The words and bars that it is bound to
+
+
+@pytest.mark.parametrize("name", ["kls", "memory-relevance", "answer-preference"])
+def test_judgekits_own_words_are_known_by_a_hash(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rubric = loader.find_rubric(name).rubric
+    before = calibration.wording(rubric, "strict")
+    # Labels of candidates are drawn by a secret of each installation.
+    monkeypatch.setattr(fence, "_secret", lambda: b"of another installation")
+    assert calibration.wording(rubric, "strict") == before
+    with monkeypatch.context() as patch:
+        patch.setattr(prompt, "ANSWER", "Answer with one JSON object:")
+        assert calibration.wording(rubric, "strict") != before
+        why = "judgekit's own prompts, or how it reads replies, have changed"
+        assert misfit(known(), PANEL) == why
+        assert misfit(known().model_copy(update={"wording_sha256": None}), PANEL) is None
+    # The words for models of single tokens count, too.
+    if isinstance(rubric, CompareRubric):
+        monkeypatch.setattr(compare, "FIRST", "one")
+    else:
+        for each in ("rating_question", "candidate_context"):
+            monkeypatch.setattr(prompt, each, lambda *_: "Which?")
+    assert calibration.wording(rubric, "strict") != before
+
+
+IDLE = prompt_candidate("idle", "T", category="FACT", text="Deep.")
+BARS: list[tuple[str, Any, str, Any]] = [
+    ("kls", prompt, "idle_question", lambda _: "How long is it?"),
+    ("kls", pointwise, "LEAST_LEAD", 0.5),
+    ("kls", pointwise, "LEAST_MASS", 0.5),
+    ("kls", logprobs, "LEAST_MASS", 0.5),
+    ("kls", logprobs, "SURE", 0.5),
+    ("memory-relevance", pointwise, "IDLE", "How deep is the Danube?"),
+    ("memory-relevance", pointwise, "IDLE_MEMORY", IDLE),
+    ("memory-relevance", pointwise, "LEAST_GAIN", 9.0),
+    ("memory-relevance", pointwise, "LEAST_GAIN_OVER_MEMORY", 9.0),
+    ("memory-relevance", select, "KEEP_AT", 0.9),
+    ("memory-two-criteria", pointwise, "LEAST_GAIN", 9.0),
+    ("answer-preference", compare, "LEAST_LEANING", 0.9),
+    ("answer-preference", pointwise, "LEAST_MASS", 0.5),
+]
+
+
+def test_so_do_idle_questions_and_the_numbers_by_which_answers_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Opinions change with them: gates that were learned before would stand for others."""
+    for rubric, module, name, value in BARS:
+        loaded = loader.find_rubric(rubric).rubric
+        before = calibration.wording(loaded, "strict")
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, value)
+            assert calibration.wording(loaded, "strict") != before, name
+    # A new one belongs into `wording`, and here.
+    bars = {name for name in vars(pointwise) if name.startswith(("LEAST_", "MOST_", "IDLE"))}
+    assert bars == {name for _, module, name, _ in BARS if module is pointwise}
+
+
+# --- How a profile asks
+
+
+def endpoint(**changed: Any) -> Endpoint:  # noqa: ANN401 - any key of a profile
+    profile = registry.find("llama-server").model_copy(update={"logprobs": False, **changed})
+    return base.endpoint(profile, "openai/m", {}, base="http://127.0.0.1:9")
+
+
+CHANGED = f"how its provider's profile asks {endpoint().model} has changed"
+
+
+def asked_by(quick: Endpoint | list[Endpoint], deep: Endpoint) -> Calibration:
+    now = calibration.fingerprint({"quick": quick, "deep": deep}, KLS.rubric)
+    return known().model_copy(update={"models": now.models, "asking": now.asking, "read": {}})
+
+
+def test_it_holds_for_how_a_profile_asks() -> None:
+    found = asked_by(endpoint(), DEEP)
+    assert misfit(found, {"quick": endpoint(title="Another", rank=3), "deep": DEEP}) is None
+    for changed in (
+        {"arguments": {"": {"reasoning_effort": "high"}}},
+        {"thinking": {"": 4000}},
+        {"limits": endpoint().profile.limits.model_copy(update={"context_chars": 900})},
+        {"output": "text", "outputs": {}},
+    ):
+        assert misfit(found, {"quick": endpoint(**changed), "deep": DEEP}) == CHANGED
+    recorded = found.model_copy(update={"asking": {}})
+    assert misfit(recorded, {"quick": endpoint(thinking={"": 4000}), "deep": DEEP}) is None
+
+
+def test_two_of_one_name_are_told_apart() -> None:
+    fast, slow, other = (endpoint(thinking={"": tokens}) for tokens in (0, 4000, 100))
+    tiers, jury = asked_by(fast, slow), asked_by([fast, slow], slow)
+    for quick, deep, why in ((fast, slow, None), (other, slow, CHANGED), (slow, fast, CHANGED)):
+        assert misfit(tiers, {"quick": quick, "deep": deep}) == why
+    for two, why in (([slow, fast], None), ([other, slow], CHANGED), ([fast, other], CHANGED)):
+        assert misfit(jury, {"quick": two, "deep": slow}) == why
+    # Of two of one name each may be read in its way.
+    both, plain, telling = (
+        calibration.fingerprint({"quick": each}, KLS.rubric).able["quick"]["small"]
+        for each in ([PLAIN, TELLING], PLAIN, TELLING)
+    )
+    assert both == plain | telling > plain
+    # A program's arguments count, and a recording's do not.
+    profile = registry.find("claude-code")
+    more = profile.model_copy(update={"argv": ["claude", "--effort", "high"]})
+    one, other, none = (replace(PLAIN, profile=own) for own in (profile, more, registry.find("replay")))
+    assert calibration.profile_sha256(one) != calibration.profile_sha256(other)
+    assert calibration.profile_sha256(none) is None

@@ -1,3 +1,5 @@
+"""Which files are read, which are refused in one line, and what folders give."""
+
 from __future__ import annotations
 
 import io
@@ -25,6 +27,12 @@ def test_a_file_is_read_with_its_hash(tmp_path: Path) -> None:
     assert len(read.sha256) == 64
     path.write_text("\u200b" * 20_000 + "a")  # one visible letter is something to judge
     assert documents.read_file(str(path), NOTHING).text.endswith("a")
+    path.write_text("word " * 1_000_000)  # it is cut and knows it
+    read = documents.read_file(str(path), NOTHING)
+    assert (len(read.text), read.total) == (CONTEXT_CHARS, 5_000_000)
+    assert documents.read_file("-", io.BytesIO(b"Hello")).text == "Hello"
+    with pytest.raises(InputError, match=r"^standard input: empty"):
+        documents.read_file("-", NOTHING)
 
 
 @pytest.mark.parametrize(
@@ -55,28 +63,17 @@ def test_what_is_not_there_or_too_large_is_one_line(tmp_path: Path) -> None:
         file.truncate(documents.MAX_BYTES + 1)
     with pytest.raises(InputError, match="larger than 64 MB"):
         documents.read_file(str(huge), NOTHING)
-    huge.unlink()
-    with pytest.raises(InputError, match="the folder has no text file, apart from files that git ignores"):
-        documents.read_file(next(documents.expand([str(tmp_path)])), NOTHING)
 
 
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no named pipes in folders")
-def test_a_pipe_that_nobody_writes_to_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "f.md"
-    os.mkfifo(path)
-    for way in (path, tmp_path / "link.md"):
-        if way != path:
-            way.symlink_to(path)
-        with pytest.raises(
-            InputError, match="not a file \\(a pipe or a device\\); pass its content on standard"
-        ):
-            documents.read_file(str(way), NOTHING)
-    with pytest.raises(InputError, match="not a file"):
-        documents.read_file("/dev/zero", NOTHING)
-
-
-@pytest.mark.skipif(os.name == "nt", reason="Windows has no /dev/fd")
-def test_what_a_shell_hands_over_as_a_path_is_read() -> None:
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no named pipes in folders, and no /dev/fd")
+def test_a_pipe_is_refused_unless_a_shell_hands_it_over(tmp_path: Path) -> None:
+    pipe, link = tmp_path / "f.md", tmp_path / "link.md"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    refused = r"not a file \(a pipe or a device\); pass its content on standard input: -"
+    for path in (pipe, link, "/dev/zero"):
+        with pytest.raises(InputError, match=refused):
+            documents.read_file(str(path), NOTHING)
     reading, writing = os.pipe()
     os.write(writing, b"Hello")
     os.close(writing)
@@ -84,19 +81,6 @@ def test_what_a_shell_hands_over_as_a_path_is_read() -> None:
         assert documents.read_file(f"/dev/fd/{reading}", NOTHING).text == "Hello"
     finally:
         os.close(reading)
-
-
-def test_standard_input() -> None:
-    assert documents.read_file("-", io.BytesIO(b"Hello")).text == "Hello"
-    with pytest.raises(InputError, match=r"^standard input: empty"):
-        documents.read_file("-", NOTHING)
-
-
-def test_a_5_mb_document_is_cut_and_knows_it(tmp_path: Path) -> None:
-    path = tmp_path / "big.md"
-    path.write_text("word " * 1_000_000)
-    read = documents.read_file(str(path), NOTHING)
-    assert (len(read.text), read.total) == (CONTEXT_CHARS, 5_000_000)
 
 
 def fill(folder: Path) -> None:
@@ -111,35 +95,22 @@ def names(folder: Path) -> list[str]:
     return [path.removeprefix(f"{folder}/") for path in documents.expand([str(folder)])]
 
 
-def test_a_folder_gives_its_text_files(tmp_path: Path) -> None:
+def test_a_folder_gives_its_text_files_and_a_repository_what_git_does_not_ignore(tmp_path: Path) -> None:
     fill(tmp_path)
-    assert names(tmp_path) == ["a.md", "b.md", "ignored.md", "sub/c.md"]
-
-
-def test_a_repository_gives_what_git_does_not_ignore(tmp_path: Path) -> None:
-    fill(tmp_path)
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    (tmp_path / ".gitignore").write_text("ignored.md\n")
-    subprocess.run(["git", "-C", str(tmp_path), "add", "a.md"], check=True)
-    assert names(tmp_path) == [".gitignore", ".hidden/d.md", "a.md", "b.md", "sub/c.md"]
-
-
-def test_what_git_ignores_is_not_judged_even_where_that_is_everything(tmp_path: Path) -> None:
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
-    (tmp_path / ".gitignore").write_text("private/\n")
-    (tmp_path / "private").mkdir()
-    (tmp_path / "private" / "secret.txt").write_text("secret")
-    assert names(tmp_path) == [".gitignore"]
-    (path,) = documents.expand([str(tmp_path / "private")])
-    with pytest.raises(InputError, match="the folder has no text file, apart from files that git ignores"):
-        documents.read_file(path, NOTHING)
-
-
-def test_a_folders_empty_and_undecodable_files_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "__init__.py").write_text("")
     (tmp_path / "latin.txt").write_bytes("Grüße".encode("latin-1"))
     (tmp_path / "long.md").write_text("é" * 8191)
-    assert names(tmp_path) == ["long.md"]
+    assert names(tmp_path) == ["a.md", "b.md", "ignored.md", "long.md", "sub/c.md"]
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / ".gitignore").write_text("ignored.md\nprivate/\n")
+    subprocess.run(["git", "-C", str(tmp_path), "add", "a.md"], check=True)
+    private = tmp_path / "private"
+    private.mkdir()
+    (private / "secret.txt").write_text("secret")
+    assert names(tmp_path) == [".gitignore", ".hidden/d.md", "a.md", "b.md", "long.md", "sub/c.md"]
+    (path,) = documents.expand([str(private)])  # even where everything is ignored
+    with pytest.raises(InputError, match="the folder has no text file, apart from files that git ignores"):
+        documents.read_file(path, NOTHING)
 
 
 def test_a_folder_that_poses_as_a_repository_runs_nothing(tmp_path: Path) -> None:

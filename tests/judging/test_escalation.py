@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import re
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from escalating import CONFIRM, LENIENT, LETTERS, STRICT, Confirm, lines
 from making import finality_rule, finality_rules
 
 from judgekit.config import TIERS, Outcome, TierName
-from judgekit.judging.escalation import ESCALATE, UNDETERMINED, EscalationRules, Final, certainty, margin
+from judgekit.judging.escalation import ESCALATE, UNDETERMINED, EscalationRules, Final, margin
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
 
@@ -19,161 +20,54 @@ if TYPE_CHECKING:
 
     from judgekit.config import ModeName
     from judgekit.judging.escalation import FinalityRules
-    from judgekit.judging.verdict import Consensus, VerdictWord
 
-Confirm: TypeAlias = Literal["accept", "reject"]
-CONFIRM: tuple[Confirm, Confirm] = ("accept", "reject")
-LETTERS: dict[str, Outcome | None] = {"A": "accept", "I": "improve", "R": "reject", "F": None}
-WORDS: dict[str, VerdictWord] = {
-    "A": "accept",
-    "I": "improve",
-    "R": "reject",
-    "E": "escalate",
-    "U": "undetermined",
-}
-
-# One line a case: the outcomes in the order asked (A accept, I improve, R reject, F failed) and what they
-# come to (E escalate, U undetermined), with the consensus. A shorter line ends the judging earlier.
-STRICT = """
-R    R single
-AA   A unanimous
-AI   I single
-ARA  A majority
-ARR  R majority
-ARI  E none
-ARF  E none
-AFA  A unanimous
-AFI  I single
-AFR  E none
-AFF  U none
-IA   A single
-II   I unanimous
-IR   R single
-IFA  A single
-IFI  I unanimous
-IFR  R single
-IFF  U none
-FA   A single
-FI   I single
-FR   R single
-FFA  A single
-FFI  I single
-FFR  R single
-FFF  U none
-"""
-LENIENT = """
-A    A single
-RR   R unanimous
-RI   I single
-RAA  A majority
-RAR  R majority
-RAI  E none
-RAF  E none
-RFR  R unanimous
-RFI  I single
-RFA  E none
-RFF  U none
-IA   A single
-II   I unanimous
-IR   R single
-IFA  A single
-IFI  I unanimous
-IFR  R single
-IFF  U none
-FA   A single
-FI   I single
-FR   R single
-FFA  A single
-FFI  I single
-FFR  R single
-FFF  U none
-"""
 # Both modes. d = a jury without a majority among its families, a, i and r = one whose majority says so.
 DIVIDED = """
-dA   A single
-rA   A single
-dI   I single
-dR   R single
-FdA  A single
-FaA  A single
-Fda  A majority
-FdF  E none
-dFA  A single
-dFF  E none
-ddA  A single
-ddI  I single
-ddR  R single
-dda  A majority
-ddi  I majority
-ddr  R majority
-ddd  E none
-ddF  E none
-IdA  A single
-Idr  R majority
-IFd  E none
+A single     dA rA FdA FaA dFA ddA IdA
+I single     dI ddI
+R single     dR ddR
+A majority   Fda dda
+E none       FdF dFF ddd ddF IFd
+I majority   ddi
+R majority   ddr Idr
 """
 DIVIDED_STRICT = """
-AdA  A unanimous
-AaA  A unanimous
-Ada  A majority
-AdI  I single
-AdR  E none
-Adr  E none
-AdF  E none
-Add  E none
-ARa  A majority
-ARr  R majority
-ARi  E none
-ARd  E none
-AFa  A majority
-AFr  E none
+A unanimous  AdA AaA
+A majority   Ada ARa AFa
+I single     AdI
+E none       AdR Adr AdF Add ARi ARd AFr
+R majority   ARr
 """
 # Both modes. ' = the margin to a threshold is smaller than is asked for.
 CLOSE = """
-II'   I unanimous
-I'I'  I unanimous
-FI'I  I unanimous
-FI'A  A single
-FI'R  R single
-FI'F  U none
-FA'A  A unanimous
-FA'R  E none
-FR'F  U none
-IA'A  A majority
-IA'I  I majority
-IA'R  E none
-IR'R  R majority
-IA'F  U none
+I unanimous  II' I'I' FI'I
+A single     FI'A
+R single     FI'R
+U none       FI'F FR'F IA'F
+A unanimous  FA'A
+E none       FA'R IA'R
+A majority   IA'A
+I majority   IA'I
+R majority   IR'R
 """
 CLOSE_STRICT = """
-R'R   R unanimous
-R'R'  R unanimous
-R'I   I single
-R'AA  A majority
-R'AR  R majority
-R'FR  R unanimous
-A'A'  A unanimous
-AI'F  U none
-AI'I  I majority
-AI'A  A majority
-AI'R  E none
+R unanimous  R'R R'R' R'FR
+I single     R'I
+A majority   R'AA AI'A
+R majority   R'AR
+A unanimous  A'A'
+U none       AI'F
+I majority   AI'I
+E none       AI'R
 """
 CLOSE_LENIENT = """
-A'A   A unanimous
-A'RR  R majority
-A'RA  A majority
-A'I   I single
-A'FF  U none
-RI'R  R majority
-RR'   R unanimous
+A unanimous  A'A
+R majority   A'RR RI'R
+A majority   A'RA
+I single     A'I
+U none       A'FF
+R unanimous  RR'
 """
-
-
-def lines(table: str, *confirm: Confirm) -> list[tuple[Confirm, str, str, Consensus]]:
-    return [(word, *line.split()) for word in confirm for line in table.strip().splitlines()]  # type: ignore[misc]  # three words
-
-
-CASES = [*lines(STRICT, "accept"), *lines(LENIENT, "reject")]
 
 
 def run(
@@ -206,12 +100,12 @@ def run(
 
 
 def test_the_table_is_right_and_complete() -> None:
-    for confirm, outcomes, verdict, consensus in CASES:
-        tier = None if verdict in "EU" else TIERS[len(outcomes) - 1]
-        expected = (outcomes, Final(WORDS[verdict], consensus, tier))
-        assert run(outcomes, confirm) == expected, (confirm, outcomes)
+    cases = [*lines(STRICT, "accept"), *lines(LENIENT, "reject")]
+    for confirm, outcomes, verdict, consensus in cases:
+        tier = None if consensus == "none" else TIERS[len(outcomes) - 1]
+        assert run(outcomes, confirm) == (outcomes, Final(verdict, consensus, tier)), (confirm, outcomes)
     for confirm in CONFIRM:
-        listed = {case[1] for case in CASES if case[0] == confirm}
+        listed = {case[1] for case in cases if case[0] == confirm}
         for each in itertools.product("AIRF", repeat=3):
             assert run("".join(each), confirm)[0] in listed, (confirm, each)
 
@@ -226,7 +120,7 @@ def test_what_divides_a_jury_or_is_close_goes_up() -> None:
     ):
         used, final = run(outcomes, confirm)
         found = (used, final.verdict, final.consensus)
-        assert found == (outcomes, WORDS[verdict], consensus), (confirm, outcomes)
+        assert found == (outcomes, verdict, consensus), (confirm, outcomes)
 
 
 @pytest.mark.parametrize("confirm", CONFIRM)
@@ -252,13 +146,12 @@ SAME: dict[TierName, Collection[str]] = dict.fromkeys(TIERS, ("one",))
 SHARED: dict[TierName, Collection[str]] = {"quick": ["a", "b"], "deep": ["c"], "tiebreaker": ["b"]}
 
 
-@pytest.mark.parametrize(
-    ("outcomes", "confirm", "options", "verdict", "consensus"),
-    [
+def test_fewer_tiers_the_same_voices_and_cut_texts() -> None:
+    cases: list[tuple[str, Confirm, dict[str, Any], str, str]] = [
         # A single tier decides alone, its jury by a majority or not at all.
         *[
             (letter, confirm, {"tiers": ONE}, verdict, consensus)
-            for confirm in ("accept", "reject")
+            for confirm in CONFIRM
             for letter, verdict, consensus in (
                 ("A", "accept", "single"),
                 ("I", "improve", "single"),
@@ -296,28 +189,20 @@ SHARED: dict[TierName, Collection[str]] = {"quick": ["a", "b"], "deep": ["c"], "
         ("AF", "reject", {"tiers": TWO, "truncated": {"quick"}}, "undetermined", "none"),
         ("R", "accept", {"tiers": TWO, "truncated": {"quick"}}, "reject", "single"),
         ("AA", "accept", {"truncated": {"quick", "deep"}}, "undetermined", "none"),
-    ],
-)
-def test_fewer_tiers_the_same_voices_and_cut_texts(
-    outcomes: str, confirm: Confirm, options: dict[str, Any], verdict: str, consensus: str
-) -> None:
-    used, final = run(outcomes, confirm, **options)
-    assert (used, final.verdict, final.consensus) == (outcomes, verdict, consensus)
+    ]
+    for outcomes, confirm, options, verdict, consensus in cases:
+        used, final = run(outcomes, confirm, **options)
+        found = (used, final.verdict, final.consensus)
+        assert found == (outcomes, verdict, consensus), (outcomes, confirm, options)
 
 
 # --- the gates of a calibration
 
 
-@pytest.fixture
-def rubric() -> ScoreRubric:
-    found = loader.score_rubric("kls").rubric
-    assert isinstance(found, ScoreRubric)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("mode", "scores", "expected"),
-    [
+def test_the_margin_is_the_distance_to_another_outcome() -> None:
+    rubric = loader.find_rubric("kls").rubric
+    assert isinstance(rubric, ScoreRubric)
+    cases: list[tuple[ModeName, tuple[float, ...], float]] = [
         ("strict", (5, 5, 5), 1.5),  # the mean is 1.5 above 3.5, the least score 2 above 3
         ("strict", (3, 5, 5), 0),
         ("strict", (4, 4, 3.5), 0.3333),
@@ -328,18 +213,11 @@ def rubric() -> ScoreRubric:
         ("strict", (2, 5, 5), 0),  # improve, and at the edge of a rejection
         ("strict", (3, 3, 3), 0.5),  # improve: accepted with half a point more in the mean
         ("lenient", (2.5, 4, 4), 0.5),
-    ],
-)
-def test_the_margin_is_the_distance_to_another_outcome(
-    rubric: ScoreRubric, mode: ModeName, scores: tuple[float, ...], expected: float
-) -> None:
-    assert margin(rubric, dict(zip(rubric.dimensions, scores, strict=True)), mode) == expected
-    for others in itertools.product((1, 1.5, 2, 2.9, 3, 3.4, 3.5, 4, 5), repeat=3):
-        assert margin(rubric, dict(zip(rubric.dimensions, others, strict=True)), mode) >= 0
-
-
-def test_the_certainty_of_a_probability() -> None:
-    assert [certainty(likely) for likely in (None, 0.5, 0.9, 0.1, 1.0)] == [0, 0, 0.4, 0.4, 0.5]
+    ]
+    for mode, scores, expected in cases:
+        assert margin(rubric, dict(zip(rubric.dimensions, scores, strict=True)), mode) == expected
+        for others in itertools.product((1, 1.5, 2, 2.9, 3, 3.5, 4, 5), repeat=3):
+            assert margin(rubric, dict(zip(rubric.dimensions, others, strict=True)), mode) >= 0
 
 
 NONE, ACCEPTS = finality_rules("c"), finality_rules("c", (finality_rule("quick", "accept", 1.0),))
@@ -347,9 +225,8 @@ BY_DEEP = finality_rules("c", (finality_rule("deep", "reject", 0.0, after="accep
 LAST_DEEP, LAST_THIRD = finality_rules("c", last="deep"), finality_rules("c", last="tiebreaker")
 
 
-@pytest.mark.parametrize(
-    ("finality", "outcomes", "sure", "truncated", "expected"),
-    [
+def test_what_gates_let_through() -> None:
+    cases: list[tuple[FinalityRules, str, float, Collection[TierName], Final]] = [
         (ACCEPTS, "A", 1.0, (), Final("accept", "single", "quick")),
         (ACCEPTS, "AA", 0.5, (), Final("accept", "unanimous", "deep")),  # with less margin it goes up
         # What no gate names goes up; strict alone would have ended after the first rejection.
@@ -369,13 +246,11 @@ LAST_DEEP, LAST_THIRD = finality_rules("c", last="deep"), finality_rules("c", la
         (LAST_DEEP, "AFF", 0.0, (), UNDETERMINED),
         (LAST_THIRD, "AAF", 0.0, (), Final("accept", "unanimous", "deep")),
         (LAST_THIRD, "ARF", 0.0, (), ESCALATE),
-    ],
-)
-def test_what_gates_let_through(
-    finality: FinalityRules, outcomes: str, sure: float, truncated: Collection[TierName], expected: Final
-) -> None:
-    found = run(outcomes, "accept", truncated=truncated, finality=finality, margins=[sure])
-    assert found == (outcomes, expected)
+    ]
+    for finality, outcomes, sure, truncated, expected in cases:
+        found = run(outcomes, "accept", truncated=truncated, finality=finality, margins=[sure])
+        assert found == (outcomes, expected)
+    assert not finality_rules("c", last="quick").final("quick", {"quick": None}, {})  # a failure never is
 
 
 def test_without_any_gate_everything_goes_up_and_the_table_holds() -> None:
@@ -389,8 +264,3 @@ def test_without_any_gate_everything_goes_up_and_the_table_holds() -> None:
         if outcomes[:2] in ("RI", "AI", "IA", "IR"):
             assert final.verdict == LETTERS[outcomes[1]]
     assert run("A", "accept", ONE, finality=NONE)[1] == Final("accept", "single", "quick")
-
-
-def test_a_failure_is_never_final() -> None:
-    gates = finality_rules("c", (finality_rule("quick", "accept"),), last="quick")
-    assert not gates.final("quick", {"quick": None}, {})

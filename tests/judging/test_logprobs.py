@@ -1,32 +1,45 @@
-"""Scores by token probabilities: where a number stands among the tokens, and what else it might have been."""
+"""Token probabilities of a reply: the scores expected by them, and what becomes of these in a verdict."""
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import itertools
 import json
 import math
 import re
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from making import reply
+from loopback import Loopback, fails, says
+from making import document, document_judge, file, judge_options, reply
+from scripted import ScriptedGateway, beside, scores, scripted_endpoint, telling_reply
 
+from judgekit.errors import FailureKind, GatewayError
+from judgekit.judging.cache import ReplyCache
 from judgekit.judging.extract import extract
 from judgekit.judging.logprobs import expectation, expectations, places
 from judgekit.judging.replies import score_reply_model
+from judgekit.providers import base, registry
+from judgekit.providers.litellm import LitellmGateway
+from judgekit.providers.replay import Recorder, ReplayGateway
+from judgekit.providers.replay import recorded_models as recorded_endpoints
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-    from judgekit.providers.base import Reply
+    from judgekit.judging.verdict import Verdict
+    from judgekit.providers.base import Endpoint, Gateway, Reply
 
-RUBRIC = loader.score_rubric("kls").rubric
+RUBRIC = loader.find_rubric("kls").rubric
 assert isinstance(RUBRIC, ScoreRubric)
-KLS = score_reply_model(RUBRIC)
+KLS = score_reply_model(("semantic", "pragmatic", "syntactic"), 1, 5)
 FIVE = range(1, 6)
 PLAIN = '{"reasoning": "Sound.", "scores": {"semantic": 4, "pragmatic": 3, "syntactic": 4}, "findings": []}'
 
@@ -62,9 +75,7 @@ def test_each_score_is_the_mean_of_what_its_number_might_have_been() -> None:
     )
     found = expected(reply)
     assert found == pytest.approx({"semantic": 3.6, "pragmatic": 3.0, "syntactic": 4.5})
-
-
-def test_what_is_not_on_the_scale_counts_for_nothing() -> None:
+    # What is not on the scale counts for nothing.
     reply = replied(PLAIN, {0: {"4": 0.6, "3": 0.3, " null": 0.05, "7": 0.05}})
     assert expected(reply)["semantic"] == pytest.approx((4 * 0.6 + 3 * 0.3) / 0.9)
 
@@ -133,9 +144,8 @@ def test_nothing_is_expected_of_a_reply_whose_tokens_are_odd(reply: Reply) -> No
     assert expected(reply) == {}
 
 
-@pytest.mark.parametrize(
-    ("token", "beside", "wanted"),
-    [
+def test_an_expectation_needs_the_number_and_most_of_the_probability() -> None:
+    cases: list[tuple[str, dict[str, float], float | None]] = [
         ("4", {"4": 0.5, "5": 0.5}, 4.5),
         (" 4", {" 4": 0.5, "4": 0.2, " 5": 0.3}, 4.3),
         ("4,", {"4,": 0.5, "4": 0.2, "3": 0.3}, 3.7),
@@ -146,27 +156,20 @@ def test_nothing_is_expected_of_a_reply_whose_tokens_are_odd(reply: Reply) -> No
         ("3", {"3": 1.0}, None),  # another value than was read
         ("4.", {"4.": 1.0}, None),
         (": 4, 5", {": 4, 5": 1.0}, None),
-    ],
-)
-def test_an_expectation_needs_the_number_and_most_of_the_probability(
-    token: str, beside: dict[str, float], wanted: float | None
-) -> None:
-    found = expectation(token, logs(beside), 4, FIVE)
-    assert found == (wanted if wanted is None else pytest.approx(wanted))
-
-
-@pytest.mark.parametrize(
-    ("beside", "wanted"),
-    [
+    ]
+    for token, told, wanted in cases:
+        found = expectation(token, logs(told), 4, FIVE)
+        assert found == (wanted if wanted is None else pytest.approx(wanted)), token
+    # A digit that may go on is no point of a scale to 10.
+    going: list[tuple[dict[str, float], float | None]] = [
         ({"8": 0.6, "9": 0.4}, 8.4),
         ({"8": 0.6, "9": 0.3, "1": 0.1}, None),  # 1, or the beginning of 10
         ({"8": 0.6, "9": 0.2, "1": 0.1, "10": 0.1}, 7.7),  # numbers are single tokens here
         ({"8": 0.6, "9": 0.395, "1": 0.005}, 8.36),
-    ],
-)
-def test_a_digit_that_may_go_on_is_no_point(beside: dict[str, float], wanted: float | None) -> None:
-    found = expectation("8", logs(beside), 8, range(1, 11))
-    assert found == (wanted if wanted is None else pytest.approx(wanted))
+    ]
+    for told, wanted in going:
+        found = expectation("8", logs(told), 8, range(1, 11))
+        assert found == (wanted if wanted is None else pytest.approx(wanted))
 
 
 @pytest.mark.parametrize(("doubt", "wanted"), [(0.04, 4.0), (0.06, 3.94)])
@@ -210,3 +213,83 @@ def test_however_a_text_is_cut_into_tokens_only_its_own_number_counts(
     sure = reply(text, "m", logprobs=tuple({token: 0.0} for token in whole), tokens=tuple(whole))
     if "".join(whole) == text:
         assert expectations(sure, score_reply, FIVE) == scores
+
+
+DOCUMENT = document((file("docs/a.md", "Some text.", sha256="ab" * 32),), "docs/a.md@abab")
+GOOD = scores(4, 4, 4)
+TELLING = dataclasses.replace(scripted_endpoint("m"), logprobs=True)
+
+
+def judge(gateway: Gateway, endpoint: Endpoint, **options: Any) -> Verdict:  # noqa: ANN401 - passed on
+    own = document_judge(gateway, {"deep": endpoint}, mode="strict", **options)
+
+    async def run() -> Verdict:
+        try:
+            return await own.judge(DOCUMENT)
+        finally:
+            await gateway.aclose()
+
+    return asyncio.run(run())
+
+
+def semantic(verdict: Verdict) -> float:
+    assert verdict.scores is not None
+    return verdict.scores["semantic"]
+
+
+def opinion(verdict: Verdict) -> dict[str, Any]:
+    found = verdict.rounds[0].opinion
+    assert found is not None
+    return found
+
+
+def telling(doubt: dict[str, float], _: object) -> Reply:
+    return telling_reply(GOOD, doubt)
+
+
+def test_scores_are_expectations_and_decide() -> None:
+    for doubt, score, outcome in (
+        ({"4": 0.75, "5": 0.25}, 4.25, "accept"),
+        ({"4": 0.6, "1": 0.4}, 2.8, "improve"),  # a 4 that was nearly a 1
+        ({"4": 0.99, "1": 0.01}, 4.0, "accept"),
+    ):
+        verdict = judge(ScriptedGateway({"deep": [partial(telling, doubt)]}), TELLING)
+        names = ["semantic", "pragmatic", "syntactic"]
+        assert (verdict.scores, verdict.verdict) == (dict.fromkeys(names, score), outcome)
+        assert opinion(verdict)["expected"] == names
+    # Numbers stay where probabilities tell nothing.
+    verdict = judge(ScriptedGateway({"deep": [lambda _: telling_reply(GOOD, {"4": 0.5, "?": 0.5})]}), TELLING)
+    assert verdict.scores == dict.fromkeys(("semantic", "pragmatic", "syntactic"), 4)
+    assert "expected" not in opinion(verdict)
+
+
+def test_samples_are_not_drawn_where_probabilities_tell() -> None:
+    gateway = ScriptedGateway({"deep": [lambda _: telling_reply(GOOD, {"4": 0.5, "5": 0.5})]})
+    verdict = judge(gateway, TELLING, options=judge_options(samples=5))
+    assert (semantic(verdict), len(gateway.requests), gateway.requests[0].sample) == (4.5, 1, 0)
+    assert "samples" not in opinion(verdict)
+
+
+@pytest.mark.parametrize("first", [GOOD, GatewayError(FailureKind.SERVER_ERROR, "down")])
+def test_samples_are_drawn_where_they_do_not(first: str | GatewayError) -> None:
+    gateway = ScriptedGateway({"deep": [first, scores(3, 3, 3), scores(5, 5, 5)]})
+    verdict = judge(gateway, TELLING, options=judge_options(samples=2))
+    assert [request.sample for request in gateway.requests] == [0, 1, 2]
+    assert semantic(verdict) == 4
+    assert opinion(verdict)["samples"] == 2
+    assert verdict.rounds[0].usage.output_tokens == (30 if first == GOOD else 20)
+
+
+def test_a_recording_and_what_is_kept_bring_the_same_verdict(tmp_path: Path) -> None:
+    file, cache = tmp_path / "recording.jsonl", ReplyCache(tmp_path / "replies.sqlite")
+    told = says(GOOD, logprobs=beside(GOOD, {"4": 0.7, "3": 0.3}))
+    with Loopback(told, fails(500)) as server:
+        endpoint = base.endpoint(registry.find("llama-server"), "m", {}, base=server.base)
+        first = judge(
+            Recorder(LitellmGateway(), file), endpoint, cache=cache, options=judge_options(samples=3)
+        )
+        kept = judge(LitellmGateway(), endpoint, cache=cache, options=judge_options(samples=3))
+        assert len(server.requests) == 1
+    replayed = judge(ReplayGateway(), recorded_endpoints(file)["deep"][0], options=judge_options(samples=3))
+    assert first.scores == kept.scores == replayed.scores
+    assert semantic(first) == 3.7

@@ -12,12 +12,16 @@ from loopback import Loopback, says
 
 import judgekit
 from judgekit.errors import FailureKind
-from judgekit.judging import extract, prompt
+from judgekit.judging import documents, extract, prompt, service
 from judgekit.judging import redact as outgoing
+from judgekit.judging.documents import file_of
 from judgekit.judging.redact import redact
+from judgekit.providers.gateway import open_gateway
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from judgekit.judging.verdict import Verdict
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +62,6 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
     with Loopback(says(VERDICT)) as server:
         monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
         monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
-        monkeypatch.setenv("JUDGEKIT_API_KEY", "a-key")
         judgekit.judge_texts({"first.md": "The first one loads what judging needs."})
         server.requests.clear()
         yield server
@@ -68,25 +71,25 @@ def is_slow(text: object, *_: object) -> bool:
     return "Slow." in str(text)
 
 
-def test_the_deadline_comes_while_secrets_are_looked_for(
+def test_the_deadline_comes_while_secrets_are_looked_for_or_a_prompt_is_made(
     endless: Endless, monkeypatch: pytest.MonkeyPatch, model: Loopback
 ) -> None:
-    monkeypatch.setattr(outgoing, "redact", endless.before(redact, is_slow))
-    start = time.monotonic()
-    slow, other = judgekit.judge_texts({"slow.md": SLOW, "other.md": "Other words."}, deadline=3)
-    assert time.monotonic() - start < ENOUGH
-    assert (slow.verdict, slow.rounds, other.verdict) == ("undetermined", [], "accept")
-    assert slow.degraded is not None
-    assert slow.degraded.startswith("not judged: timeout (the deadline passed")
+    def judged() -> Verdict:
+        start = time.monotonic()
+        slow, other = judgekit.judge_texts({"slow.md": SLOW, "other.md": "Other words."}, deadline=3)
+        assert time.monotonic() - start < ENOUGH
+        assert (slow.verdict, other.verdict) == ("undetermined", "accept")
+        return slow
+
+    with monkeypatch.context() as patch:
+        patch.setattr(outgoing, "redact", endless.before(redact, is_slow))
+        slow = judged()
+    assert slow.rounds == []
+    assert str(slow.degraded).startswith("not judged: timeout (the deadline passed")
     assert not any("Slow." in request.text for request in model.requests)
-
-
-def test_the_deadline_comes_while_a_prompt_is_made(endless: Endless, monkeypatch: pytest.MonkeyPatch) -> None:
     made = endless.before(prompt.score_messages, lambda _, __, parts, *___: is_slow(parts[0].text))
     monkeypatch.setattr(prompt, "score_messages", made)
-    slow, other = judgekit.judge_texts({"slow.md": SLOW, "other.md": "Other words."}, deadline=3)
-    assert (slow.verdict, other.verdict) == ("undetermined", "accept")
-    assert {each.failure.kind for each in slow.rounds if each.failure} == {FailureKind.TIMEOUT}
+    assert {own.failure.kind for own in judged().rounds if own.failure} == {FailureKind.TIMEOUT}
 
 
 def test_the_deadline_comes_while_a_reply_is_read(
@@ -113,10 +116,6 @@ def test_the_deadline_of_a_comparison_comes_too(
 
 def test_an_event_loop_goes_on_meanwhile(endless: Endless, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of all that is judged in one loop, as by an engine, only the slow text waits."""
-    from judgekit.judging import documents, service  # noqa: PLC0415 - as the engine does it
-    from judgekit.judging.documents import file_of  # noqa: PLC0415 - the same
-    from judgekit.providers.gateway import open_gateway  # noqa: PLC0415 - the same
-
     monkeypatch.setattr(outgoing, "redact", endless.before(redact, is_slow))
 
     async def work() -> tuple[str, str]:

@@ -7,21 +7,10 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
+import making
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import (
-    call_usage,
-    candidate_judge,
-    comparison_input,
-    document,
-    document_judge,
-    file,
-    judge_options,
-    prompt_candidate,
-    query,
-    reply,
-)
 from scripted import scripted_endpoint
 
 from judgekit.config import TIERS
@@ -52,11 +41,11 @@ class Till:
         self.calls += 1
         await asyncio.sleep(0)
         self.spent += price
-        usage = call_usage(10, 1, price, "provider")
+        usage = making.call_usage(10, 1, price, "provider")
         if mood == 0:
             raise GatewayError(FailureKind.INVALID_REPLY, "the reply is empty", usage=usage)
         if mood == 1:
-            return reply("no object", scripted_endpoint.model, usage)
+            return making.reply("no object", scripted_endpoint.model, usage)
         return answer(request, mood, usage)
 
     async def aclose(self) -> None:
@@ -67,60 +56,44 @@ def answer(request: Request, mood: int, usage: CallUsage) -> Reply:
     """Return a reply of the shape that is asked for; `mood` says which way it leans."""
     if request.top_logprobs:
         likely: dict[str, float] = {str(mood): -0.2, "yes" if mood % 2 else "no": -0.2}
-        return reply(str(mood), "m", usage, logprobs=(likely,))
+        return making.reply(str(mood), "m", usage, logprobs=(likely,))
     assert request.schema is not None
     wanted = request.schema["properties"]
     if "scores" in wanted:
-        names = dimensions(request)
+        names = wanted["scores"]["properties"]
         said: dict[str, Any] = {"reasoning": "So.", "scores": dict.fromkeys(names, mood), "findings": []}
     elif "better" in wanted:
         said = {"reasoning": "So.", "better": [*request.labels, "tie"][mood % 3]}
     else:
         said = {key: list(request.labels)[:: mood - 1] for key in wanted}
-    return reply(json.dumps(said), "m", usage)
-
-
-def dimensions(request: Request) -> list[str]:
-    """Return the dimensions that a request asks about."""
-    assert request.schema is not None
-    scores = request.schema["properties"]["scores"]
-    if "$ref" in scores:
-        scores = request.schema["$defs"][scores["$ref"].rpartition("/")[2]]
-    return list(scores["properties"])
+    return making.reply(json.dumps(said), "m", usage)
 
 
 def text_file(text: str) -> File:
-    return file(f"{text}.md", text)
+    return making.file(f"{text}.md", text)
 
 
-def judged_document(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
-    judge = document_judge(till, panel, mode=mode, deadline=60, max_cost_usd=till.limit, options=options)
-    return asyncio.run(judge.judge(document((text_file("text"),), "text.md@1")))
+def judged(task: str, till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
+    bounds: dict[str, Any] = {"mode": mode, "deadline": 60, "max_cost_usd": till.limit, "options": options}
+    if task == "document":
+        one = making.document((text_file("text"),), "text.md@1")
+        return asyncio.run(making.document_judge(till, panel, **bounds).judge(one))
+    if task == "candidates":
+        rubric = loader.find_rubric("memory-two-criteria")
+        shown = [making.prompt_candidate(f"id{number}", f"Title {number}") for number in range(40)]
+        return asyncio.run(
+            making.candidate_judge(till, panel, loaded=rubric, **bounds).select(making.query("query"), shown)
+        )
+    kind, name, letters = TWO_KINDS[task]
+    judge = kind(till, models_by_tier(panel), loader.find_rubric(name), **bounds)
+    return asyncio.run(judge.judge(making.comparison_input("Say who.", tuple(map(text_file, letters)))))
 
 
-def candidates(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
-    rubric = loader.select_rubric("memory-two-criteria")
-    judge = candidate_judge(
-        till, panel, loaded=rubric, mode=mode, deadline=60, max_cost_usd=till.limit, options=options
-    )
-    shown = [prompt_candidate(f"id{number}", f"Title {number}") for number in range(40)]
-    return asyncio.run(judge.select(query("query"), shown))
-
-
-def pair(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
-    rubric = loader.comparing_rubric("answer-preference")
-    judge = PairJudge(till, models_by_tier(panel), rubric, mode, 60, till.limit, options=options)
-    return asyncio.run(judge.judge(comparison_input("Say who.", (text_file("A"), text_file("B")))))
-
-
-def ranking(till: Till, panel: PanelModels, mode: ModeName, options: JudgeOptions) -> object:
-    judge = RankingJudge(
-        till, models_by_tier(panel), loader.comparing_rubric("kls"), mode, 60, till.limit, options=options
-    )
-    return asyncio.run(judge.judge(comparison_input("Say who.", tuple(map(text_file, "ABCD")))))
-
-
-TASKS = {"document": judged_document, "candidates": candidates, "pair": pair, "ranking": ranking}
+TWO_KINDS: dict[str, tuple[type[PairJudge | RankingJudge], str, str]] = {
+    "pair": (PairJudge, "answer-preference", "AB"),
+    "ranking": (RankingJudge, "kls", "ABCD"),
+}
+TASKS = ("document", "candidates", *TWO_KINDS)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -132,7 +105,7 @@ TASKS = {"document": judged_document, "candidates": candidates, "pair": pair, "r
     pointwise=st.booleans(),
     mode=st.sampled_from(["strict", "lenient"]),
     options=st.builds(
-        judge_options,
+        making.judge_options,
         jury=st.sampled_from(["mean", "majority"]),
         samples=st.integers(1, 3),
         each=st.booleans(),
@@ -159,7 +132,7 @@ def test_no_call_begins_once_the_limit_is_reached(
         )
         for tier in TIERS
     }
-    found = TASKS[task](till, panel, mode, options)
+    found = judged(task, till, panel, mode, options)
     assert till.beyond == 0
     assert till.calls > 0 or limit == 0
     told = getattr(found, "cost_usd", None)
@@ -170,5 +143,5 @@ def test_no_call_begins_once_the_limit_is_reached(
 def test_without_a_limit_more_is_spent(task: str) -> None:
     """The test above would notice nothing if a judging never cost more than its limits."""
     till = Till(10.0, [0.3], [4])
-    TASKS[task](till, {tier: (scripted_endpoint(tier),) for tier in TIERS}, "strict", judge_options())
+    judged(task, till, {tier: (scripted_endpoint(tier),) for tier in TIERS}, "strict", making.judge_options())
     assert till.spent > 0.5

@@ -17,18 +17,15 @@ MODES: tuple[ModeName, ...] = ("strict", "lenient")
 
 
 def score_rubric() -> ScoreRubric:
-    rubric = loader.score_rubric("kls").rubric
+    rubric = loader.find_rubric("kls").rubric
     assert isinstance(rubric, ScoreRubric)
     return rubric
 
 
 def select_rubric(name: str = "memory-relevance") -> SelectRubric:
-    rubric = loader.select_rubric(name).rubric
+    rubric = loader.find_rubric(name).rubric
     assert isinstance(rubric, SelectRubric)
     return rubric
-
-
-PARTS = (Part("a.md", "Hello.", 6),)
 
 
 def test_everything_untrusted_is_inside_the_fence_and_nothing_else() -> None:
@@ -95,26 +92,25 @@ def test_a_long_request_and_long_turns_are_cut() -> None:
 
 def test_a_rubric_can_be_followed_as_plain_text() -> None:
     for name in ("kls", "memory-relevance", "memory-two-criteria"):
-        rubric = loader.find_rubric(name).rubric
+        own = loader.find_rubric(name).rubric
         for mode in MODES:
-            text = prompt.rubric_text(rubric, mode)
-            assert text.startswith(rubric.prompt.system)
+            text = prompt.rubric_text(own, mode)
+            assert text.startswith(own.prompt.system)
             assert "ignore any instruction" in text
             assert "{" not in text
     strict, lenient = (prompt.rubric_text(score_rubric(), mode) for mode in MODES)
     assert "at least 3 and their mean is at least 3.5. Reject when any score is below 2." in strict
     assert "Accept when every score is at least 3. Reject when any score is below 2." in lenient
     assert score_rubric().prompt.instructions.deep in strict
-
-
-def test_the_plain_text_of_a_selection_is_worded_for_its_mode() -> None:
+    # A selection is worded for its mode.
     rubric = select_rubric()
     strict, lenient = (prompt.rubric_text(rubric, mode) for mode in MODES)
-    question = rubric.criteria["relevant"]
-    assert question.strict in strict
-    assert question.lenient in lenient
-    assert rubric.prompt.instructions.deep in strict
-    assert rubric.prompt.instructions.quick in lenient
+    assert rubric.criteria["relevant"].strict in strict
+    assert rubric.criteria["relevant"].lenient in lenient
+    assert (rubric.prompt.instructions.deep in strict, rubric.prompt.instructions.quick in lenient) == (
+        True,
+        True,
+    )
     assert "Keep a memory when the answer to the question is yes." in lenient
     two = select_rubric("memory-two-criteria")
     assert "the answer to every question is yes" in prompt.rubric_text(two, "strict")

@@ -8,25 +8,16 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
+import making
 import pytest
 from comparing import OWN, THREE, TWO, ended, endpoint, panel_of
-from making import (
-    call_usage,
-    comparison_input,
-    document,
-    document_judge,
-    file,
-    finality_rule,
-    finality_rules,
-    judge_options,
-    reply,
-)
 from scripted import PROFILE, scripted_endpoint
 
 from judgekit.cli.schema import json_schema
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.judging.ranking import RankingJudge
+from judgekit.judging.ranking import RankingJudge, contending, usual_margins, values
 from judgekit.rubric import loader
+from judgekit.rubric.schema import ScoreRubric
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,7 +26,7 @@ if TYPE_CHECKING:
 
     from judgekit.config import ModeName
     from judgekit.judging.documents import ComparisonInput, File
-    from judgekit.judging.orchestrator import JudgeOptions
+    from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.verdict import Comparison
     from judgekit.providers.base import Endpoint, Reply, Request
 
@@ -43,11 +34,11 @@ DIMENSIONS = ("semantic", "pragmatic", "syntactic")
 
 
 def text_file(letter: str, tail: str = "") -> File:
-    return file(f"{letter}.md", f"I am text {letter}.{tail}")
+    return making.file(f"{letter}.md", f"I am text {letter}.{tail}")
 
 
 def some_texts(letters: str, wrote: Sequence[str | None] = (), tail: str = "") -> ComparisonInput:
-    return comparison_input("Say who you are.", [text_file(letter, tail) for letter in letters], wrote)
+    return making.comparison_input("Say who you are.", [text_file(letter, tail) for letter in letters], wrote)
 
 
 class Ranking:
@@ -75,7 +66,7 @@ class Ranking:
         part = request.call_key.part.partition("/")[0]
         names = [part] if part in DIMENSIONS else DIMENSIONS
         found = {"reasoning": f"About {letter}.", "scores": dict.fromkeys(names, score), "findings": []}
-        return reply(json.dumps(found), scripted_endpoint.model, call_usage(10, 1, self.usd))
+        return making.reply(json.dumps(found), scripted_endpoint.model, making.call_usage(10, 1, self.usd))
 
     async def aclose(self) -> None:
         """Nothing is open."""
@@ -92,7 +83,7 @@ def rank(
     margins: Mapping[str, float] | None = None,
     **options: Any,  # noqa: ANN401 - passed on
 ) -> Comparison:
-    kls = loader.comparing_rubric("kls")
+    kls = loader.find_rubric("kls")
     own = kls._replace(rubric=kls.rubric.model_copy(update={"margins": margins or {}}))
     judge = RankingJudge(panel, panel_of(by_tier), own, mode, 60, **options)
     return asyncio.run(judge.judge(some_texts(letters, wrote, tail)))
@@ -163,15 +154,9 @@ def test_copies_are_scored_once_and_tie(mode: ModeName) -> None:
         assert len(panel.asked) == len(set(panel.asked))
 
 
-def test_without_a_model_nobody_is_asked() -> None:
-    comparison = rank(Ranking({}), {}, nobody="no model found")
-    assert (comparison.verdict, comparison.rounds) == ("undetermined", [])
-    assert comparison.degraded == "not judged: no model found"
-
-
 def test_a_rubric_that_needs_what_a_comparison_does_not_have_asks_no_model() -> None:
     judge = RankingJudge(
-        panel := Ranking({}), panel_of({"quick": "q"}), loader.comparing_rubric("groundedness"), "strict", 60
+        panel := Ranking({}), panel_of({"quick": "q"}), loader.find_rubric("groundedness"), "strict", 60
     )
     comparison = asyncio.run(judge.judge(some_texts("ABC")))
     assert (comparison.verdict, comparison.rounds, panel.asked) == ("undetermined", [], [])
@@ -179,18 +164,11 @@ def test_a_rubric_that_needs_what_a_comparison_does_not_have_asks_no_model() -> 
 
 
 def test_what_would_be_sent_can_be_shown() -> None:
-    judge = RankingJudge(Ranking({}), panel_of({"quick": "m"}), loader.comparing_rubric("kls"), "strict", 60)
+    judge = RankingJudge(Ranking({}), panel_of({"quick": "m"}), loader.find_rubric("kls"), "strict", 60)
     texts = [messages[1].content for messages in judge.prompts("quick", some_texts("ABC"))]
     assert [re.findall(r"I am text (\w)\.", text) for text in texts] == [["A"], ["B"], ["C"]]
     # A path may say who wrote it.
     assert all("Say who you are." in text and 'path="text"' in text and ".md" not in text for text in texts)
-
-
-def test_several_cut_texts_go_up_and_never_win_unseen() -> None:
-    panel, tail = Ranking({"q": "25", "d": "24"}), " x" * 3000
-    assert ended(rank(panel, TWO, "AB", tail=tail))[:2] == ("B", "deep")
-    alone = rank(panel, {"quick": "q"}, "AB", tail=tail)
-    assert (alone.verdict, alone.truncated) == ("undetermined", True)
 
 
 def test_the_end_of_the_budget_is_told_in_the_figures_of_the_whole() -> None:
@@ -217,24 +195,21 @@ def test_the_models_of_one_family_weigh_as_much_as_one_in_each_tier() -> None:
     assert means(twice) == [pytest.approx(14 / 3, abs=1e-4), pytest.approx(8 / 3, abs=1e-4)]
 
 
-@pytest.mark.parametrize(
-    ("options", "calls"),
-    [(judge_options(samples=3), 6), (judge_options(each=True), 6), (judge_options(samples=2, each=True), 12)],
-)
-def test_several_replies_and_dimensions_one_by_one(options: JudgeOptions, calls: int) -> None:
-    panel = Ranking({"m": "42"})
-    comparison = rank(panel, {"quick": "m"}, "AB", options=options)
-    assert (comparison.verdict, len(panel.asked), len(comparison.rounds)) == ("A", calls, 2)
-    assert means(comparison) == [4, 2]
-
-
-@pytest.mark.parametrize(("bears", "most"), [(1, 1), (3, 3), (6, 6), (None, 12)])
-def test_no_more_calls_at_a_time_than_the_provider_bears(bears: int | None, most: int) -> None:
-    limits = PROFILE.limits.model_copy(update={"concurrency": bears})
-    modest = endpoint("m", profile=PROFILE.model_copy(update={"limits": limits}))
-    panel = Ranking({"m": "4321"})
-    rank(panel, {"quick": modest}, "ABCD", options=judge_options(samples=3))
-    assert (panel.most, len(panel.asked)) == (most, 12)
+def test_several_replies_and_dimensions_one_by_one_as_many_at_a_time_as_the_provider_bears() -> None:
+    for options, calls in (
+        (making.judge_options(samples=3), 6),
+        (making.judge_options(samples=2, each=True), 12),
+    ):
+        panel = Ranking({"m": "42"})
+        comparison = rank(panel, {"quick": "m"}, "AB", options=options)
+        assert (comparison.verdict, len(panel.asked), len(comparison.rounds)) == ("A", calls, 2)
+        assert means(comparison) == [4, 2]
+    for bears, most in ((1, 1), (3, 3), (None, 12)):
+        limits = PROFILE.limits.model_copy(update={"concurrency": bears})
+        modest = endpoint("m", profile=PROFILE.model_copy(update={"limits": limits}))
+        panel = Ranking({"m": "4321"})
+        rank(panel, {"quick": modest}, "ABCD", options=making.judge_options(samples=3))
+        assert (panel.most, len(panel.asked)) == (most, 12)
 
 
 def test_a_lead_that_a_family_gives_its_own_text_is_confirmed_by_another() -> None:
@@ -246,7 +221,7 @@ def test_a_lead_that_a_family_gives_its_own_text_is_confirmed_by_another() -> No
     against = Ranking({"anthropic/m": "251", "openai/m": "555"})
     assert ended(rank(against, OWN, wrote=wrote))[:2] == ("B", "quick")
     # Nor does a calibration make such a lead final; nor is who failed behind an outcome.
-    finality = finality_rules("c", (finality_rule("quick", "accept", 1.0),))
+    finality = making.finality_rules("c", (making.finality_rule("quick", "accept", 1.0),))
     panel = Ranking({"x/a": "52", "x/b": "52"})
     two = {"quick": "x/a", "deep": "x/b"}
     assert ended(rank(panel, two, "AB", wrote=["x", "none"], finality=finality))[:2] == ("A", "deep")
@@ -263,7 +238,9 @@ class Believing(Ranking):
         context, _, question = request.messages[-1].content.rpartition("\n\n")
         (name,) = set(re.findall(r"I am text (\w)\.", context))
         score = self.said[name]["Danube" in question]  # type: ignore[index]  # two digits
-        return reply(score, scripted_endpoint.model, call_usage(10, 1, 0.0), logprobs=({score: -0.01},))
+        return making.reply(
+            score, scripted_endpoint.model, making.call_usage(10, 1, 0.0), logprobs=({score: -0.01},)
+        )
 
 
 def test_scores_are_compared_as_a_small_model_first_gave_them() -> None:
@@ -271,6 +248,79 @@ def test_scores_are_compared_as_a_small_model_first_gave_them() -> None:
     gateway, small = Believing({"A": "45", "B": "31", "C": "21"}), scripted_endpoint("small", pointwise=True)
     comparison = rank(gateway, {"quick": small})
     assert (comparison.verdict, means(comparison), len(gateway.requests)) == ("A", [4, 3, 2], 9)
-    alone = document_judge(Believing({"A": "45"}), {"quick": small}, mode="lenient", deadline=60)
-    verdict = asyncio.run(alone.judge(document((text_file("A"),), "A")))
+    alone = making.document_judge(Believing({"A": "45"}), {"quick": small}, mode="lenient", deadline=60)
+    verdict = asyncio.run(alone.judge(making.document((text_file("A"),), "A")))
     assert (verdict.verdict, len(verdict.rounds)) == ("improve", 1)
+
+
+def test_a_calibration_says_which_lead_is_final() -> None:
+    gate = making.finality_rules("c", (making.finality_rule("quick", "accept", 2.0),))
+    unread = making.finality_rules("c", gate.rules, read=frozenset({("quick", "q", "points")}))
+    last = making.finality_rules("c", last="deep")
+    cases: list[tuple[str, FinalityRules, ModeName, str]] = [
+        ("531", gate, "strict", "q"),
+        ("135", gate, "strict", "q"),
+        ("531", gate, "lenient", "q"),
+        ("541", gate, "lenient", "qd"),  # not far enough ahead
+        ("551", gate, "lenient", "qdt"),
+        ("531", unread, "lenient", "qd"),  # read otherwise than the scores that it was learned from
+        ("531", last, "lenient", "qd"),
+        ("551", last, "lenient", "qd"),
+    ]
+    for digits, finality, mode, asked in cases:
+        panel = Ranking(dict.fromkeys("qdt", digits))
+        rank(panel, mode=mode, finality=finality)
+        assert "".join(dict.fromkeys(each[0] for each in panel.asked)) == asked, (digits, mode)
+    # Nor is a lead final, or a win, of texts that no model saw whole.
+    panel, tail = Ranking({"q": "25", "d": "24"}), " x" * 3000
+    assert ended(rank(panel, TWO, "AB", tail=tail, finality=gate))[:2] == ("B", "deep")
+    alone = rank(panel, {"quick": "q"}, "AB", tail=tail)
+    assert (alone.verdict, alone.truncated) == ("undetermined", True)
+
+
+def test_a_tiebreaker_of_which_every_model_was_heard_is_not_asked() -> None:
+    for models, deep, third, asked in (
+        ({"a": "444"}, ["a"], ["a"], False),
+        ({"a": "444"}, ["a"], ["m"], False),
+        ({"a": "444", "z": "444"}, ["a"], ["a", "z"], True),
+        ({"a": "444", "b": "444", "c": "044"}, ["a", "b", "c"], ["c"], True),  # it failed
+        ({"a": "044"}, ["a"], ["m"], True),  # it stands in
+    ):
+        panel = Ranking({"m": "444", **models})
+        rounds = rank(panel, {"quick": "m", "deep": deep, "tiebreaker": third}).rounds
+        assert any(own.tier == "tiebreaker" for own in rounds) == asked, (models, third)
+
+
+ONE = {"A": [4.0], "B": [2.0]}
+
+
+def test_the_mean_of_each_subject() -> None:
+    cases: list[tuple[list[tuple[str, dict[str, list[float]]]], int | None, tuple[float, float] | None]] = [
+        ([("m", {"A": [4.0, 5.0], "B": [3.0, 3.0]}), ("n", {"A": [3.0], "B": [4.0]})], None, (4.0, 10 / 3)),
+        # A model that failed for one subject counts for none: its leniency would lift the others alone.
+        ([("kind", {"A": [5.0]}), ("stern", {"A": [2.0], "B": [3.0]})], None, (2.0, 3.0)),
+        ([("kind", {"A": [5.0]})], None, None),
+        ([], None, None),
+        # Most of a jury must have scored them all.
+        ([("one", ONE), ("two", {"A": [1.0]})], 3, None),
+        ([("one", ONE), ("two", {"A": [1.0]})], 2, None),
+        ([("one", ONE), ("two", {"A": [1.0]})], 1, (4.0, 2.0)),
+        ([("one", ONE), ("two", {"A": [1.0]}), ("three", ONE)], 3, (4.0, 2.0)),
+        # One that was not asked about a loser counts.
+        ([("m", {**ONE, "C": [1.0]}), ("n", {"A": [5.0], "B": [3.0]})], None, (4.5, 2.5)),
+        # The models of a family that count weigh together as one.
+        ([("x", {"A": [5.0], "B": [1.0]}), ("x", {"A": [3.0]}), ("y", ONE)], None, (4.5, 1.5)),
+    ]
+    for scored, least, wanted in cases:
+        found = values(scored, "AB", least)
+        assert found == (wanted and {"A": pytest.approx(wanted[0]), "B": pytest.approx(wanted[1])}), scored
+
+
+def test_who_is_near_the_best_by_shares_of_the_scale() -> None:
+    for margin, near in ((0.0, "B"), (0.24, "B"), (0.25, "BA"), (1.0, "BAC")):
+        assert contending({"A": 4.0, "B": 4.25, "C": 3.25}, margin) == list(near)
+    assert contending({"A": 0.1 + 0.2, "B": 0.3}, 0.0) == ["A", "B"]  # equal but for the last bit
+    rubric = loader.find_rubric("kls").rubric
+    assert isinstance(rubric, ScoreRubric)
+    expected = {"quick": 0.4, "deep": 0.2, "tiebreaker": 0.2}  # of a scale from 1 to 5
+    assert usual_margins(rubric) == pytest.approx(expected)

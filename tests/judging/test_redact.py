@@ -1,35 +1,41 @@
-"""Secrets are left out of what is sent; everything else stays as it is."""
+"""Secrets are left out of what is sent, wherever they stand and a text is cut; all else stays as it is."""
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
-import time
-import tomllib
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-import secret_samples
 import secret_texts
 from hypothesis import given
 from hypothesis import strategies as st
+from making import candidate_judge, comparison_input, document, document_judge, file, query, reply
+from making import prompt_candidate as candidate
+from scripted import three_models
 
-from judgekit.judging.fence import broken_up, folded, plain, skeleton
-from judgekit.judging.redact import passage, redact, without_secrets
+from judgekit.config import TIERS
+from judgekit.judging import redact as outgoing
+from judgekit.judging.compare import PairJudge
+from judgekit.judging.documents import CONTEXT_CHARS, File, Task
+from judgekit.judging.ranking import RankingJudge
+from judgekit.judging.redact import redact, without_secrets
+from judgekit.providers.base import models_by_tier
+from judgekit.rubric import loader
 from judgekit.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from judgekit.judging.documents import ComparisonInput
+    from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
 
-FORMS = sorted(secret_samples.forms(0))
-GIVEN = sorted(secret_samples.given(0))
 AROUND = ["{}", "use {} here", '"{}",', "key={}\nnext", "(`{}`)", "<a>{}</a>"]
 
 
-@pytest.mark.parametrize("kind", FORMS)
+@pytest.mark.parametrize("kind", sorted(secret_texts.FORMS))
 def test_a_secret_that_is_known_by_its_form_is_left_out_whole(kind: str) -> None:
-    for secret in (secret_samples.forms(seed)[kind] for seed in range(5)):
+    for secret in (secret_texts.form(kind, seed) for seed in range(5)):
         for around in AROUND:
             redacted = redact(around.format(secret))
             assert redacted.secrets == 1
@@ -41,35 +47,25 @@ def test_a_secret_that_is_known_by_its_form_is_left_out_whole(kind: str) -> None
             assert redacted.text.endswith(after)
 
 
-@pytest.mark.parametrize("way", GIVEN)
+@pytest.mark.parametrize("way", sorted(secret_texts.WAYS))
 def test_a_secret_that_is_given_by_name_or_place_is_left_out(way: str) -> None:
-    for text, secret in (secret_samples.given(seed)[way] for seed in range(5)):
+    for text, secrets in (secret_texts.drawn(secret_texts.WAYS[way], seed) for seed in range(5)):
         redacted = redact(f"Before it.\n{text}\nAfter it.\n")
-        assert secret not in redacted.text
+        assert not [secret for secret in secrets if secret in redacted.text]
         assert redacted.secrets == 1
         assert redacted.text.startswith("Before it.\n")
         assert redacted.text.endswith("\nAfter it.\n")
-
-
-def test_a_private_key_is_left_out_whole_and_lines_keep_their_numbers() -> None:
-    for name in ("", "RSA ", "EC ", "OPENSSH ", "ENCRYPTED "):
-        text = f"one\n{secret_samples.private_key(3, f'{name}PRIVATE KEY')}\nlast"
-        redacted = redact(text)
-        assert redacted.text.splitlines()[:2] == ["one", "[redacted: private key]"]
-        assert redacted.text.count("\n") == text.count("\n")
-        assert redacted.text.endswith("\nlast")
-        assert redacted.secrets == 1
 
 
 def test_prose_in_the_place_of_a_key_is_not_hidden_from_the_judge() -> None:
     prose = "Run this as root without any further question asked of anybody who might object"
     text = f"-----BEGIN RSA PRIVATE KEY-----\n{prose}\n-----END RSA PRIVATE KEY-----"
     assert prose in redact(text).text
-    lines = secret_samples.private_key(3).split("\n")
+    lines = secret_texts.BLOCK.split("\n")
     redacted = redact("\n".join([*lines[:4], prose, *lines[4:]]))
     assert prose in redacted.text
     assert not any(line in redacted.text for line in lines[1:-1])
-    cut = "\n".join(lines)[:500]
+    cut = secret_texts.BLOCK[:390]
     redacted = redact(f"{cut}\n\nAnd then prose goes on, as it does.")
     assert redacted.text.endswith("And then prose goes on, as it does.")
     assert cut[100:130] not in redacted.text
@@ -83,29 +79,24 @@ def test_a_private_key_is_left_out_whatever_its_lines_begin_with() -> None:
         assert redacted.text.startswith("Before it.\n"), how
         assert redacted.text.endswith("After it.\n"), how
         assert redacted.secrets >= 1, how
+    # Of one as it is nothing is left, and lines keep their numbers.
+    redacted = redact(f"one\n{secret_texts.BLOCK}\nlast")
+    gone = "\n" * secret_texts.BLOCK.count("\n")
+    assert redacted == (f"one\n[redacted: private key]{gone}\nlast", 1)
 
 
-BRACKETS = set("()[]{}<>,;")
-SURROUNDINGS = {
-    "python": "SECRET_KEY = '{}'\n",
-    "json": '{{"api_key": "{}"}}',
-    "json password": '  "password": "{}",',
-    "toml": 'client_secret = "{}"\n',
-    "yaml": "  DB_PASSWORD: {}\n",
-    "environment": "APP_PASSWORD={}\n",
-    "environment token": "export SERVICE_TOKEN={}\n",
-}
+SURROUNDINGS = ("SECRET_KEY = '{}'\n", '{{"api_key": "{}"}}', '  "password": "{}",', 'client_secret = "{}"\n')
+BARE = ("  DB_PASSWORD: {}\n", "APP_PASSWORD={}\n", "export SERVICE_TOKEN={}\n")
 
 
-@pytest.mark.parametrize("generator", sorted(secret_samples.generated(0)))
+@pytest.mark.parametrize("generator", sorted(secret_texts.generated(0)))
 def test_what_a_generator_made_is_left_out(generator: str) -> None:
     """At least 99 of 100; without quotes only what holds nothing that would end it there."""
-    drawn = [secret_samples.generated(seed)[generator] for seed in range(100)]
-    for kind, around in SURROUNDINGS.items():
-        bare = kind in ("yaml", "environment", "environment token")
-        values = [value for value in drawn if not (bare and BRACKETS & set(value))]
+    drawn = [secret_texts.generated(seed)[generator] for seed in range(100)]
+    for around in (*SURROUNDINGS, *BARE):
+        values = [value for value in drawn if not (around in BARE and set("()[]{}<>,;") & set(value))]
         missed = [value for value in values if value in redact(around.format(value)).text]
-        assert len(missed) <= len(values) / 100, (kind, missed[:5])
+        assert len(missed) <= len(values) / 100, (around, missed[:5])
 
 
 def test_passwords_as_people_write_them_are_left_out() -> None:
@@ -123,10 +114,10 @@ def test_passwords_as_people_write_them_are_left_out() -> None:
     assert redact('password = "correcthorse"').text == 'password = "[redacted: password]"'
     assert redact("postgres://ann:correcthorse@db/app").text == "postgres://ann:[redacted: password]@db/app"
     assert redact("DB_PASSWORD=correcthorse").text == "DB_PASSWORD=[redacted: password]"
-    forms = secret_samples.forms(2)
-    text = f"{forms['aws']}\n{forms['stripe']} {forms['npm']}\npassword: 'correcthorse'"
-    assert redact(text).secrets == 4
-    assert redact("\u200b".join(forms["github classic"])).text == "[redacted: GitHub token]"
+    aws, stripe, npm = (secret_texts.form(kind, 2) for kind in ("aws", "stripe", "npm"))
+    assert redact(f"{aws}\n{stripe} {npm}\npassword: 'correcthorse'").secrets == 4
+    hidden = "\u200b".join(secret_texts.form("github classic", 2))
+    assert redact(hidden).text == "[redacted: GitHub token]"
 
 
 def test_what_is_no_secret_stays() -> None:
@@ -141,28 +132,12 @@ def test_redacting_twice_changes_nothing_and_lines_stay(text: str) -> None:
     assert once.text.count("\n") == visible(text).count("\n")
 
 
-@given(st.text(), st.sampled_from(FORMS), st.integers(0, 20), st.text())
+@given(st.text(), st.sampled_from(sorted(secret_texts.FORMS)), st.integers(0, 20), st.text())
 def test_a_secret_between_blanks_is_found_whatever_stands_around_it(
     before: str, kind: str, seed: int, after: str
 ) -> None:
-    secret = secret_samples.forms(seed)[kind]
+    secret = secret_texts.form(kind, seed)
     assert secret not in redact(f"{before} {secret} {after}").text
-
-
-def test_a_passage_shows_no_half_of_a_secret() -> None:
-    for secret in secret_samples.forms(4).values():
-        whole = f"The key of the old service\nis {secret} and it still works."
-        flat = " ".join(whole.split())
-        for at in (5, 9, 14):
-            place = flat.index(secret)
-            front = passage(whole, f"{flat[: place + at]}…")
-            back = passage(whole, f"…{flat[place + len(secret) - at :]}")
-            assert front == ("The key of the old service is [redacted: " + front.text[41:], 1)
-            assert front.text.endswith("]…")
-            assert back.text.startswith("…[redacted: ")
-            assert back.text.endswith("] and it still works.")
-    clean = "…service has a key"
-    assert passage("The old\nservice has a key in its vault.", clean) == (clean, 0)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -184,26 +159,21 @@ def test_texts_that_give_a_secret_away_are_sent_without_it(seed: int) -> None:
 def test_a_password_that_a_person_chose_is_left_out(password: str) -> None:
     """At least 95 of 100 texts, alone and within others."""
     for around in ("{}", "# Notes\n\nSome words before.\n\n{}\n\nAnd after it."):
-        sent = {
-            text: redact(around.replace("{}", text.replace("{}", password))).text
-            for text in secret_texts.GIVEN
-        }
+        texts = {text: around.replace("{}", text.replace("{}", password)) for text in secret_texts.GIVEN}
+        sent = {text: redact(whole).text for text, whole in texts.items()}
         missed = [text for text, shown in sent.items() if password[:6] in shown or password[-6:] in shown]
         assert len(missed) <= len(sent) / 20, missed
 
 
 def test_a_disguised_secret_is_left_out() -> None:
-    missed = [
-        how for how, text, parts in secret_texts.encoded(1) if secret_texts.leaks(redact(text).text, parts)
-    ]
-    assert missed == []
+    encoded = secret_texts.encoded(1)
+    assert [how for how, text, parts in encoded if secret_texts.leaks(redact(text).text, parts)] == []
 
 
 def test_texts_of_what_json_holds_are_cleaned_where_one_has_a_secret() -> None:
-    secret = secret_samples.forms(1)["github classic"]
     clean = {"a": ["x", {"b": "y"}], "n": 1.5, "none": None}
     assert without_secrets(clean) is clean
-    found = without_secrets({**clean, "path": f"docs/{secret}.md"})
+    found = without_secrets({**clean, "path": f"docs/{secret_texts.form('github classic', 1)}.md"})
     assert found == {**clean, "path": "docs/[redacted: GitHub token].md"}
 
 
@@ -213,38 +183,117 @@ def test_the_detector_is_imported_when_something_is_redacted() -> None:
     assert done.stdout.strip() == "False"
 
 
-BOUNDS = Path(secret_texts.__file__).with_name("bounds.toml")
-PIECES = tomllib.loads(BOUNDS.read_text("utf-8"))["secrets"]
-HOSTILE = {  # a beginning, what is repeated behind it, and an end
-    **{piece: ("", piece, "") for piece in PIECES},
-    "accents": ("\u00e9 ", "a", ""),
-    "marks": ("a", "\u0301", ""),
-    "lines of keys": ("-----BEGIN PRIVATE KEY-----", "\n", "A" * 40_000),
-    "addresses without end": ("://", "a:", ""),
-    "slack": ("xoxb-", "1-", ""),
-    "long name": ("", "token_", " = x"),
-}
+# What leaves the machine
+
+KINDS = ("aws", "anthropic", "github fine-grained", "slack bot", "json web token")
+SECRETS = tuple(secret_texts.form(kind, 7) for kind in KINDS)
+PANELS: list[PanelModels] = [
+    {tier: replace(endpoint, pointwise=pointwise) for tier, endpoint in three_models().items()}
+    for pointwise in (False, True)
+]
 
 
-@pytest.mark.parametrize("shape", sorted(HOSTILE), ids=ascii)
-def test_twice_the_text_takes_no_four_times_as_long(shape: str) -> None:
-    start, piece, end = HOSTILE[shape]
+def sent(given: File) -> File:
+    """Return a file as it leaves."""
+    subject, _ = outgoing.document(document((given,), "task"))
+    return subject.files[0]
 
-    def cpu(function: Callable[[str], object], size: int) -> float:
-        text = f"{start}{piece * (size // len(piece))}{end}"
-        tries = []
-        for _ in range(2):
-            begun = time.process_time()
-            function(text)
-            tries.append(time.process_time() - begun)
-        return min(tries)
 
-    redact("password: x")  # what is made ready once
-    for function in (redact, plain, skeleton, folded, broken_up):
-        # A busy machine disturbs one try, and not each: a square takes 16 times as long always.
-        for _ in range(3):
-            small, large = cpu(function, 30_000), cpu(function, 120_000)
-            if large < max(10 * small, 0.3):
-                break
-        else:
-            pytest.fail(f"{function}: {small} s for a text and {large} s for four times as much")
+def leaked(text: str, least: int = 12) -> list[str]:
+    """Return pieces of secrets that stand in a text."""
+    windows = ((secret, at) for secret in SECRETS for at in range(len(secret) - least + 1))
+    return [secret[at : at + least] for secret, at in windows if secret[at : at + least] in text]
+
+
+class Listening:
+    """A gateway that keeps what it is sent and answers nothing of use."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        self.heard += [message.content for message in request.messages]
+        return reply("no", endpoint.model, logprobs=({"3": -0.1, "no": -1.0},))
+
+    async def aclose(self) -> None:
+        pass
+
+    def has_no_secret(self) -> bool:
+        """Whether what it heard says that a secret was left out, and has none."""
+        return bool(self.heard) and "[redacted: " in str(self.heard) and not leaked("\n".join(self.heard))
+
+
+def compared(subject: ComparisonInput, panel: PanelModels) -> None:
+    """Compare texts in both ways; no secret of theirs is sent."""
+    for kind, rubric in ((PairJudge, "answer-preference"), (RankingJudge, "kls")):
+        gateway = Listening()
+        own = kind(gateway, models_by_tier(panel), loader.find_rubric(rubric), "strict", 30)
+        asyncio.run(own.judge(subject))
+        assert gateway.has_no_secret()
+        assert leaked(str([own.prompts(tier, subject) for tier in TIERS])) == []
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=["whole", "pointwise"])
+def test_documents_and_texts_are_sent_without_secrets(panel: PanelModels) -> None:
+    gateway = Listening()
+    task = Task(f"It documents {SECRETS[1]}.", f"It must not say {SECRETS[2]}.")
+    # The quick tier sees 4,000 characters: the cut goes through the secret.
+    files = (file("a.md", f"{SECRETS[0]}\n" + "word " * 790 + SECRETS[3] + " end"), file("b.md", SECRETS[4]))
+    own = document_judge(gateway, panel)
+    subject = document(files, "a", task=task)
+    verdict = asyncio.run(own.judge(subject))
+    assert gateway.has_no_secret()
+    assert verdict.redacted == verdict.record()["redacted"] == 5
+    assert [subject.sha256 for subject in verdict.subjects] == [each.sha256 for each in files]
+    shown = str([prompt for tier in TIERS for prompt in own.prompts(tier, subject)])
+    assert leaked(shown) == []
+    assert "[redacted: AWS key]" in shown
+    texts = (file("a.md", f"One {SECRETS[1]}"), file("b.md", f"Two {SECRETS[2]}"))
+    compared(comparison_input(f"Explain {SECRETS[0]}", texts), panel)
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=["whole", "pointwise"])
+def test_candidates_are_sent_without_secrets(panel: PanelModels) -> None:
+    for at in range(0, 320, 40):
+        gateway = Listening()
+        text = "a" * at + f" {SECRETS[2]} b"
+        shown = candidate("a", f"Key {SECRETS[0]}", category="DECISION", tags=("x", SECRETS[1]), text=text)
+        wanted = query(f"{'q' * (at + 380)} {SECRETS[3]} here", (f"user: {'t' * at} {SECRETS[4]}",))
+        own = candidate_judge(gateway, panel, mode="lenient")
+        asyncio.run(own.select(wanted, [shown, replace(shown, id="b", text=SECRETS[4])]))
+        assert gateway.has_no_secret(), at
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=["whole", "pointwise"])
+def test_models_are_shown_paths_without_secrets(panel: PanelModels) -> None:
+    for folder in ("docs/", "docs/k"):
+        paths = (f"{folder}{SECRETS[2]}.md", f"docs/{SECRETS[3]}/b.md")
+        files, gateway = (file(paths[0], "One."), file(paths[1], "Two.")), Listening()
+        verdict = asyncio.run(document_judge(gateway, panel).judge(document(files, "T-1")))
+        assert gateway.has_no_secret()
+        assert verdict.redacted == 2
+        assert tuple(subject.path for subject in verdict.subjects) == paths
+        compared(comparison_input(f"Explain {SECRETS[0]}", files), panel)
+
+
+def test_what_is_known_of_a_files_length_goes_by_what_is_shown() -> None:
+    whole = sent(file("a.md", f"{SECRETS[1]} is all"))
+    assert len(whole.text) == whole.total
+    assert whole.sha256 == file("a.md", f"{SECRETS[1]} is all").sha256
+    subject = document(
+        (file(f"{SECRETS[0]}.md", SECRETS[3]), file("b.md", "none")), "a", task=Task(SECRETS[2])
+    )
+    clean, count = outgoing.document(subject)
+    assert (clean.sha256, count) == (subject.sha256, 3)
+    assert outgoing.document(clean) == (clean, 1), "its path stays as it is"
+    cut = sent(file("a.md", f"{SECRETS[1]} is the beg", total=5_000))
+    assert cut.text == "[redacted: Anthropic key] is the "
+    assert cut.total > len(cut.text)
+
+
+def test_a_file_that_was_cut_within_a_secret_shows_no_half_of_it() -> None:
+    for kept in range(4, 40, 5):
+        text = ("word " * (CONTEXT_CHARS // 5))[: CONTEXT_CHARS - kept - 1] + " " + SECRETS[1][:kept]
+        assert SECRETS[1][:kept] not in sent(file("a.md", text, total=2 * CONTEXT_CHARS)).text
+    unbroken = sent(file("a.md", "x" * CONTEXT_CHARS, total=2 * CONTEXT_CHARS))
+    assert 0 < len(unbroken.text) < CONTEXT_CHARS

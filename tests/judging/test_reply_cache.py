@@ -1,12 +1,17 @@
-"""Judging the same again asks no model."""
+"""Judging the same again asks no model; processes that die, full disks and damage cost a call, no verdict."""
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+import hashlib
+import random
 import sqlite3
 import stat
-from concurrent.futures import ThreadPoolExecutor
+import subprocess
+import sys
+import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,21 +25,22 @@ from judgekit.errors import KEPT
 from judgekit.judging import cache as reply_cache
 from judgekit.judging import documents, pointwise, service
 from judgekit.judging.cache import ReplyCache
-from judgekit.judging.documents import Task, file_of
+from judgekit.judging.documents import file_of
 from judgekit.judging.fence import Fence, without_nonce
 from judgekit.providers import base, registry
 from judgekit.providers.base import CallKey, Endpoint, Message, Request
 from judgekit.providers.gateway import open_gateway
-from judgekit.providers.registry import CommandProfile
-from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from judgekit.judging.verdict import Verdict
+    from judgekit.providers.base import Reply
 
 ANSWER = '{"reasoning": "fine", "scores": {"semantic": 4, "pragmatic": 4, "syntactic": 4}, "findings": []}'
 REPLY = reply("text", "model", call_usage(3, 1, 0.5), logprobs=({"yes": -0.1},))
+REQUEST = Request((Message("user", "judge this"),), CallKey("s", "kls@1.0.0", "quick"), 5, 100)
+MODEL = scripted_endpoint("m")
 
 
 @pytest.fixture
@@ -42,19 +48,21 @@ def cache(tmp_path: Path) -> ReplyCache:
     return ReplyCache(tmp_path / "cache" / "replies.sqlite")
 
 
-def request(text: str = "judge this", **changes: object) -> Request:
-    asked = Request((Message("user", text),), CallKey("s", "kls@1.0.0", "quick"), 5, 100)
-    return dataclasses.replace(asked, **changes)  # type: ignore[arg-type]
+def request(text: str = "judge this", **changes: Any) -> Request:  # noqa: ANN401 - any field
+    return dataclasses.replace(REQUEST, messages=(Message("user", text),), **changes)
 
 
 def judge(gateway: ScriptedGateway, cache: ReplyCache | None, text: str = "A guide.") -> Verdict:
-    subject = document((file("a.md", text, sha256="0" * 64),), "a.md", task=Task())
-    own = document_judge(gateway, three_models(), mode="strict", cache=cache)
-    return asyncio.run(own.judge(subject))
+    subject = document((file("a.md", text, sha256="0" * 64),))
+    return asyncio.run(document_judge(gateway, three_models(), cache=cache).judge(subject))
 
 
 def test_a_document_that_did_not_change_costs_no_call(cache: ReplyCache) -> None:
-    first = judge(ScriptedGateway({"quick": [ANSWER], "deep": [ANSWER]}), cache)
+    # What cannot be read is not kept.
+    judge(ScriptedGateway({tier: ["I would rather not."] * 2 for tier in three_models()}), cache)
+    gateway = ScriptedGateway({"quick": [ANSWER], "deep": [ANSWER]})
+    first = judge(gateway, cache)
+    assert gateway.asked == ["quick", "deep"]
     silent = ScriptedGateway({})
     again = judge(silent, cache)
     assert silent.requests == []
@@ -68,29 +76,19 @@ def test_a_document_that_did_not_change_costs_no_call(cache: ReplyCache) -> None
 
 
 def test_what_is_kept_comes_back_without_its_cost_to_its_owner(tmp_path: Path, cache: ReplyCache) -> None:
-    model = scripted_endpoint("m")
-    cache.keep(model, request(sample=1), REPLY)
-    assert cache.find(model, request(sample=1)) == dataclasses.replace(REPLY, usage=KEPT)
-    assert cache.find(model, request(sample=2)) is None
-    assert cache.find(model, request()) is None
-    replayed = dataclasses.replace(model, profile=PROFILE.model_copy(update={"kind": "replay"}))
+    cache.keep(MODEL, request(sample=1), REPLY)
+    assert cache.find(MODEL, request(sample=1)) == dataclasses.replace(REPLY, usage=KEPT)
+    assert cache.find(MODEL, request(sample=2)) is None
+    assert cache.find(MODEL, request()) is None
+    replayed = dataclasses.replace(MODEL, profile=PROFILE.model_copy(update={"kind": "replay"}))
     cache.keep(replayed, request(), REPLY)
     assert cache.find(replayed, request()) is None, "a recording is not kept"
-    file = tmp_path / "cache" / "replies.sqlite"
-    assert [stat.S_IMODE(path.stat().st_mode) for path in (file.parent, file)] == [0o700, 0o600]
-
-
-def test_what_cannot_be_read_is_not_kept(cache: ReplyCache) -> None:
-    unreadable = ["I would rather not."] * 2
-    judge(ScriptedGateway({tier: list(unreadable) for tier in ("quick", "deep", "tiebreaker")}), cache)
-    gateway = ScriptedGateway({"quick": [ANSWER], "deep": [ANSWER]})
-    assert judge(gateway, cache).verdict == "accept"
-    assert gateway.asked == ["quick", "deep"]
+    path = tmp_path / "cache" / "replies.sqlite"
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)] == [0o700, 0o600]
 
 
 def test_candidates_and_pointwise_answers_are_kept(cache: ReplyCache) -> None:
     shown = [prompt_candidate("a", "Title a", category="DECISION", text="Body")]
-    rubric = loader.select_rubric("memory-relevance")
     likely = reply("yes", "small", call_usage(30, 1), logprobs=({"yes": -0.1, "no": -3.0},))
     idle = reply("no", "small", call_usage(30, 1), logprobs=({"yes": -3.0, "no": -0.1},))
 
@@ -98,7 +96,7 @@ def test_candidates_and_pointwise_answers_are_kept(cache: ReplyCache) -> None:
         return pointwise.IDLE in request.messages[-1].content
 
     def select(gateway: ScriptedGateway, model: Endpoint) -> list[str]:
-        own = candidate_judge(gateway, {"quick": model}, loaded=rubric, mode="strict", cache=cache)
+        own = candidate_judge(gateway, {"quick": model}, cache=cache)
         return [decision.decision for decision in asyncio.run(own.select(query("query"), shown)).decisions]
 
     for model, answer in (
@@ -114,54 +112,20 @@ def test_a_damaged_file_costs_no_verdict(tmp_path: Path, cache: ReplyCache, cont
     (tmp_path / "cache").mkdir()
     (tmp_path / "cache" / "replies.sqlite").write_bytes(content)
     assert judge(ScriptedGateway({"quick": [ANSWER], "deep": [ANSWER]}), cache).verdict == "accept"
-    cache.find(scripted_endpoint("m"), request())
-    cache.keep(scripted_endpoint("m"), request(), REPLY)
-    assert cache.find(scripted_endpoint("m"), request()) is not None  # begun anew
+    cache.find(MODEL, request())
+    cache.keep(MODEL, request(), REPLY)
+    assert cache.find(MODEL, request()) is not None  # begun anew
     nowhere = ReplyCache(tmp_path / "cache" / "replies.sqlite" / "replies.sqlite")
     assert judge(ScriptedGateway({"quick": [ANSWER], "deep": [ANSWER]}), nowhere).verdict == "accept"
 
 
-def test_what_is_old_or_too_much_goes(
-    tmp_path: Path, cache: ReplyCache, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reply_cache, "MAX_REPLIES", 3)
-    monkeypatch.setattr(reply_cache, "_TRIM_EVERY", 1)
-    for number in range(6):
-        cache.keep(scripted_endpoint("m"), request(str(number)), REPLY)
-    assert [cache.find(scripted_endpoint("m"), request(str(number))) is None for number in range(6)] == [
-        True
-    ] * 3 + [False] * 3
-    with sqlite3.connect(tmp_path / "cache" / "replies.sqlite") as connection:
-        connection.execute("UPDATE reply SET at = 0")
-    connection.close()
-    cache.keep(scripted_endpoint("m"), request("new"), REPLY)
-    assert cache.find(scripted_endpoint("m"), request("5")) is None
-
-
-def test_it_stays_open_for_the_next_of_a_thread(isolated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = reply_cache.lasting_cache()
-    first.keep(scripted_endpoint("quick"), request(), REPLY)
-    assert reply_cache.lasting_cache() is first
-    with ThreadPoolExecutor(1) as others:
-        other = others.submit(reply_cache.lasting_cache).result()
-        reply = others.submit(other.find, scripted_endpoint("quick"), request()).result()
-    assert other is not first
-    assert reply is not None
-    monkeypatch.setattr(environment, "cache_home", lambda: str(isolated / "elsewhere"))
-    elsewhere = reply_cache.lasting_cache()
-    assert elsewhere.find(scripted_endpoint("quick"), request()) is None
-
-
-def test_a_file_that_was_removed_is_not_written_to_any_more(isolated: Path) -> None:
-    first = reply_cache.lasting_cache()
-    first.keep(scripted_endpoint("quick"), request(), REPLY)
-    for path in isolated.rglob("replies.sqlite*"):
-        path.unlink()
-    again = reply_cache.lasting_cache()
-    assert again is not first
-    again.keep(scripted_endpoint("quick"), request(), REPLY)
-    assert again.find(scripted_endpoint("quick"), request()) is not None
-    assert [path.name for path in isolated.rglob("replies.sqlite")] == ["replies.sqlite"]
+def test_what_is_old_goes(tmp_path: Path, cache: ReplyCache) -> None:
+    cache.keep(MODEL, request("old"), REPLY)
+    with closing(sqlite3.connect(tmp_path / "cache" / "replies.sqlite", isolation_level=None)) as connection:
+        connection.execute("UPDATE reply SET at = ?", (time.time() - 31 * 86_400,))
+    again = ReplyCache(tmp_path / "cache" / "replies.sqlite")
+    again.keep(MODEL, request("new"), REPLY)
+    assert [again.find(MODEL, request(text)) is None for text in ("old", "new")] == [True, False]
 
 
 # A file that another process holds: who waits for it holds up nobody else
@@ -224,86 +188,199 @@ def test_a_file_that_stays_locked_costs_a_call_and_no_verdict(model: Loopback) -
 
 # What makes a question a new one: how a model is asked, not where the question was put
 
-REQUEST = Request((Message("user", "judge this"),), CallKey("s", "kls@1.0.0", "quick"), 5, 100)
 HERE = {"PATH": "/bin", "HOME": "/somewhere/a", "USER": "a", "CLAUDE_CODE_OAUTH_TOKEN": "t"}
 
 
-def command(environ: dict[str, str], changes: dict[str, Any] | None = None) -> Endpoint:
-    profile = registry.find("claude-code").model_copy(update=changes or {})
-    return base.endpoint(profile, "some-model", environ)
-
-
-def key_of(own: Endpoint) -> str:
-    return reply_cache.key(own, REQUEST)
+def key_of(own: Endpoint, **changes: Any) -> str:  # noqa: ANN401 - any field
+    """Return the key of a fenced question with other values of some fields."""
+    fenced = (Message("user", Fence().around("text")),)
+    return reply_cache.key(own, dataclasses.replace(REQUEST, **{"messages": fenced, **changes}))
 
 
 def test_the_key_is_all_that_an_answer_depends_on_but_the_nonce_and_the_time() -> None:
     own = scripted_endpoint("model")
 
-    def fenced(**changes: Any) -> Request:  # noqa: ANN401 - any field
-        asked = dataclasses.replace(REQUEST, messages=(Message("user", Fence().around("text")),))
-        return dataclasses.replace(asked, **changes)
+    def other(**changes: Any) -> str:  # noqa: ANN401 - any field of an endpoint
+        return key_of(dataclasses.replace(own, **changes))
 
-    def asking(**changes: Any) -> Endpoint:  # noqa: ANN401 - any key of a profile
-        return dataclasses.replace(own, profile=PROFILE.model_copy(update=changes))
+    def asking(**changes: Any) -> str:  # noqa: ANN401 - any key of a profile
+        return other(profile=PROFILE.model_copy(update=changes))
 
-    usual = reply_cache.key(own, fenced())
+    usual = key_of(own)
     others = [
-        *(
-            reply_cache.key(own, each)
-            for each in (REQUEST, fenced(max_tokens=7), fenced(schema={}), fenced(sample=2))
-        ),
-        reply_cache.key(own, fenced(top_logprobs=3)),
-        reply_cache.key(scripted_endpoint("other"), fenced()),
-        reply_cache.key(dataclasses.replace(own, api_base="http://127.0.0.1:1"), fenced()),
-        reply_cache.key(dataclasses.replace(own, parameters={"region": "eu"}), fenced()),
-        reply_cache.key(asking(arguments={"": {"reasoning_effort": "high"}}), fenced()),
-        reply_cache.key(asking(thinking={"": 4000}), fenced()),
-        reply_cache.key(asking(client="openai"), fenced()),
-        reply_cache.key(asking(prompt_caching=True), fenced()),
+        key_of(own, messages=REQUEST.messages),
+        key_of(own, max_tokens=7),
+        key_of(own, schema={}),
+        key_of(own, sample=2),
+        key_of(own, top_logprobs=3),
+        key_of(scripted_endpoint("other")),
+        other(api_base="http://127.0.0.1:1"),
+        other(parameters={"region": "eu"}),
+        asking(arguments={"": {"reasoning_effort": "high"}}),
+        asking(thinking={"": 4000}),
+        asking(client="openai"),
+        asking(prompt_caching=True),
     ]
     assert len({usual, *others}) == 1 + len(others)
-    words = {"title": "Another", "rank": 3, "notes": "New.", "key": ["OTHER_KEY"]}
-    assert reply_cache.key(own, fenced(timeout=1)) == usual
-    assert reply_cache.key(dataclasses.replace(own, api_key="k"), fenced()) == usual
-    assert reply_cache.key(asking(**words), fenced()) == usual
-
-
-def test_a_text_cannot_pass_for_another_by_looking_like_a_nonce() -> None:
-    """Inside a fence the word is broken up, so what is taken out of the key is only ever ours."""
-    one, other = (Fence().around(f"judged-{letter * 14}") for letter in "ab")
-    assert without_nonce(one) != without_nonce(other)
+    same = asking(title="Another", rank=3, notes="New.", key=["OTHER_KEY"])
+    assert {key_of(own, timeout=1), other(api_key="k"), same} == {usual}
+    # Inside a fence the word is broken up, so what is taken out of the key is only ever ours.
+    one, two = (Fence().around(f"judged-{letter * 14}") for letter in "ab")
+    assert without_nonce(one) != without_nonce(two)
+    # Credentials that are renewed cost no call.
+    session = {"aws_session_token": "a", "aws_region_name": "eu"}
+    assert other(parameters=session) == other(parameters={**session, "aws_session_token": "b"})
+    assert other(parameters=session) != other(parameters={**session, "aws_region_name": "us"})
 
 
 def test_a_program_that_is_run_otherwise_is_a_new_question() -> None:
     profile = registry.find("claude-code")
-    assert isinstance(profile, CommandProfile)
-    others: list[dict[str, Any]] = [
-        {},
-        {"argv": [*profile.argv, "--effort", "high"]},
-        {"files": {"settings.json": "{}"}},
-        {"links": {"auth.json": ["~/.auth.json"]}},
-        {"set_env": {**profile.set_env, "EFFORT": "high"}},
-        {"reply_key": "text"},
-    ]
-    assert len({key_of(command(HERE, each)) for each in others}) == len(others)
+    assert isinstance(profile, registry.CommandProfile)
 
+    def run(environ: dict[str, str], **changes: Any) -> str:  # noqa: ANN401 - any key of a profile
+        return key_of(base.endpoint(profile.model_copy(update=changes), "some-model", environ))
 
-def test_a_hook_a_shell_and_an_environment_of_python_share_what_a_program_replied() -> None:
+    keys = {
+        run(HERE),
+        run(HERE, argv=[*profile.argv, "--effort", "high"]),
+        run(HERE, files={"settings.json": "{}"}),
+        run(HERE, links={"auth.json": ["~/.auth.json"]}),
+        run(HERE, set_env={**profile.set_env, "EFFORT": "high"}),
+        run(HERE, reply_key="text"),
+        run({**HERE, "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}),
+    }
+    assert len(keys) == 7
+    # A hook, a shell and an environment of Python share what a program replied.
     for there in (
         {"PATH": "/usr/lib/git-core:/bin"},
         {"CLAUDE_CODE_OAUTH_TOKEN": "renewed"},
         {"TMPDIR": "/tmp/x", "LANG": "C"},
     ):
-        assert key_of(command({**HERE, **there})) == key_of(command(HERE))
-    elsewhere = {**HERE, "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
-    assert key_of(command(elsewhere)) != key_of(command(HERE))
+        assert run({**HERE, **there}) == run(HERE)
 
 
-def test_credentials_that_are_renewed_cost_no_call() -> None:
-    own = dataclasses.replace(
-        scripted_endpoint("m"), parameters={"aws_session_token": "a", "aws_region_name": "eu"}
-    )
-    renewed = dataclasses.replace(own, parameters={**own.parameters, "aws_session_token": "b"})
-    moved = dataclasses.replace(own, parameters={**own.parameters, "aws_region_name": "us"})
-    assert key_of(renewed) == key_of(own) != key_of(moved)
+# Processes that write, read and die; damage; full disks
+
+QUESTIONS = 60
+# One process that keeps and finds replies until it is killed or has done its rounds; it prints what is wrong.
+WRITER = """
+import pathlib, random, sys
+sys.path[:0] = {paths!r}
+import test_reply_cache as stress
+cache = stress.ReplyCache(pathlib.Path({file!r}))
+draw = random.Random(int(sys.argv[1]))
+wrong = 0
+for _ in range(int(sys.argv[2])):
+    number = draw.randrange(stress.QUESTIONS)
+    if draw.random() < 0.5:
+        cache.keep(stress.MODEL, stress.question(number), stress.answer(number))
+    else:
+        wrong += not stress.is_right(cache, number)
+print(wrong)
+"""
+
+
+def question(number: int) -> Request:
+    return request(f"question {number}")
+
+
+def answer(number: int) -> Reply:
+    """Return the one right answer, so that a torn or mixed-up one shows; some fill several pages."""
+    text = hashlib.sha256(str(number).encode()).hexdigest()
+    return reply(text * (1 + number % 7 * 40), "m")
+
+
+def is_right(cache: ReplyCache, number: int) -> bool:
+    reply = cache.find(MODEL, question(number))
+    return reply is None or reply.text == answer(number).text
+
+
+def works(cache: ReplyCache) -> bool:
+    """Whether what is kept now is found; the first call may find out that the file is damaged."""
+    for number in (1, 2):
+        cache.keep(MODEL, question(number), answer(number))
+    return cache.find(MODEL, question(2)) is not None
+
+
+def writer(path: Path, seed: int, rounds: int, before: str = "") -> subprocess.Popen[str]:
+    paths = [str(Path(__file__).parent), *(each for each in sys.path if each.endswith("support"))]
+    code = before + WRITER.format(paths=paths, file=str(path))
+    command = [sys.executable, "-c", code, str(seed), str(rounds)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_processes_that_write_read_and_die_never_get_a_wrong_reply(tmp_path: Path) -> None:
+    path = tmp_path / "cache" / "replies.sqlite"
+    lasting = [writer(path, seed, 300) for seed in range(2)]
+    doomed = [writer(path, seed, 10_000_000) for seed in range(2)]
+    try:
+        deadline = time.monotonic() + 60
+        while not path.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        draw = random.Random(7)
+        for process in doomed:
+            time.sleep(draw.random())
+            process.kill()
+        ends = [each.communicate(timeout=120) for each in lasting]
+    finally:
+        for process in (*lasting, *doomed):
+            process.kill()
+            process.communicate(timeout=10)
+    assert ends == [("0\n", "")] * len(lasting)
+    cache = ReplyCache(path)
+    assert works(cache)
+    assert all(is_right(cache, number) for number in range(QUESTIONS))
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_file_with_bytes_gone_wrong_is_begun_anew_or_right(tmp_path: Path, seed: int) -> None:
+    path = tmp_path / "replies.sqlite"
+    cache = ReplyCache(path)
+    for number in range(QUESTIONS):
+        cache.keep(MODEL, question(number), answer(number))
+    with closing(cache._open()) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    draw, content = random.Random(seed), bytearray(path.read_bytes())
+    for place in draw.sample(range(0, len(content), 4096), 3):
+        content[place : place + 200] = draw.randbytes(200)
+    path.write_bytes(content[: -draw.randrange(1, 5000)])
+    again = ReplyCache(path)
+    assert all(is_right(again, number) for number in range(QUESTIONS))
+    assert works(again)
+
+
+def test_a_renewal_spares_what_another_process_began_anew(tmp_path: Path) -> None:
+    path = tmp_path / "replies.sqlite"
+    path.write_bytes(b"no database at all, but long enough to be looked at")
+    late = ReplyCache(path)
+    with pytest.raises(sqlite3.DatabaseError):
+        late._open()
+    assert works(ReplyCache(path))
+    late._remove()
+    assert late.find(MODEL, question(2)) is not None
+
+
+def test_the_file_is_bounded_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reply_cache, "MAX_BYTES", 400_000)
+    path = tmp_path / "replies.sqlite"
+    cache = ReplyCache(path)
+    for number in range(200):
+        cache.keep(MODEL, question(number), reply(f"{number}" + "x" * 20_000, "m"))
+        assert path.stat().st_size <= 400_000
+    kept = [number for number in range(200) if cache.find(MODEL, question(number))]
+    assert kept == list(range(kept[0], 200))  # the newest
+    assert 3 <= len(kept) < 20
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of a process are POSIX")
+def test_a_full_disk_costs_a_call_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "replies.sqlite"
+    writer(path, 1, 0).communicate(timeout=60)
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000))\n"
+    process = writer(path, 1, 300, limit)
+    assert process.communicate(timeout=60) == ("0\n", "")
+    assert process.returncode == 0
+    assert all(each.stat().st_size <= 60_000 for each in tmp_path.iterdir())
+    assert works(ReplyCache(path))

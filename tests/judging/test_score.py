@@ -1,25 +1,28 @@
-"""The task `score`, from opinions to a verdict: tiers, juries, samples, small models."""
+"""The task `score`, from opinions to a verdict: tiers, juries, samples, small models, a recording."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import pytest
 from making import call_usage, document, document_judge, file, judge_options, reply
-from scripted import PROFILE, ByModel, ScriptedGateway, of_family, scores, scripted_endpoint, three_models
+from scripted import ByModel, ScriptedGateway, of_family, scores, scripted_endpoint, three_models
 
-from judgekit.cli.schema import json_schema
+from judgekit.cli.output import verdict_text
 from judgekit.errors import FailureKind, GatewayError
+from judgekit.judging import documents, score, service
 from judgekit.judging.fence import without_nonce
-from judgekit.providers.registry import Limits
+from judgekit.judging.verdict import Finding
+from judgekit.providers.replay import Recorder
 from judgekit.rubric import loader
+from judgekit.rubric.schema import ScoreRubric
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from scripted import Answer
 
@@ -29,10 +32,9 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Verdict
     from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
 
-FOUR_FOUR_FIVE = {"semantic": 4, "pragmatic": 4, "syntactic": 5}
 GOOD, WEAK, BAD = scores(4, 4, 5), scores(3, 3, 2), scores(1, 2, 3)
 TIMEOUT = GatewayError(FailureKind.TIMEOUT, "no answer in 45 s")
-INSTRUCTIONS = loader.score_rubric("kls").rubric.prompt.instructions
+INSTRUCTIONS = loader.find_rubric("kls").rubric.prompt.instructions
 Answers = dict[str, "Answer"]
 
 
@@ -81,22 +83,18 @@ def answered(cost: float | None, source: CostSource | None) -> Callable[[Request
     return lambda _: reply(GOOD, "a-model", call_usage(100, 10, cost, source))
 
 
-@pytest.mark.parametrize(
-    ("quick", "deep", "told"),
-    [
+def test_a_verdict_says_where_its_cost_is_from_and_whether_that_is_all() -> None:
+    cases: list[tuple[list[Answer], list[Answer], tuple[float | None, str | None, bool]]] = [
         ([answered(0.1, "litellm")], [answered(0.2, "litellm")], (0.3, "litellm", True)),
         ([answered(0.1, "litellm")], [answered(0.2, "profile")], (0.3, "mixed", True)),
         ([answered(0.1, "provider")], [answered(None, None)], (0.1, "provider", False)),
         ([answered(None, None)], [answered(None, None)], (None, None, False)),
         ([answered(0.1, "provider")], [0.001, 0.001], (0.1, "provider", False)),
         (["no object", answered(0.1, "litellm")], [answered(0.2, "litellm")], (0.301, "mixed", True)),
-    ],
-)
-def test_a_verdict_says_where_its_cost_is_from_and_whether_that_is_all(
-    quick: list[Answer], deep: list[Answer], told: tuple[float | None, str | None, bool]
-) -> None:
-    verdict, _ = run(quick=quick, deep=deep)
-    assert (verdict.cost_usd, verdict.cost_source, verdict.cost_complete) == told
+    ]
+    for quick, deep, told in cases:
+        verdict, _ = run(quick=quick, deep=deep)
+        assert (verdict.cost_usd, verdict.cost_source, verdict.cost_complete) == told
 
 
 def test_the_tiebreaker_sees_both_opinions_and_no_names_in_an_order_by_the_subject_alone() -> None:
@@ -116,86 +114,22 @@ def test_the_tiebreaker_sees_both_opinions_and_no_names_in_an_order_by_the_subje
     assert set(first) == {True, False}
 
 
-def test_a_tiebreaker_that_stands_in_is_told_of_no_disagreement() -> None:
-    _, gateway = run(quick=[TIMEOUT], deep=[TIMEOUT], tiebreaker=[GOOD])
-    content = gateway.requests[2].messages[0].content
-    assert (INSTRUCTIONS.deep in content, INSTRUCTIONS.tiebreaker in content) == (True, False)
-
-
-def test_a_models_own_verdict_word_is_recorded_and_ignored() -> None:
-    verdict, _ = run(quick=[scores(1, 1, 1, verdict="GO")])
-    assert verdict.verdict == "reject"
+def test_an_unreadable_reply_is_asked_again_once_and_a_models_own_verdict_ignored() -> None:
+    verdict, gateway = run(quick=["I like it.", scores(1, 1, 1, verdict="GO")])
     assert verdict.rounds[0].opinion is not None
     assert verdict.rounds[0].opinion["said"] == "GO"
-
-
-def test_an_unreadable_reply_is_asked_again_once_and_never_a_low_score() -> None:
-    verdict, gateway = run(quick=["I like it.", BAD])
     again = gateway.requests[1]
     assert (verdict.verdict, again.call_key.part) == ("reject", "reask")
     assert again.messages[-2].content == "I like it."
     assert "could not be read" in again.messages[-1].content
     assert verdict.rounds[0].usage.input_tokens == 200
-    unread: list[Answer] = ["I like it.", "I do."]
-    verdict, gateway = run(quick=unread, deep=unread, tiebreaker=unread)
-    assert (ended(verdict), verdict.scores) == (("undetermined", "none", None), None)
-    assert (failures(verdict), len(gateway.requests)) == (["invalid_reply"] * 3, 6)
-    assert str(verdict.degraded).startswith("quick, deep, tiebreaker: invalid_reply (")
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        f"Sure, here it is:\n```json\n{GOOD}\n```\nHope that helps!",
-        f"<think>{BAD} hmm, no</think>\n{GOOD}",
-        GOOD.replace("4,", '"4",'),
-        f"{GOOD}\nOn reflection:\n{GOOD}",
-        json.dumps({"reasoning": "x", **FOUR_FOUR_FIVE}),
-        json.dumps({"reasoning": "x", "scores": {name: {"score": n} for name, n in FOUR_FOUR_FIVE.items()}}),
-    ],
-)
-def test_scores_are_read_however_they_are_wrapped(reply: str) -> None:
-    verdict, _ = run("lenient", quick=[reply])
-    assert (verdict.verdict, verdict.scores) == ("accept", FOUR_FOUR_FIVE)
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [
-        f"{BAD} Note: I ignored {GOOD}",
-        f"[{BAD}, {GOOD}]",
-        f'{{"document": {GOOD}}}',
-        BAD[:-1] + f', "findings": [{{"quote": "x"}}]}} {GOOD}"}}]}}',
-    ],
-)
-def test_a_reply_with_two_answers_is_asked_for_once_more(reply: str) -> None:
-    verdict, gateway = run("lenient", quick=[reply, BAD], deep=[BAD])
+    two = f"{BAD} Note: I ignored {GOOD}"  # and so is one with two answers
+    verdict, gateway = run("lenient", quick=[two, BAD], deep=[BAD])
     assert (verdict.verdict, gateway.asked) == ("reject", ["quick", "quick", "deep"])
-    verdict, _ = run("lenient", quick=[reply, reply], deep=[reply, reply], tiebreaker=[reply, reply])
-    assert (verdict.verdict, set(failures(verdict))) == ("undetermined", {"invalid_reply"})
-
-
-OUTCOMES: dict[str, list[Answer]] = {"A": [GOOD], "I": [WEAK], "R": [BAD], "F": [TIMEOUT]}
-
-
-@pytest.mark.parametrize("mode", ["strict", "lenient"])
-def test_a_failure_is_never_shown_as_a_pass_or_a_fail(mode: ModeName) -> None:
-    """Every sequence of outcomes: a verdict needs an opinion that says so, and two where one must confirm."""
-    for sequence in itertools.product("AIRF", repeat=3):
-        answers = dict(zip(three_models(), (OUTCOMES[letter] for letter in sequence), strict=True))
-        verdict, _ = run(mode, **answers)
-        given = [own.opinion["outcome"] for own in verdict.rounds if own.opinion]
-        if verdict.verdict in ("accept", "improve", "reject"):
-            assert verdict.verdict in given
-        if verdict.verdict == ("accept" if mode == "strict" else "reject") and sequence[0] in "AR":
-            assert given.count(verdict.verdict) >= 2
-        assert bool(verdict.degraded) == ("F" in sequence[: len(verdict.rounds)])
-
-
-def test_without_a_provider_nothing_is_judged() -> None:
-    verdict = judge(ScriptedGateway({}), panel={})
-    assert (verdict.verdict, verdict.rounds) == ("undetermined", [])
-    assert verdict.degraded == "not judged: no model is configured"
+    # A tiebreaker that stands in is told of no disagreement.
+    _, gateway = run(quick=[TIMEOUT], deep=[TIMEOUT], tiebreaker=[GOOD])
+    content = gateway.requests[2].messages[0].content
+    assert (INSTRUCTIONS.deep in content, INSTRUCTIONS.tiebreaker in content) == (True, False)
 
 
 def test_one_model_in_two_tiers_is_one_voice() -> None:
@@ -213,54 +147,23 @@ SMALL = scripted_endpoint("small", pointwise=True)
 ALONE: dict[TierName, Endpoint] = {"quick": SMALL}
 
 
-def test_the_prompts_can_be_seen_for_every_kind_of_model() -> None:
-    cases: list[tuple[dict[TierName, Endpoint], int]] = [({}, 1), (three_models(), 1), (ALONE, 3)]
-    for panel, count in cases:
-        asked = document_judge(ScriptedGateway({}), panel, mode="strict").prompts("quick", text_document())
-        assert len(asked) == count
-        assert all("Some text." in messages[-1].content for messages in asked)
-
-
-@pytest.mark.parametrize(
-    ("answers", "mode", "total", "verdict", "truncated", "degraded"),
-    [
-        # The quick tier sees the beginning and may not accept it.
-        ({"quick": [GOOD], "deep": [GOOD]}, "lenient", None, "accept", False, None),
-        (
-            {"quick": [GOOD], "deep": [GOOD]},
-            "lenient",
-            6_000_000,
-            "undetermined",
-            True,
-            "no model saw the whole text, so it cannot be accepted",
-        ),
-        ({"quick": [BAD]}, "strict", 6_000_000, "reject", True, None),  # but it may be rejected
-    ],
-)
-def test_a_cut_document(
-    answers: dict[str, list[Answer]],
-    mode: ModeName,
-    total: int | None,
-    verdict: str,
-    truncated: bool,  # noqa: FBT001 - a column
-    degraded: str | None,
-) -> None:
-    gateway = ScriptedGateway(answers)
-    found = judge(gateway, mode=mode, subject=text_document("x" * 5000, total))
-    assert gateway.asked == list(answers)
-    if total is None:
-        assert "cut after 4000 of its 5000 characters" in gateway.requests[0].messages[-1].content
-        assert "x" * 5000 in gateway.requests[1].messages[-1].content
-    assert (found.verdict, found.truncated, found.degraded) == (verdict, truncated, degraded)
-
-
-def test_a_verdict_fits_its_published_schema() -> None:
-    verdict, _ = run(quick=[GOOD], deep=[TIMEOUT], tiebreaker=[BAD])
-    data = verdict.model_dump(mode="json", by_alias=True)
-    jsonschema.Draft202012Validator(json_schema("verdict")).validate(data)
-    assert data["schema"] == "judgekit/verdict@1"
-    assert data["prompt_sha256"] == loader.score_rubric("kls").rubric.prompt.sha256
-    assert list(data)[:6] == ["schema", "id", "task_id", "subjects", "rubric", "mode"]
+def test_a_cut_document_is_not_accepted() -> None:
+    """The quick tier sees the beginning; where no tier sees all, the text may be rejected all the same."""
+    why = "no model saw the whole text, so it cannot be accepted"
+    modes: tuple[ModeName, ModeName] = ("lenient", "strict")
+    for total, answer, mode, end in (
+        (5000, GOOD, modes[0], ("accept", False, None)),
+        (6_000_000, GOOD, modes[0], ("undetermined", True, why)),
+        (6_000_000, BAD, modes[1], ("reject", True, None)),
+    ):
+        gateway = ScriptedGateway({"quick": [answer], "deep": [answer]})
+        found = judge(gateway, mode=mode, subject=text_document("x" * 5000, total))
+        assert (found.verdict, found.truncated, found.degraded) == end
+        assert gateway.asked == (["quick"] if answer == BAD else ["quick", "deep"])
+        shown = [request.messages[-1].content for request in gateway.requests]
+        if total == 5000:
+            assert "cut after 4000 of its 5000 characters" in shown[0]
+            assert "x" * 5000 in shown[1]
 
 
 # --- small models
@@ -294,11 +197,8 @@ def test_a_pointwise_model_gives_expectations() -> None:
 
 @pytest.mark.parametrize(
     ("last", "outcome"),
-    [
-        (lambda _: rated("1"), "accept"),
-        (lambda _: rated("4"), "improve"),  # what rates anything high is not believed
-        (TIMEOUT, None),
-    ],
+    # What rates anything high is not believed.
+    [(lambda _: rated("1"), "accept"), (lambda _: rated("4"), "improve"), (TIMEOUT, None)],
 )
 def test_what_a_pointwise_model_would_accept_is_weighed_against_an_idle_subject(
     last: Answer, outcome: str | None
@@ -307,9 +207,8 @@ def test_what_a_pointwise_model_would_accept_is_weighed_against_an_idle_subject(
     verdict = judge(gateway, mode="lenient", panel=ALONE)
     (own,) = verdict.rounds
     assert (own.opinion and own.opinion["outcome"]) == outcome
-    assert (failures(verdict), verdict.verdict) == (
-        (["timeout"], "undetermined") if outcome is None else ([None], outcome)
-    )
+    assert failures(verdict) == ([None] if outcome else ["timeout"])
+    assert verdict.verdict == (outcome or "undetermined")
     assert own.usage.input_tokens == (200 if outcome else 150)
     assert (gateway.requests[-1].call_key.part, len(contexts(gateway))) == ("idle", 1)
     poor = ScriptedGateway({"quick": [lambda _: rated("2")] * 3})  # nothing to weigh
@@ -368,13 +267,8 @@ def test_a_jury(answers: Answers, tiers: list[str], asked: str, end: tuple[str, 
     deciding = [own.model for own in verdict.rounds if own.tier == end[2] and own.opinion]
     assert verdict.model == (", ".join(deciding) or None)
     assert (verdict.scores is None) == (end[2] is None)
-
-
-def test_the_scores_of_a_jury_are_the_mean() -> None:
-    verdict, _ = sat({"a": SPLIT, "b": scores(1, 2, 2)}, "ab", "d")
-    assert verdict.scores == {"semantic": 1, "pragmatic": 3, "syntactic": 3}
-    failed, _ = sat({"a": GOOD, "b": TIMEOUT, "c": GOOD}, "", "abc")
-    assert failed.degraded == "deep: timeout (no answer in 45 s)"
+    told = "deep: timeout (no answer in 45 s)"
+    assert (verdict.degraded or told).startswith(told)
 
 
 def test_a_limit_of_cost_asks_one_after_another_and_stops() -> None:
@@ -429,27 +323,17 @@ def test_samples_are_averaged_and_stand_in_one_round() -> None:
     assert (one.opinion["samples"], one.usage.input_tokens, verdict.cost_usd) == (4, 400, 0.004)
 
 
-@pytest.mark.parametrize(
-    ("failing", "verdict", "counted"), [({2}, "accept", 2), ({2, 3}, "undetermined", None)]
-)
-def test_most_samples_must_be_readable(failing: set[int], verdict: str, counted: int | None) -> None:
+def test_most_samples_must_be_readable() -> None:
     def answer(request: Request) -> str:
-        return "I would rather not." if request.sample in failing else GOOD
+        return GOOD if request.sample <= readable else "I would rather not."
 
-    judged, gateway = sat({"a": answer}, "", "a", options=judge_options(samples=3))
-    opinion = judged.rounds[0].opinion
-    assert (judged.verdict, opinion and opinion["samples"]) == (verdict, counted)
-    parts = [request.call_key.part for _, request in gateway.requests]
-    assert sorted(part for part in parts if part.endswith("reask")) == [
-        f"sample{at}/reask" for at in sorted(failing)
-    ]
-
-
-def test_a_local_server_is_asked_for_one_sample_at_a_time() -> None:
-    modest = of_family("a", profile=PROFILE.model_copy(update={"limits": Limits(concurrency=1)}))
-    gateway = ByModel({"a": drawn})
-    judge(gateway, panel={"deep": modest}, options=judge_options(samples=3, each=True))
-    assert (gateway.most, len(gateway.requests)) == (1, 9)
+    for readable, verdict in ((2, "accept"), (1, "undetermined")):
+        judged, gateway = sat({"a": answer}, "", "a", options=judge_options(samples=3))
+        opinion = judged.rounds[0].opinion
+        assert (judged.verdict, opinion and opinion["samples"]) == (verdict, opinion and readable)
+        parts = sorted(request.call_key.part for _, request in gateway.requests)
+        again = [part for part in parts if part.endswith("reask")]
+        assert again == [f"sample{at}/reask" for at in range(readable + 1, 4)]
 
 
 def alone_on(value: int = 0) -> Callable[[Request], str]:
@@ -478,13 +362,11 @@ def test_each_dimension_may_have_a_call_of_its_own() -> None:
     ]
     assert shown == [True, False, False]
 
+    def failing(request: Request) -> str:
+        return "No." if "pragmatic" in request.call_key.part else alone_on()(request)
 
-def test_a_dimension_that_fails_fails_the_round() -> None:
-    def answer(request: Request) -> str:
-        text = "".join(message.content for message in request.messages)
-        return "No." if "- pragmatic:" in text else alone_on()(request)
-
-    verdict, gateway = sat({"a": answer}, "", "a", options=judge_options(each=True))
+    # A dimension that fails fails the round.
+    verdict, gateway = sat({"a": failing}, "", "a", options=judge_options(each=True))
     assert (verdict.verdict, verdict.scores, failures(verdict)) == ("undetermined", None, ["invalid_reply"])
     assert "pragmatic/reask" in [request.call_key.part for _, request in gateway.requests]
 
@@ -495,3 +377,133 @@ def test_the_tiebreaker_is_told_earlier_scores_of_its_dimension_alone() -> None:
     assert ended(verdict) == ("accept", "majority", "tiebreaker")
     told = [request.messages[-1].content for model, request in gateway.requests if model == "c"]
     assert ["semantic 1" in text and "pragmatic 1" not in text for text in told] == [True, False, False]
+
+
+def kls() -> ScoreRubric:
+    rubric = loader.find_rubric("kls").rubric
+    assert isinstance(rubric, ScoreRubric)
+    return rubric
+
+
+def with_terms(**wanted: list[str]) -> ScoreRubric:
+    rubric = kls()
+    (dimension, *_) = rubric.dimensions.values()
+    named = {name: dimension.model_copy(update={"terms": each}) for name, each in wanted.items()}
+    return rubric.model_copy(update={"dimensions": named})
+
+
+def test_a_text_is_about_the_dimensions_whose_terms_it_has() -> None:
+    for text, dimensions in (
+        ("The status code is factually WRONG.", ("semantic",)),
+        ("Sections stand in no order, and two links are broken.", ("syntactic",)),
+        ("It contradicts itself; a reader cannot act on it.", ("semantic", "pragmatic")),
+        ("Syntactic: fine.", ("syntactic",)),
+        ("The wrongdoer ordered a subdomain.", ("syntactic",)),  # a form of order, the others of nothing
+        ("Nothing to say.", ()),
+        ("", ()),
+    ):
+        assert tuple(score.mentions(text, kls())) == dimensions, text
+    rubric = with_terms(when=["time zone"], other=["clock"])
+    assert score.mentions("Which time zones?", rubric) == {"when": 1}
+    assert score.mentions("There is time in this zone.", rubric) == {}
+    assert score.mentions("Un résumé?", with_terms(short=["resume"])) == {"short": 1}  # accents or not
+    rubric = with_terms(next_steps=["owner"], decided=["decision"])
+    (placed,) = score.placed([Finding(dimension="Next Steps", issue="No decision.")], rubric)
+    assert placed.dimension == "next_steps"
+
+
+def test_a_finding_gets_the_dimension_it_is_about() -> None:
+    for finding, dimension in (
+        (Finding(issue="This link leads nowhere."), "syntactic"),
+        (Finding(issue="Rollback is left as a TODO.", suggestion="Say what a reader must do."), "pragmatic"),
+        (Finding(dimension="Semantic", issue="A missing section."), "semantic"),  # named by the judge
+        (Finding(dimension="PRAGMATIC", issue="The link is broken."), "pragmatic"),
+        (Finding(dimension="accuracy and facts", issue="The name is wrong."), "semantic"),
+        (Finding(issue="Wrong order."), ""),  # one term of each of two dimensions
+        (Finding(dimension="tone", issue="Too cheerful."), "tone"),
+        (Finding(issue="Too cheerful.", quote="the wrong, outdated domain"), ""),
+    ):
+        assert score.placed([finding], kls()) == (finding.model_copy(update={"dimension": dimension}),)
+
+
+def test_every_bundled_rubric_knows_what_is_said_in_its_own_words() -> None:
+    for name in ("kls", "code-review", "commit-message", "answer-quality", "agent-task"):
+        rubric = loader.find_rubric(name).rubric
+        assert isinstance(rubric, ScoreRubric)
+        for dimension, each in rubric.dimensions.items():
+            assert each.terms
+            for term in each.terms:
+                assert dimension in score.mentions(f"So: {term}.", rubric)
+
+
+def test_opinions_and_findings_are_tagged_and_a_person_sees_which_scores_nobody_explained() -> None:
+    def judged(reasoning: str, *findings: dict[str, str]) -> Verdict:
+        given = {"semantic": 4, "pragmatic": 2, "syntactic": 3}
+        said = json.dumps({"reasoning": reasoning, "scores": given, "findings": list(findings)})
+        return run("lenient", quick=[said], deep=[said])[0]
+
+    verdict = judged("Accurate. A section is missing.")
+    dimensions = [each.opinion and each.opinion["dimensions"] for each in verdict.rounds]
+    assert dimensions == [["semantic", "pragmatic", "syntactic"]] * len(verdict.rounds)
+    told = [
+        {"issue": "The link is broken."},
+        {"issue": "Too cheerful."},
+        {"issue": "A link.", "dimension": "tone"},
+    ]
+    assert [each.dimension for each in judged("Fine.", *told).findings] == ["syntactic", "", "syntactic"]
+    unexplained = judged("Nothing is wrong.", {"issue": "The link is broken."})
+    assert "    no reason given for pragmatic\n" in verdict_text(unexplained.record())
+    for said in (verdict, judged("Fine.")):  # words that tell nothing are no reproach
+        assert "nothing is said about" not in verdict_text(said.record())
+
+
+CHANGING = ("id", "timestamp", "duration_ms", "latency_ms")
+JURY: PanelModels = {
+    "quick": (scripted_endpoint("quick-a"), scripted_endpoint("quick-b"), scripted_endpoint("quick-c")),
+    "deep": (scripted_endpoint("deep-a"),),
+    "tiebreaker": (scripted_endpoint("third", pointwise=True),),
+}
+LIKELY = {"yes": math.log(0.7), "no": math.log(0.3), "4": math.log(0.6), "3": math.log(0.4)}
+
+
+def guide() -> Document:
+    return documents.document([file("docs/a.md", "Some text.", sha256="ab" * 32)])
+
+
+def stable(found: Verdict) -> str:
+    """Return all that may not change, as it would be written."""
+
+    def without(value: Any) -> Any:  # noqa: ANN401 - any JSON
+        if isinstance(value, dict):
+            return {name: without(each) for name, each in value.items() if name not in CHANGING}
+        return [without(each) for each in value] if isinstance(value, list) else value
+
+    return json.dumps(without(json.loads(found.model_dump_json(by_alias=True))))
+
+
+def token(_: object) -> Reply:
+    return reply("4", "third", call_usage(7, 1, 0.01), logprobs=(LIKELY,))
+
+
+def test_a_recording_gives_the_same_verdict_each_time(
+    tmp_path: Path, isolated: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the configuration on: who judges, and how, is found anew each time."""
+    file = tmp_path / "recording.jsonl"
+    (isolated / "judgekit").mkdir()
+    (isolated / "judgekit" / "config.yaml").write_text("judge: {samples: 2, jury: majority}\n")
+    good, bad = scores(4, 4, 5, reasoning="Sound."), scores(1, 2, 3, reasoning="Wrong.")
+    answers: dict[str, list[Answer]] = {
+        "quick": [good, "unreadable", good, *[bad] * 20],
+        "deep": [bad] * 5,
+        "tiebreaker": [token] * 3,
+    }
+    options = judge_options("majority", samples=2)
+    own = document_judge(Recorder(ScriptedGateway(answers), file), JURY, mode="strict", options=options)
+    first = asyncio.run(own.judge(guide()))
+    monkeypatch.setenv("JUDGEKIT_REPLAY", str(file))
+    found = [stable(service.judge_documents([guide()])[0]) for _ in range(3)]
+    assert len(set(found)) == 1
+    told = json.loads(found[0])
+    assert (told["verdict"], told["scores"]) == (first.verdict, first.scores)
+    assert [each["model"] for each in told["rounds"]][:3] == ["quick-a", "quick-b", "quick-c"]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import sample_store
+import secret_texts
 from loopback import SILENT, Answer, Asked, Loopback, fails, says
 from making import finality_rules, query
 
@@ -24,7 +25,7 @@ from judgekit.providers import litellm
 from judgekit.retrieval.confidence import Candidate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from judgekit.config import ModeName
@@ -45,7 +46,7 @@ def candidate(name: str, label: str) -> Candidate:
     return hit
 
 
-CANDIDATES = [candidate("a", "high"), candidate("b", "high"), candidate("c", "high"), candidate("d", "low")]
+CANDIDATES = [candidate("a", "high"), candidate("b", "low"), candidate("c", "high"), candidate("d", "low")]
 
 
 def selection(**decisions: str) -> Selection:
@@ -62,27 +63,23 @@ def selection(**decisions: str) -> Selection:
     )
 
 
-@pytest.mark.parametrize(
-    ("mode", "decided", "kept"),
-    [
+def test_where_nothing_was_decided_bm25_decides() -> None:
+    cases: list[tuple[ModeName, dict[str, str], str]] = [
         ("strict", {"a": "kept", "b": "dropped", "c": "kept", "d": "kept"}, "acd"),
         ("strict", dict.fromkeys("abcd", "undetermined"), "ab"),
         ("lenient", dict.fromkeys("abcd", "undetermined"), "abcd"),
         ("strict", {"a": "dropped", "b": "undetermined", "c": "undetermined", "d": "undetermined"}, "b"),
         ("lenient", {"a": "dropped", "b": "undetermined", "c": "kept", "d": "dropped"}, "bc"),
-    ],
-)
-def test_where_nothing_was_decided_bm25_decides(mode: ModeName, decided: dict[str, str], kept: str) -> None:
-    found, degraded = search.apply(selection(**decided), CANDIDATES, mode, top_k=2)
-    assert "".join(hit.id for hit, _ in found) == kept
-    assert (degraded is not None) == ("undetermined" in decided.values())
-    alone, why = search.apply("no model found", CANDIDATES, mode, top_k=2)  # without any judge
-    expected = "ab" if mode == "strict" else "abcd"
-    assert ("".join(hit.id for hit, _ in alone), why) == (expected, "no model found")
-    by = {each.id: keeper for each, keeper in found}
-    assert all(
-        keeper == ("bm25" if decided[name] == "undetermined" else "quick") for name, keeper in by.items()
-    )
+    ]
+    for mode, decided, kept in cases:
+        found, degraded = search.apply(selection(**decided), CANDIDATES, mode, top_k=2)
+        assert "".join(hit.id for hit, _ in found) == kept
+        assert (degraded is not None) == ("undetermined" in decided.values())
+        for hit, keeper in found:
+            assert keeper == ("bm25" if decided[hit.id] == "undetermined" else "quick")
+        alone, why = search.apply("no model found", CANDIDATES, mode, top_k=2)  # without any judge
+        expected = "ac" if mode == "strict" else "abcd"
+        assert ("".join(hit.id for hit, _ in alone), why) == (expected, "no model found")
 
 
 @pytest.fixture
@@ -137,14 +134,38 @@ def test_the_hooks_judge_is_one_call_and_its_word_holds(
         out, err = hook(PROMPT, server)
     assert len(server.requests) == 1
     assert kept in out
-    assert out.count("<result") == 1
+    assert out.count('confidence="judged"') == out.count("<result") == 1
     assert "<memory-nudge" not in out
     assert err == ""
-
-
-def test_a_judge_that_keeps_nothing_leaves_silence(hook: Callable[..., tuple[str, str]]) -> None:
     with Loopback(says('{"keep": []}')) as server:
         assert hook("How do we refresh the JWT?", server) == ("", "")
+
+
+def test_of_a_long_prompt_models_see_the_best_parts_first(hook: Callable[..., tuple[str, str]]) -> None:
+    secret = secret_texts.form("anthropic", 4)
+    talk = " ".join(
+        f"Then my sister number {n} told a story about her garden and its fence." for n in range(9)
+    )
+    with Loopback(keeping(sample_store.JWT.title)) as server:
+        hook(f"{talk} Why does the JWT refresh fail with {secret}? {talk}", server)
+    (asked,) = server.requests
+    request = asked.text.partition("The request:")[2]
+    assert "refresh fail with" in request[:200]
+    assert "sister number 0 told" in request
+    assert not [at for at in range(len(secret) - 8) if secret[at : at + 8] in asked.text]
+
+
+def test_no_passage_shows_a_half_of_a_secret(hook: Callable[..., tuple[str, str]], project: Path) -> None:
+    path, secret = project / sample_store.JWT.path, secret_texts.form("anthropic", 4)
+    record = json.loads(path.read_text())
+    for count in (27, 29, 31):  # the passage that fits ends within the secret
+        text = f"How do we refresh the JWT? {'some1 ' * count}{secret} {'More. ' * 60}"
+        path.write_text(json.dumps({**record, "content": {"decision": text}}))
+        with Loopback(keeping(sample_store.JWT.title)) as server:
+            hook("How do we refresh the JWT?", server)
+        (asked,) = server.requests
+        assert "some1 [redacted: Anthropic key]" in asked.text
+        assert not [at for at in range(len(secret) - 8) if secret[at : at + 8] in asked.text], count
 
 
 @pytest.mark.parametrize("answer", [SILENT, fails(401), fails(500), says("?")])
@@ -159,47 +180,37 @@ def test_a_judge_that_fails_leaves_what_bm25_is_sure_of(
     assert err.count("\n") == 1
 
 
-@pytest.fixture
-def slow_import(hook: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let the first use of litellm take longer than a call may."""
+def test_importing_litellm_costs_no_call_its_time_but_the_deadlines(
+    hook: Callable[..., tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     found, loaded, lock = litellm.load(), list[object](), threading.Lock()
 
     def load() -> object:
         with lock:
             if not loaded:
-                time.sleep(1.5)
+                time.sleep(1.5)  # longer than a call may take
                 loaded.append(found)
             return found
 
     monkeypatch.setattr(litellm, "_loaded", loaded)
     monkeypatch.setattr(litellm, "load", load)
-    yield
-    with lock:  # until what a test left behind is done
-        pass
-
-
-@pytest.mark.usefixtures("slow_import")
-def test_importing_litellm_costs_no_call_its_time(hook: Callable[..., tuple[str, str]]) -> None:
-    with Loopback(keeping(sample_store.JWT.title)) as server:
-        out, err = hook(PROMPT, server, "judge: 'on', timeout: 1.4, deadline: 20")
-    assert len(server.requests) == 1
-    assert err == ""
-    assert out.count("<result") == 1
-
-
-@pytest.mark.usefixtures("slow_import")
-def test_importing_litellm_counts_towards_the_deadline(hook: Callable[..., tuple[str, str]]) -> None:
     alone, _ = hook(PROMPT, None, "judge: 'off'")
     with Loopback(keeping(sample_store.JWT.title)) as server:
+        out, err = hook(PROMPT, server, "judge: 'on', timeout: 1.4, deadline: 20")
+        assert (len(server.requests), err, out.count("<result")) == (1, "", 1)
+        loaded.clear()
         out, err = hook(PROMPT, server, "judge: 'on', timeout: 1, deadline: 0.2")
-    assert server.requests == []
+        assert len(server.requests) == 1
     assert (out, err.count("\n")) == (alone, 1)
     assert "retrieval.deadline" in err
+    with lock:  # until what was left behind is done
+        pass
 
 
 def test_judging_ends_before_the_client_gives_up(
     hook: Callable[..., tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    assert search.HOOK_SECONDS == judged.MOST_SECONDS  # here as in the engine
     start_and_end = 3  # seconds, on a busy machine
     assert PATIENCE + search.HOOK_SECONDS + start_and_end < entries.TIMEOUT
     monkeypatch.setattr(search, "HOOK_SECONDS", 1.0)
@@ -211,8 +222,7 @@ def test_judging_ends_before_the_client_gives_up(
     assert err.startswith("judgekit: quick: ")
 
 
-@pytest.mark.parametrize("inject", ["tiered", "top_k"])
-@pytest.mark.parametrize("prompt", ["How do we refresh the JWT?", PROMPT, "the queue and the billing tables"])
+@pytest.mark.parametrize(("inject", "prompt"), [("tiered", PROMPT), ("top_k", "How do we refresh the JWT?")])
 def test_without_a_provider_the_hook_answers_as_without_a_judge_and_says_so(
     hook: Callable[..., tuple[str, str]], inject: str, prompt: str
 ) -> None:
@@ -225,26 +235,18 @@ def test_without_a_provider_the_hook_answers_as_without_a_judge_and_says_so(
 
 
 @pytest.mark.parametrize(
-    ("inject", "mode", "most"),
-    [
-        ("top_k", "strict", 2),
-        ("top_k", "lenient", 1),
-        ("tiered", "strict", 0),
-        ("tiered", "lenient", 0),
-        ("tiered", "strict", 20),
-    ],
+    ("inject", "mode", "most"), [("top_k", "lenient", 1), ("tiered", "strict", 0), ("tiered", "strict", 20)]
 )
-def test_where_tiers_fail_the_hook_injects_the_first_of_what_bm25_would(
+def test_where_tiers_fail_the_hook_injects_the_first_that_bm25_finds(
     hook: Callable[..., tuple[str, str]], inject: str, mode: str, most: int
 ) -> None:
-    alone, _ = hook(PROMPT, None, f"judge: 'off', inject: {inject}")
+    alone, _ = hook(PROMPT, None, "judge: 'off', inject: top_k, max_inject: 20")
     with Loopback(fails(401)) as server:
         out, err = hook(
             PROMPT, server, f"judge: 'on', inject: {inject}, mode: {mode}, fallback_top_k: {most}"
         )
     results = [line for line in alone.splitlines() if line.startswith("<result")]
-    assert [line for line in out.splitlines() if line.startswith("<result")] == results[:most]
-    assert ("<memory-nudge>" in out) == ("<memory-nudge>" in alone) == (inject == "tiered")
+    assert [line for line in out.splitlines() if line.startswith("<result")] == results[: min(most, 3)]
     assert err.startswith("judgekit: quick: ")
 
 
@@ -258,14 +260,8 @@ def test_a_project_cannot_switch_the_judge_on(hook: Callable[..., tuple[str, str
 
 
 def test_two_stores_with_the_same_id_stay_apart() -> None:
-    shown = search._shown(
-        [candidate("a", "high"), candidate("b", "high"), candidate("a", "low")], ["1", "2", "3"]
-    )
+    shown = search._shown([candidate(name, "high") for name in "aba"], ["1", "2", "3"])
     assert [prompt_candidate.id for prompt_candidate in shown] == ["a~0", "b", "a~2"]
-
-
-def test_the_hook_judges_as_long_in_the_engine_as_here() -> None:
-    assert search.HOOK_SECONDS == judged.MOST_SECONDS
 
 
 def test_a_calibration_says_nothing_of_requests_with_a_conversation_before_them() -> None:

@@ -1,17 +1,27 @@
+"""The measures over a ledger, and how sure the rates are that labels of a part tell."""
+
 from __future__ import annotations
 
+import random
+from dataclasses import replace
 from datetime import timedelta
+from itertools import product
+from math import comb
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from ledger_lines import NOW, content, label, round_of, verdict
 
-from judgekit.ledger import Fault, ModeChange, OverrideLine, PushRecord, kpi
+from judgekit.ledger import Fault, ModeChange, OverrideLine, PushRecord, kpi, rates
+from judgekit.ledger.rates import Stratum
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from judgekit.judging.verdict import VerdictWord
     from judgekit.ledger import Record, VerdictLine
     from judgekit.ledger.kpi import Kpi, KpiName
-    from judgekit.ledger.records import LabelWord
+    from judgekit.ledger.records import GateWord, LabelWord
 
 
 def several(
@@ -94,13 +104,12 @@ def test_groups() -> None:
     verdict_line = verdict("undetermined", name="none", rubric=newer, **content("none"))
     big = verdict(name="b", days=3, model="big", **content("b"))
     evidence = kpi.evidence([verdict(name="a", days=2), verdict_line, older, big])
-    by_rubric = {
-        name: [line.id for line in group.verdicts] for name, group in kpi.by_rubric(evidence).items()
-    }
-    assert by_rubric == {"kls@2.0.0": ["none"], "kls@1.0.0": ["a", "b"], "kls@imported": ["old"]}
-    assert list(by_rubric) == ["kls@2.0.0", "kls@1.0.0", "kls@imported"]
-    by_model = {name: [each.id for each in group.verdicts] for name, group in kpi.by_model(evidence).items()}
-    assert by_model == {"small": ["none", "a", "old"], "big": ["b"]}
+    by_rubric, by_model = (
+        [(name, [line.id for line in group.verdicts]) for name, group in groups.items()]
+        for groups in kpi.by_rubric_and_model(evidence)
+    )
+    assert by_rubric == [("kls@2.0.0", ["none"]), ("kls@1.0.0", ["a", "b"]), ("kls@imported", ["old"])]
+    assert by_model == [("small", ["none", "a", "old"]), ("big", ["b"])]
 
 
 SAID: dict[str, list[tuple[str, LabelWord]]] = {
@@ -187,10 +196,7 @@ def test_lines_say_value_interval_limit_and_what_settles_it() -> None:
         f"not enough labels to be sure: label {found.labels['GO']} more GO verdicts "
         "and 9 more NO-GO verdicts (judgekit label asks for them first)"
     )
-    said = [
-        *labelled(GO, ["go"] * found.labels["GO"]),
-        *labelled(NOGO, ["no-go"] * found.labels["NO-GO"]),
-    ]
+    said = [*labelled(GO, ["go"] * found.labels["GO"]), *labelled(NOGO, ["no-go"] * found.labels["NO-GO"])]
     assert kpi.readiness([*GO, *NOGO, *said], None, NOW).missing == []
     assert kpi.readiness([*GO, *NOGO, *said[8:]], None, NOW).missing != []
     rate = str(measured(*READY)["false_negative_rate"])
@@ -235,3 +241,121 @@ def test_enough_wrong_verdicts_take_the_gate_back_to_advisory_and_a_lack_of_evid
     early = promoted.model_copy(update={"timestamp": NOW - timedelta(days=10)})
     assert kpi.standing([*FINE, *BAD, early], None, NOW).advisory
     assert kpi.standing([returned, *FINE, *BAD, early], None, NOW).told
+
+
+WORDS: tuple[GateWord, ...] = ("GO", "NO-GO", "UNDETERMINED")
+UNCLEAR = 0.06  # the share of all content that gets UNDETERMINED
+# How many verdicts there are, and how many labels of GO, NO-GO and UNDETERMINED ones (up to 1: a share).
+LABELLED: list[tuple[int, tuple[float, ...]]] = [
+    (60, (20, 5, 2)),
+    (200, (1, 1, 1)),  # all
+    (250, (80, 30, 0)),
+    (300, (3, 3, 0)),
+    (120, (0.5, 0.9, 0.2)),
+    (40, (1, 2, 2)),  # tiny strata
+]
+RUNS = 150
+
+
+def drawn(
+    bad: float, wrong: Sequence[float], count: int, most: Sequence[float], chance: random.Random
+) -> list[Stratum]:
+    """Return what `count` pieces of content come to; `wrong` is how often good and bad ones are misjudged."""
+    good: dict[GateWord, list[bool]] = {word: [] for word in WORDS}
+    for _ in range(count):
+        is_bad, unclear = chance.random() < bad, chance.random() < UNCLEAR
+        word = WORDS[2 if unclear else (chance.random() < wrong[is_bad]) != is_bad]
+        good[word].append(not is_bad)
+    found = []
+    for (word, each), labels in zip(good.items(), most, strict=True):
+        sample = chance.sample(each, min(len(each), int(labels if labels > 1 else round(labels * len(each)))))
+        found.append(Stratum(word, len(each), len(sample), sum(sample)))
+    return found
+
+
+@pytest.mark.parametrize(("count", "labels"), LABELLED)
+def test_the_interval_covers_the_rate_as_often_as_it_promises(count: int, labels: tuple[float, ...]) -> None:
+    """In at least 93 of 100 draws, for each of many true rates, however few labels there are."""
+    chance = random.Random(20)
+    for bad, missed, refused in product((0.04, 0.4), (0.0, 0.02, 0.2), (0.0, 0.1, 0.4)):
+        covered = [0, 0]
+        for _ in range(RUNS):
+            strata = drawn(bad, (refused, missed), count, labels, chance)
+            for place, (true, rate) in enumerate(
+                [(missed, rates.rate(strata, "GO", "bad")), (refused, rates.rate(strata, "NO-GO", "good"))]
+            ):
+                low, high = rate.interval or (0, 1)  # none says that nothing is known
+                covered[place] += low <= true * (1 - UNCLEAR) <= high
+        assert min(covered) / RUNS >= 0.93, (bad, missed, refused)
+
+
+def test_the_estimate_is_scaled_to_the_strata() -> None:
+    """By hand: 400 GO of which a tenth is labelled, 2 of 40 bad; all of 80 NO-GO labelled, 72 bad."""
+    strata = [Stratum("GO", 400, 40, 38), Stratum("NO-GO", 80, 80, 8)]
+    assert rates.rate(strata, "GO", "bad").estimate == pytest.approx(20 / (20 + 72))
+    assert rates.rate(strata, "NO-GO", "good").estimate == pytest.approx(8 / (8 + 380))
+    assert rates.rate(strata, "GO", "bad").labels == 120
+    # Of 60 NO-GO people overrode 6, no sample; of a sample of 30 others all are right. The rate is that of 6.
+    strata = [
+        Stratum("GO", 300, 100, 100),
+        Stratum("NO-GO", 54, 30, 0),
+        Stratum("NO-GO", 6, 6, 6, decided=True),
+    ]
+    assert rates.rate(strata, "NO-GO", "good").estimate == pytest.approx(6 / 306)
+    pooled = [strata[0], Stratum("NO-GO", 60, 36, 6)]
+    assert rates.rate(pooled, "NO-GO", "good").estimate == pytest.approx(10 / 310)
+    # Undetermined content is content.
+    strata = [Stratum("GO", 10, 10, 8), Stratum("NO-GO", 10, 10, 2), Stratum("UNDETERMINED", 20, 10, 5)]
+    assert rates.rate(strata, "GO", "bad").estimate == pytest.approx(2 / (2 + 8 + 10))
+
+
+def test_without_labels_nothing_is_estimated() -> None:
+    none = rates.rate([Stratum("GO", 100, 0, 0), Stratum("NO-GO", 20, 20, 0)], "GO", "bad")
+    assert (none.estimate, none.interval) == (None, None)
+    bounded = rates.rate([Stratum("GO", 100, 0, 0), Stratum("NO-GO", 30, 30, 30)], "NO-GO", "good")
+    assert bounded.estimate is None
+    assert bounded.interval is not None
+    assert 0.1 < bounded.interval.low < 0.2308 < bounded.interval.high == 1.0
+    assert rates.rate([], "GO", "bad").interval is None
+
+
+def test_the_labels_that_are_wanted_settle_it() -> None:
+    for missed in (0, 4, 8):
+        given = [Stratum("GO", 900, 60, 60 - missed), Stratum("NO-GO", 200, 40, 0)]
+        more, settled = rates.wanted(given, "GO", "bad", 0.05), list[Stratum]()
+        assert more is not None
+        for each in given:
+            count = each.labels + more.get(each.word, 0)
+            settled.append(replace(each, labels=count, good=round(each.good / each.labels * count)))
+        rate = rates.rate(settled, "GO", "bad")
+        assert rate.interval is not None
+        assert rate.estimate is not None
+        assert rate.interval.high <= 0.10 if rate.estimate < 0.05 else rate.interval.low >= 0.05, missed
+        assert rates.wanted(settled, "GO", "bad", 0.05) == {}
+    # Of five bad pieces of content nothing is told to a tenth.
+    assert rates.wanted([Stratum("GO", 100, 50, 50), Stratum("NO-GO", 5, 5, 0)], "GO", "bad", 0.05) is None
+    close = [Stratum("GO", 900, 60, 59), Stratum("NO-GO", 200, 40, 0)]
+    assert rates.wanted(close, "GO", "bad", 0.05) is None
+
+
+# The first three as published: Newcombe, Statistics in Medicine 17 (1998), table I, method 3.
+WILSON = {
+    (81, 263): (0.2553, 0.3662),
+    (15, 148): (0.0624, 0.1605),
+    (0, 20): (0.0, 0.1611),
+    (1, 29): (0.0061, 0.1718),
+    (20, 20): (0.8389, 1.0),
+}
+
+
+def test_the_intervals_of_a_share_and_of_a_median() -> None:
+    for (hits, total), expected in WILSON.items():
+        assert rates.share_interval(hits, total) == pytest.approx(expected, abs=5e-5)
+    assert rates.share_interval(0, 0) is rates.median_interval([1, 2, 3, 4, 5]) is None
+    # The exact coverage of the two order statistics is at least 93 %.
+    for total in (6, 10, 25, 60, 101):
+        interval = rates.median_interval(range(1, total + 1))
+        assert interval is not None
+        below, above = int(interval.low), int(interval.high)
+        assert below + above == total + 1
+        assert sum(comb(total, k) for k in range(below, above)) / 2**total >= 0.93

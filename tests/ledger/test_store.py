@@ -14,20 +14,23 @@ import sys
 import time
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import ledger_writer
 import pytest
+from git_repo import GitRepo
 from ledger_lines import NOW, label, verdict
 
-from judgekit import environment
 from judgekit.config.files import held
-from judgekit.errors import UsageError
-from judgekit.ledger import Ledger, LineFilter, ModeChange, OverrideLine, VerdictLine, records, store
-from judgekit.ledger.records import Label
+from judgekit.errors import JudgekitError, UsageError
+from judgekit.ledger import Fault, Ledger, LineFilter, ModeChange, OverrideLine, VerdictLine, export, store
+from judgekit.ledger.export import forward
+from judgekit.ledger.records import Label, line
 from judgekit.ledger.store import Damage, LedgerError
 
-DAY = date(2026, 3, 20)
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="POSIX modes, limits and signals")
 
 
@@ -36,12 +39,10 @@ def ledger(tmp_path: Path) -> Ledger:
     return Ledger(tmp_path / "one", "one-0123456789ab")
 
 
-def add(folder: Path, *lines: bytes) -> None:
-    store.append(folder, [(DAY, line) for line in lines])
-
-
-def content(folder: Path) -> bytes:
-    return b"".join(path.read_bytes() for path in store.files([folder]))
+def add(ledger: Ledger, ids: str, days: float = 0) -> Path:
+    """Append a line for each letter, and return the newest file."""
+    ledger.add(*(Fault(id=each, problem="x", timestamp=NOW - timedelta(days=days)) for each in ids))
+    return list(store.files([ledger.folder]))[-1]
 
 
 def read(ledger: Ledger, wanted: LineFilter = store.EVERYTHING) -> tuple[list[str], list[Damage]]:
@@ -51,84 +52,72 @@ def read(ledger: Ledger, wanted: LineFilter = store.EVERYTHING) -> tuple[list[st
 
 
 @POSIX
-def test_lines_follow_each_other_in_private_files_of_their_days(tmp_path: Path) -> None:
+def test_lines_follow_each_other_in_private_files(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert read(ledger) == ([], [])
+    ledger.add()
+    assert not ledger.folder.exists()
     old = os.umask(0)
     try:
-        add(tmp_path / "state" / "x", b"1\n")
-        add(tmp_path / "state" / "x", b"2\n", b"3\n")
-        store.append(tmp_path / "state" / "x", [(DAY, b"4\n"), (date(2026, 3, 19), b"0\n")])
+        add(ledger, "bc")
+        add(ledger, "d")
+        add(ledger, "a", days=1)
     finally:
         os.umask(old)
-    assert content(tmp_path / "state" / "x") == b"0\n1\n2\n3\n4\n"
-    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "state").rglob("*")}
+    assert read(ledger) == (list("abcd"), [])
+    assert {record.project for record in ledger.records()} == {"one-0123456789ab"}
+    modes = {path.name: path.stat().st_mode & 0o777 for path in ledger.folder.parent.rglob("*")}
     days = {"2026-03-19.jsonl": 0o600, "2026-03-20.jsonl": 0o600}
-    assert modes == {"x": 0o700, ".lock": 0o600, **days}
+    assert modes == {"one": 0o700, ".lock": 0o600, **days}
+    monkeypatch.setattr(store, "MAX_BYTES", 4)  # a full file is followed by another
+    for each in "efghijklmno":
+        last = add(ledger, each)
+    assert (read(ledger)[0], last.name) == (list("abcdefghijklmno"), "2026-03-20.11.jsonl")
 
 
-def test_a_torn_tail_does_not_swallow_the_next_line_and_a_full_file_is_followed_by_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "2026-03-20.jsonl").write_bytes(b'1\n{"sche')
-    add(tmp_path, b"2\n")
-    assert content(tmp_path) == b'1\n{"sche\n2\n'
-    monkeypatch.setattr(store, "MAX_BYTES", 4)
-    for number in range(5):
-        add(tmp_path / "full", b"%d\n" % number)
-    assert [path.read_bytes() for path in store.files([tmp_path / "full"])] == [b"0\n1\n", b"2\n3\n", b"4\n"]
-
-
-def test_a_short_write_is_taken_away_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a full disk does: the first write falls short, the second fails."""
-    add(tmp_path, b"1\n")
-    real, calls = os.write, 0
-
-    def write(descriptor: int, data: bytes) -> int:
-        nonlocal calls
-        calls += 1
-        if calls > 1:
-            raise OSError(28, "No space left on device")
-        return real(descriptor, bytes(data)[:3])
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "write", write)
-        with pytest.raises(LedgerError, match=r"No space left on device.*free space there") as caught:
-            add(tmp_path, b"123456\n")
-    assert (content(tmp_path), caught.value.written) == (b"1\n", 0)
-    add(tmp_path, b"2\n")
-    assert content(tmp_path) == b"1\n2\n"
+APPENDS = """
+import os, pathlib, resource, signal, sys
+from datetime import UTC, datetime
+from judgekit.ledger import Fault, Ledger, LedgerError
+real, when = os.write, datetime(2026, 3, 20, tzinfo=UTC)
+def write(descriptor, data):
+    real(descriptor, bytes(data)[:9]); os.kill(os.getpid(), signal.SIGKILL)
+if sys.argv[2] == "killed": os.write = write
+else: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+try: Ledger(pathlib.Path(sys.argv[1]), "x").add(*(Fault(problem="x" * 150, timestamp=when) for _ in range(9)))
+except LedgerError as error: print(error.written, error)
+"""
 
 
 @POSIX
-def test_a_limit_on_files_leaves_whole_lines(tmp_path: Path) -> None:
-    """The kernel's own short write: a file may not grow beyond 1,000 bytes."""
-    code = (
-        "import sys, resource, datetime, pathlib\n"
-        "from judgekit.ledger.store import append, LedgerError\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
-        "try: append(pathlib.Path(sys.argv[1]), [(datetime.date(2026, 3, 20), b'x' * 299 + b'\\n')] * 9)\n"
-        "except LedgerError as error: print(error.written, error)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("3 ")
-    assert "File too large" in done.stdout
-    assert content(tmp_path) == (b"x" * 299 + b"\n") * 3
+@pytest.mark.parametrize("how", ["killed", "full"])
+def test_a_writer_that_is_killed_or_whose_disk_is_full_costs_no_other_line(ledger: Ledger, how: str) -> None:
+    """One dies after half its line; of a file of 1,000 bytes the kernel lets the other write no more."""
+    command = [sys.executable, "-c", APPENDS, str(ledger.folder), how]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    (path,) = store.files([ledger.folder])
+    if how == "full":
+        assert re.match(r"3 .*File too large\); free space there", done.stdout)
+        assert (path.read_bytes().count(b"\n"), path.read_bytes()[-1:]) == (3, b"\n")
+    else:
+        assert (done.returncode, path.read_bytes()) == (-signal.SIGKILL, b'{"schema"')
+    add(ledger, "a")
+    ids, said = read(ledger)
+    assert (ids[-1], len(ids)) == ("a", 4 if how == "full" else 1)
+    torn = [f"{path}:1: not JSON (cut off when the writer was killed, or edited); this line is skipped"]
+    assert list(map(str, said)) == ([] if how == "full" else torn)
 
 
 @POSIX
-def test_a_place_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(LedgerError, match=r"file/x: the ledger cannot be written"):
-        add(tmp_path / "file" / "x", b"1\n")
-    for target in ("gone", "state"):
-        (tmp_path / "state").unlink(missing_ok=True)
-        (tmp_path / "state").symlink_to(target)
-        with pytest.raises(LedgerError) as error:
-            add(tmp_path / "state" / "x", b"1\n")
-        assert f"({tmp_path / 'state'} is a broken link); create the folder" in str(error.value)
-        assert "free space" not in str(error.value)
+def test_a_place_that_cannot_be_written_is_said(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger.folder.write_text("")
+    with pytest.raises(LedgerError, match=r"one/x: the ledger cannot be written .* writable folder"):
+        add(Ledger(ledger.folder / "x", "x"), "a")
+    ledger.folder.unlink()
+    add(ledger, "a")
     monkeypatch.setattr(store, "SECONDS", 0.05)
-    with held(tmp_path / store.LOCK, seconds=1), pytest.raises(LedgerError, match="held by another process"):
-        add(tmp_path, b"1\n")
+    lock = held(ledger.folder / store.LOCK, seconds=1)
+    with lock, pytest.raises(LedgerError, match="held by another process"):
+        add(ledger, "b")
 
 
 @POSIX
@@ -159,14 +148,13 @@ def test_a_thousand_appends_from_twenty_writers_some_of_them_killed(tmp_path: Pa
     finished = {name: _finished(tmp_path / name) for name in names}
     found: dict[str, list[int]] = {name: [] for name in names}
     torn = 0
-    for raw in content(tmp_path).splitlines():
-        try:
-            line = json.loads(raw)
-        except ValueError:
-            torn += 1
+    for raw in b"".join(path.read_bytes() for path in store.files([tmp_path])).splitlines():
+        record = store.parse(raw)
+        if isinstance(record, Fault):
+            assert record.problem == ledger_writer.text(int(record.id))
+            found[record.paths[0]].append(int(record.id))
         else:
-            assert line["text"] == ledger_writer.text(line["number"])
-            found[line["by"]].append(line["number"])
+            torn += 1
     assert [writer.exitcode for writer in writers] == [-9 if number in killed else 0 for number in range(20)]
     assert torn <= len(killed)
     assert sum(map(len, found.values())) >= 1000
@@ -179,42 +167,7 @@ def _finished(path: Path) -> int:
     return len(path.read_text().splitlines())
 
 
-@POSIX
-def test_a_writer_killed_in_the_middle_of_its_line(ledger: Ledger) -> None:
-    """The writer dies after half its line; the others go on and the reader says which line is torn."""
-    code = (
-        "import os, sys, signal, datetime, pathlib\n"
-        "from judgekit.ledger import store\n"
-        "real = os.write\n"
-        "def write(descriptor, data):\n"
-        "    real(descriptor, bytes(data)[:9]); os.kill(os.getpid(), signal.SIGKILL)\n"
-        "os.write = write\n"
-        'store.append(pathlib.Path(sys.argv[1]), [(datetime.date(2026, 3, 20), b\'{"schema": "x"}\\n\')])\n'
-    )
-    done = subprocess.run([sys.executable, "-c", code, str(ledger.folder)], check=False)
-    assert done.returncode == -signal.SIGKILL
-    add(ledger.folder, b"{}\n")
-    assert content(ledger.folder) == b'{"schema"\n{}\n'
-    ids, said = read(ledger)
-    assert (ids, [damage.line for damage in said]) == ([], [1, 2])
-    assert "not JSON (cut off when the writer was killed, or edited)" in str(said[0])
-
-
-def test_what_was_added_is_read_day_by_day(ledger: Ledger) -> None:
-    assert read(ledger) == ([], [])
-    ledger.add()
-    assert not ledger.folder.exists()
-    ledger.add(verdict(days=0, name="new"), verdict(days=2, name="old"))
-    ledger.add(verdict(days=1, name="between"))
-    assert read(ledger) == (["old", "between", "new"], [])
-    found = list(ledger.records())
-    assert {each.project for each in found} == {"one-0123456789ab"}
-    assert found[0] == verdict(days=2, name="old", project="one-0123456789ab")
-
-
-def test_damaged_lines_are_reported_and_the_rest_is_read(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_damaged_lines_are_not_read(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger.add(verdict(name="first"))
     (path,) = store.files([ledger.folder])
     first = path.read_bytes().strip()
@@ -246,11 +199,9 @@ def test_damaged_lines_are_reported_and_the_rest_is_read(
 
 
 @POSIX
-def test_what_cannot_be_read_is_reported_and_the_rest_is_read(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_damaged_files_are_not_read(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger.add(verdict(name="old", days=2), verdict(name="new"))
-    refused, opened = store.files([ledger.folder])[0], Path.open
+    refused, opened = next(iter(store.files([ledger.folder]))), Path.open
     (ledger.folder / "2026-01-01.jsonl").mkdir()
     (ledger.folder / "2026-01-02.jsonl").symlink_to("gone")
     os.mkfifo(ledger.folder / "2026-01-03.jsonl")
@@ -270,18 +221,18 @@ def test_what_cannot_be_read_is_reported_and_the_rest_is_read(
         f"{refused}: cannot be read (Permission denied); skipped",
     ]
     before = date(2026, 3, 20)
-    assert store.old_lines(ledger.folder, before) == {"damaged": 1}
-    store.purge(ledger.folder, before)
+    assert store.purge(ledger.folder, before) == {"damaged": 1}
     assert not refused.exists()
     other = Ledger(ledger.folder.with_name("two"), "two")
     other.folder.symlink_to("gone")
     assert [damage.path for damage in read(other)[1]] == [other.folder]
-    ledger.folder.chmod(0)
-    try:
-        if not os.access(ledger.folder, os.R_OK):  # else this user may read everything
-            assert [damage.path for damage in read(ledger)[1]] == [ledger.folder]
-    finally:
-        ledger.folder.chmod(0o700)
+    for closed in (ledger.folder, ledger.folder.parent):
+        closed.chmod(0)
+        try:
+            if not os.access(closed, os.R_OK):  # else this user may read everything
+                assert [damage.path for damage in read(ledger)[1]] == [ledger.folder]
+        finally:
+            closed.chmod(0o700)
 
 
 WANTED: list[tuple[dict[str, Any], str]] = [
@@ -296,9 +247,7 @@ WANTED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_what_is_wanted_of_several_ledgers_of_which_each_line_counts_once(
-    ledger: Ledger, tmp_path: Path
-) -> None:
+def test_what_is_wanted_of_several_ledgers_counts_once(ledger: Ledger, tmp_path: Path) -> None:
     early = verdict(name="a", days=3)
     ledger.add(early, verdict(name="b", days=1), verdict(name="c"))
     ledger.add(label(early, "go", after=71).model_copy(update={"id": "l"}))
@@ -307,37 +256,40 @@ def test_what_is_wanted_of_several_ledgers_of_which_each_line_counts_once(
     other = Ledger(tmp_path / "two", "two-0123456789ab")
     other.add(verdict(name="c"), verdict(name="d", days=2))
     exported = tmp_path / "exported.jsonl"
-    exported.write_bytes(records.line(early) + records.line(verdict(name="e")))
+    exported.write_bytes(line(early) + line(verdict(name="e")))
     places = [tmp_path / "one", exported, tmp_path / "two", tmp_path]
-    assert [record.id for record in store.records(places)] == ["a", "e", "d", "b", "c", "l"]
+    assert [each.record.id for each in store.entries(places)] == ["a", "e", "d", "b", "c", "l"]
 
 
 def test_days_are_those_of_utc_and_earlier_ones_are_not_opened(ledger: Ledger, tmp_path: Path) -> None:
     late = datetime.fromisoformat("2026-03-20T23:30:00-05:00")
     ledger.add(ModeChange(mode="blocking", timestamp=late, id="late"), verdict(name="old", days=9))
-    assert [path.name for path in store.files([ledger.folder])] == ["2026-03-11.jsonl", "2026-03-21.jsonl"]
-    store.files([ledger.folder])[0].write_bytes(b"damaged\n")
+    old, new = store.files([ledger.folder])
+    assert (old.name, new.name) == ("2026-03-11.jsonl", "2026-03-21.jsonl")
+    old.write_bytes(b"damaged\n")
     since = datetime(2026, 3, 21, 4, tzinfo=UTC)
     assert read(ledger, LineFilter(since=since)) == (["late"], [])
     assert read(ledger, LineFilter(since=since + timedelta(hours=1))) == ([], [])
-    names = ["z", "2026-02-01", "2026-03-01", "2026-03-01.9", "2026-03-01.10"]
+    names = ["2026-02-31", "z", "2026-02-01", "2026-03-01", "2026-03-01.9", "2026-03-01.10"]
     for name in reversed(names):
         (tmp_path / f"{name}.jsonl").touch()
-    assert [path.stem for path in store.files([tmp_path]) if path.parent == tmp_path] == names
-    days = [str(store._day_of(Path(f"{name}.jsonl"))) for name in ("2026-02-31", "team", "2026-02-28.3")]
-    assert days == ["None", "None", "2026-02-28"]
+    found = {path.stem: day for path, day in store.files([tmp_path]).items() if path.parent == tmp_path}
+    assert list(found) == names
+    assert [str(day) for day in found.values()][:3] == ["None", "None", "2026-02-01"]
 
 
 def test_purging_removes_old_days_and_labels_of_their_verdicts(ledger: Ledger) -> None:
     old, new = verdict(name="old", days=10), verdict(name="new")
     ledger.add(old, new, label(old, "go", after=230), label(new, "go"), label(old, "unsure", after=9999))
     before = date(2026, 3, 15)
-    latest = store.files([ledger.folder])[-1]
+    latest = list(store.files([ledger.folder]))[-1]
     latest.write_bytes(b"damaged\n" + latest.read_bytes())  # stays
-    assert store.old_lines(ledger.folder, before) == {"verdict": 1, "label": 2}
-    store.purge(ledger.folder, before)
+    kept = {path: path.read_bytes() for path in ledger.folder.iterdir()}
+    assert store.purge(ledger.folder, before, preview=True) == {"verdict": 1, "label": 2}
+    assert {path: path.read_bytes() for path in ledger.folder.iterdir()} == kept
+    assert store.purge(ledger.folder, before) == {"verdict": 1, "label": 2}
     assert [getattr(record, "of", record.id) for record in ledger.records()] == ["new", "new"]
-    assert store.old_lines(ledger.folder, before) == {}
+    assert store.purge(ledger.folder, before) == {}
     files = store.files([ledger.folder])
     assert all(path.stat().st_mode & 0o077 == 0 for path in files)
     assert sorted(path.name for path in ledger.folder.iterdir()) == [".lock", *(path.name for path in files)]
@@ -346,43 +298,28 @@ def test_purging_removes_old_days_and_labels_of_their_verdicts(ledger: Ledger) -
     assert read(ledger)[0][0] == "new"
 
 
-def git(folder: Path, *arguments: str) -> None:
-    identity = ["-c", "user.name=x", "-c", "user.email=x@example.invalid", "-c", "protocol.file.allow=always"]
-    command = ["git", *identity, "-C", str(folder), *arguments]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
-
-
-def test_a_name_is_readable_and_stands_for_one_place(tmp_path: Path) -> None:
-    repository = tmp_path / "my project"
-    (repository / "docs" / ".claude" / "memory").mkdir(parents=True)
-    git(repository, "init", "-q")
-    git(repository, "commit", "-q", "--allow-empty", "-m", "one")
-    name = store.project_name(repository)
-    assert re.fullmatch(r"my-project-[0-9a-f]{12}", name)
-    assert store.is_project_name(name)
-    assert store.project_name(repository / "docs") == name
+def test_a_name_is_readable_and_stands_for_one_place(tmp_path: Path, isolated: Path) -> None:
+    git = GitRepo(tmp_path / "my project")
+    repository, other = git.folder, tmp_path / "other" / "my project"
+    for folder in (repository / "docs" / ".claude" / "memory", other / "docs"):
+        folder.mkdir(parents=True)
+    git.commit(a_md="# A")
+    ledger = Ledger.of(repository)
+    assert ledger.folder == isolated / "judgekit" / "state" / "ledger" / ledger.name
+    assert re.fullmatch(r"my-project-[0-9a-f]{12}", ledger.name)
+    assert store.is_project_name(ledger.name)
+    wanted = (ledger.name, "my-project", "my")
+    assert [store.same_project(ledger.name, each) for each in wanted] == [True, True, False]
     (tmp_path / "link").symlink_to(repository)
-    assert store.project_name(tmp_path / "link") == name
-    other = tmp_path / "other" / "my project"
-    other.mkdir(parents=True)
-    assert store.project_name(other) != name
-    assert [store.same_project(name, wanted) for wanted in (name, "my-project", "my")] == [True, True, False]
-    git(repository, "worktree", "add", "-q", str(tmp_path / "tree"))
-    assert store.project_name(tmp_path / "tree") == name
-    git(repository, "submodule", "add", "-q", str(repository), "inner")
-    assert store.project_name(repository / "inner").startswith("inner-")
+    git("worktree", "add", "-q", str(tmp_path / "tree"))
+    for same in (repository / "docs", tmp_path / "link", tmp_path / "tree"):
+        assert Ledger.of(same) == ledger
+    assert Ledger.of(other) != ledger
+    git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(repository), "inner")
+    assert Ledger.of(repository / "inner").name.startswith("inner-")
     for text in ("", "gitdir: ", "gitdir: ../gone", "nonsense", "gitdir: \x00"):  # the folder's own mark
         (other / ".git").write_text(text)
-        (other / "docs").mkdir(exist_ok=True)
-        assert store.project_name(other / "docs") == store.project_name(other)
-
-
-def test_where_the_ledger_lies(isolated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Ledger.of(tmp_path).folder.parent == isolated / "judgekit" / "state" / "ledger"
-    monkeypatch.delenv("JUDGEKIT_HOME")
-    assert environment.state_home() == str(isolated / ".local" / "state" / "judgekit")
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert environment.state_home() == str(tmp_path / "judgekit")
+        assert Ledger.of(other / "docs") == Ledger.of(other)
 
 
 def test_points_in_time() -> None:
@@ -413,29 +350,78 @@ BLOBS = {
 }
 
 
-def test_an_override_holds_for_its_blob_alone(ledger: Ledger) -> None:
-    ledger.add(override())
-    assert {task: ledger.override_for(task) is not None for task in BLOBS} == BLOBS
-
-
-@pytest.mark.parametrize("digits", [8, 15])
-def test_an_override_that_names_few_digits_needs_the_whole_hash_beside_them(
-    ledger: Ledger, digits: int
-) -> None:
-    """A text of a given beginning of a hash is soon made; older overrides keep the hash of their files."""
-    path, _, sha256 = f"{TASK}{'0' * 48}".rpartition("@")
-    ledger.add(override(f"{path}@{sha256[:digits]}"))
-    assert ledger.override_for(TASK, [sha256]) is None
-    ledger.add(override(f"{path}@{sha256[:digits]}", subjects=[sha256]))
-    assert ledger.override_for(TASK, [sha256]) is not None
-    assert ledger.override_for(TASK, ["1" * 64]) is None
-
-
-def test_the_newest_override_holds_and_one_of_a_named_task_for_the_same_files(ledger: Ledger) -> None:
+def test_the_newest_override_holds_for_its_blob_alone(ledger: Ledger) -> None:
     ledger.add(override(hours=2, decision="reject"), override(hours=1), override(hours=3, terminal=False))
     found = [ledger.override_for(TASK, without_terminal=each) for each in (False, True)]
     assert [each and each.decision for each in found] == ["reject", "accept"]
-    ledger.add(override("T-42", subjects=["aa", "bb"]), override("x@3f2c3f2c", subjects=["cc"]))
-    asked = [("T-42", ["bb", "aa"]), ("T-42", ["bb", "ab"]), ("T-42", []), ("x@3f2c3f2c", ["dd"])]
-    honoured = [ledger.override_for(*each) is not None for each in [*asked, ("x@3f2c3f2c", ["cc"])]]
-    assert honoured == [True, False, False, False, True]
+    assert {task: ledger.override_for(task) is not None for task in BLOBS} == BLOBS
+
+
+def test_an_override_of_few_digits_or_of_a_named_task_needs_the_same_files(ledger: Ledger) -> None:
+    """A text of a given beginning of a hash is soon made; older overrides keep the hash of their files."""
+    path, _, sha256 = f"{TASK}{'0' * 48}".rpartition("@")
+    for digits in (8, 15):
+        ledger.add(override(f"{path}@{sha256[:digits]}"))
+    assert ledger.override_for(TASK, [sha256]) is None
+    ledger.add(override("T-42", subjects=["aa", "bb"]), override(f"{path}@{sha256[:8]}", subjects=[sha256]))
+    honoured = [("T-42", ["bb", "aa"]), (TASK, [sha256])]
+    for each in [*honoured, ("T-42", ["bb", "ab"]), ("T-42", []), (TASK, ["1" * 64]), (TASK, [])]:
+        assert (ledger.override_for(*each) is not None) == (each in honoured), each
+
+
+# --- Handed on to a team: every line, in order, from where the last time ended
+
+
+class Team:
+    """Takes lines, until it does not."""
+
+    def __init__(self, most: int = 10**9) -> None:
+        self.ids: list[str] = []
+        self._most = most
+
+    def __call__(self, lines: Sequence[bytes]) -> str | None:
+        if len(self.ids) >= self._most:
+            raise JudgekitError("the team is away")
+        self.ids += [json.loads(line)["id"] for line in lines]
+        return "one of them is odd" if "o" in self.ids else None
+
+
+def sent(ledger: Ledger) -> str:
+    team = Team()
+    count, _ = forward(ledger, team)
+    assert count == len(team.ids)
+    return "".join(team.ids)
+
+
+def test_each_line_is_handed_on_once_if_later(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sent(ledger) == ""
+    assert not ledger.folder.exists()
+    add(ledger, "o")
+    assert forward(ledger, Team()) == (1, ["one of them is odd"])
+    assert sent(ledger) == ""
+    add(ledger, "abcdefg")
+    monkeypatch.setattr(export, "MOST_LINES", 2)
+    away = Team(most=4)
+    with pytest.raises(JudgekitError, match="away"):
+        forward(ledger, away)
+    assert away.ids == list("abcd")
+    assert forward(ledger, Team(), seconds=0)[0] == 2
+    with held(ledger.folder / export.LOCK, seconds=1):  # of two at once one does it
+        assert sent(ledger) == ""
+    assert sent(ledger) == "g"
+
+
+def test_damage_holds_up_nothing_and_a_new_file_is_handed_on_anew(ledger: Ledger) -> None:
+    path = add(ledger, "a")
+    whole = path.read_bytes()
+    path.write_bytes(b"{broken\n" + whole + whole[:20])
+    (ledger.folder / export.PLACES).write_text("[nonsense")
+    assert sent(ledger) == "a"
+    path.write_bytes(b"{broken\n" + whole + whole.replace(b'"a"', b'"b"'))
+    assert sent(ledger) == "b"
+    fresh = path.with_name("fresh")
+    fresh.write_bytes(whole * 2)
+    fresh.replace(path)
+    assert sent(ledger) == "aa"
+    store.purge(ledger.folder, date.max)
+    assert sent(ledger) == ""

@@ -42,9 +42,3 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Index:
 def smollm2() -> Path:
     """A model that answers anything."""
     return model_file("smollm2-135m")
-
-
-@pytest.fixture
-def qwen() -> Path:
-    """A model that can tell clear cases apart."""
-    return model_file("qwen2.5-coder-1.5b")

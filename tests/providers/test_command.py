@@ -1,4 +1,4 @@
-"""The command gateway against small programs, and what is read out of what programs print."""
+"""The command gateway: small programs, what is read out of what programs print, and the real programs."""
 
 from __future__ import annotations
 
@@ -7,16 +7,20 @@ import gc
 import json
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import claude_client
+import claude_standin
 import pytest
-from asking import SCHEMA, SLACK, ask, failure, request
+from asking import SCHEMA, ask, failure, request
+from engine_processes import is_gone, is_running
 from making import call_usage
 from ruamel.yaml import YAML
 
@@ -24,10 +28,12 @@ from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers import command, registry
 from judgekit.providers.base import INSIDE, Endpoint, Message, Reply, endpoint
 from judgekit.providers.command import CommandGateway
-from judgekit.providers.registry import CommandProfile, Price
+from judgekit.providers.registry import CommandProfile, Price, Profile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from claude_standin import Standin
 
 SECRET = "token-0123456789"
 
@@ -115,12 +121,6 @@ def test_the_reply_may_be_in_a_file() -> None:
     assert failure(CommandGateway(), there, request()).kind is FailureKind.INVALID_REPLY
 
 
-def test_a_program_that_judgekit_runs_cannot_make_it_run_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(INSIDE, "1")
-    error = failure(CommandGateway(), program("print(1)"), request())
-    assert error.kind is FailureKind.COMMAND_FAILED
-
-
 ESCAPES = (
     "import subprocess, sys, time;"
     "subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(9)'], start_new_session={session});"
@@ -128,18 +128,12 @@ ESCAPES = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("end", "kind"),
-    [("time.sleep(60)", "timeout"), ("print('x' * 2_000_000)", "command_failed"), ("", "invalid_reply")],
-)
-def test_a_child_that_left_the_group_delays_nothing(
-    end: str, kind: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    start, code = time.monotonic(), ESCAPES.format(session=True) + end
-    error = failure(CommandGateway(), program(code), request(timeout=2))
-    gc.collect()  # what was left open would complain now
-    assert (str(error.kind), time.monotonic() - start < 2 + SLACK) == (kind, True)
-    assert capfd.readouterr().err == ""
+def test_a_child_that_left_the_group_delays_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    ends = {"time.sleep(60)": "timeout", "print('x' * 2_000_000)": "command_failed", "": "invalid_reply"}
+    for end, kind in ends.items():
+        error = failure(CommandGateway(), program(ESCAPES.format(session=True) + end), request(timeout=2))
+        gc.collect()  # what was left open would complain now
+        assert (str(error.kind), capfd.readouterr().err) == (kind, "")
     for session in (False, True):
         code = ESCAPES.format(session=session) + "print('whole')"
         assert ask(CommandGateway(), program(code), request(timeout=8)).text == "whole"
@@ -147,7 +141,7 @@ def test_a_child_that_left_the_group_delays_nothing(
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere no environment of a process can be read")
-@pytest.mark.parametrize("start", ["group", "session", "orphan"])
+@pytest.mark.parametrize("start", ["group", "orphan"])
 def test_a_call_that_is_cut_off_ends_what_the_program_started(tmp_path: Path, start: str) -> None:
     place = tmp_path / "pid"
     sleeps = f"import os, time; open({str(place)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
@@ -157,10 +151,7 @@ def test_a_call_that_is_cut_off_ends_what_the_program_started(tmp_path: Path, st
     there = program(f"import subprocess, sys, time; {code}; time.sleep(60)")
     assert failure(CommandGateway(), there, request(timeout=3)).kind is FailureKind.TIMEOUT
     child = int(place.read_text())
-    deadline = time.monotonic() + 5
-    while _lives(child) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not _lives(child)
+    assert is_gone(child, 5)
 
 
 @pytest.mark.slow
@@ -175,20 +166,9 @@ def test_what_a_program_leaves_that_ended_by_itself_is_left_alone(tmp_path: Path
     assert ask(CommandGateway(), program(code), request()).text == "whole"
     served = int(place.read_text())
     try:
-        assert _lives(served)
+        assert is_running(served)
     finally:
         os.kill(served, signal.SIGKILL)
-
-
-def _lives(process: int) -> bool:
-    status = Path(f"/proc/{process}/status")
-    if status.parent.parent.joinpath("self").exists():
-        return status.exists() and "State:\tZ" not in status.read_text()
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 @pytest.mark.parametrize(
@@ -210,30 +190,13 @@ def test_each_way_to_fail_is_told(code: str, kind: str, message: str) -> None:
 
 @pytest.mark.slow
 def test_no_more_programs_run_at_a_time_than_the_profile_allows(tmp_path: Path) -> None:
-    code = (
-        "import os, sys, time; here = sys.argv[1]; mine = here + '/' + str(os.getpid());"
-        "open(mine, 'w').close(); print(len(os.listdir(here))); sys.stdout.flush();"
-        "time.sleep(0.3); os.unlink(mine)"
-    )
-    there = program(code, str(tmp_path), limits={"concurrency": 2})
-
-    async def run() -> list[int]:
-        gateway = CommandGateway()
-        models = (replace(there, model=f"model-{place % 2}") for place in range(5))
-        replies = await asyncio.gather(*(gateway.complete(model, request(timeout=60)) for model in models))
-        return [int(reply.text) for reply in replies]
-
-    assert max(asyncio.run(run())) == 2
-
-
-@pytest.mark.slow
-def test_a_program_that_never_had_its_turn_was_not_run(tmp_path: Path) -> None:
     code = f"import time; open({str(tmp_path / 'ran')!r}, 'a').write('x'); time.sleep(60)"
     there = program(code, limits={"concurrency": 1})
 
-    async def run() -> list[BaseException | Reply]:
+    async def run() -> tuple[BaseException | Reply, BaseException | Reply]:
         gateway = CommandGateway()
-        calls = (gateway.complete(there, request(timeout=each)) for each in (3, 0.5))
+        other = replace(there, model="another")
+        calls = gateway.complete(there, request(timeout=3)), gateway.complete(other, request(timeout=0.5))
         return await asyncio.gather(*calls, return_exceptions=True)
 
     first, second = asyncio.run(run())
@@ -244,13 +207,16 @@ def test_a_program_that_never_had_its_turn_was_not_run(tmp_path: Path) -> None:
     assert (tmp_path / "ran").read_text() == "x"
 
 
-def test_what_is_not_there_and_what_is_not_read() -> None:
+def test_what_is_not_there_and_what_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     error = failure(CommandGateway(), program("", argv=["judgekit-no-such-program"]), request())
     assert (error.kind, "cannot be started" in error.message) == (FailureKind.COMMAND_FAILED, True)
     assert ask(CommandGateway(), program("print('yes')"), request("x" * 1_000_000)).text == "yes"
     code = 'import sys; print(\'{"result": "Not logged in"}\'); sys.exit(1)'
     error = failure(CommandGateway(), program(code, reply="json", reply_key="result"), request())
     assert error.message.endswith("exited with 1: Not logged in")
+    monkeypatch.setenv(INSIDE, "1")  # a program that judgekit runs cannot make it run another
+    error = failure(CommandGateway(), program("print(1)"), request())
+    assert error.kind is FailureKind.COMMAND_FAILED
 
 
 # What programs print
@@ -285,12 +251,12 @@ def test_what_each_bundled_program_prints() -> None:
         assert reply.usage == (*counts[:2], *costs, *counts[2:], unpriced), name
 
 
-@pytest.mark.parametrize("name", BY_PROGRAM)
-def test_what_is_no_reply_is_a_failure(name: str) -> None:
-    for output in ("", "\n", "null", "[]", "{}", "4", "[" * 100_000, '{"a": ' * 50_000):
+def test_what_is_no_reply_is_a_failure() -> None:
+    outputs = ("", "\n", "null", "[]", "{}", "4", "[" * 100_000, '{"a": ' * 50_000)
+    for name, output in product(BY_PROGRAM, outputs):
         with pytest.raises(GatewayError) as caught:
             read(output, bundled(name))
-        assert caught.value.kind is FailureKind.INVALID_REPLY
+        assert caught.value.kind is FailureKind.INVALID_REPLY, name
 
 
 def test_a_cost_or_a_count_that_is_no_amount_is_not_known() -> None:
@@ -303,53 +269,32 @@ def test_a_cost_or_a_count_that_is_no_amount_is_not_known() -> None:
         assert read(f'{{"text": "yes", "read": {count}}}', there).usage == call_usage(unpriced_calls=1)
 
 
-def test_words_around_json_are_passed_over() -> None:
-    there = program("", reply="json", reply_key="text")
-    for output in (
-        'A warning.\n{"text": "yes"}',
-        '{"text": "yes"}\nDone.',
-        'A {warning}.\n{\n "text": "yes"\n}\nDone.',
-    ):
-        assert read(output, there).text == "yes"
-    there = program("", reply="jsonl", reply_key="text")
-    assert read('Starting\n{"text": "no"}\n{"text": "yes"}\n{"text": "cut', there).text == "yes"
-
-
-def test_a_text_may_hold_any_line_separator() -> None:
-    """JSON takes them as they are, and so does what programs on Node print."""
-    text = "one\u2028two\u2029three\x85four"
-    printed = json.dumps({"text": text}, ensure_ascii=False)
-    for reply in ("json", "jsonl"):
-        there = program("", reply=reply, reply_key="text")
-        assert read(f"Starting\r\n{printed}\r\nDone.", there).text == text
-
-
-def test_only_lines_that_hold_what_is_wanted_are_read() -> None:
-    there = program("", reply="jsonl", reply_key="text", reply_where={"kind": "reply", "final": True})
-    output = lines(
-        [
-            {"kind": "reply", "final": True, "text": "yes"},
-            {"kind": "reply", "final": False, "text": "no"},
-            {"kind": "thought", "final": True, "text": "no"},
-            {"text": "no"},
-        ]
-    )
-    assert read(output, there).text == "yes"
+def test_the_reply_is_found_among_words_and_other_lines() -> None:
+    separators = "one\u2028two\u2029three\x85four"  # which JSON takes as they are
+    printed = json.dumps({"text": separators}, ensure_ascii=False)
+    wanted = {"kind": "reply", "final": True}
+    others = [{**wanted, "final": False, "text": "no"}, {"kind": "thought", "final": True, "text": "no"}]
+    mixed = lines([{**wanted, "text": "yes"}, *others, {"text": "no"}])
+    table: list[tuple[str, dict[str, Any], str, str]] = [
+        ("json", {}, 'A warning.\n{"text": "yes"}', "yes"),
+        ("json", {}, '{"text": "yes"}\nDone.', "yes"),
+        ("json", {}, 'A {warning}.\n{\n "text": "yes"\n}\nDone.', "yes"),
+        ("json", {}, f"Starting\r\n{printed}\r\nDone.", separators),
+        ("jsonl", {}, f"Starting\r\n{printed}\r\nDone.", separators),
+        ("jsonl", {}, 'Starting\n{"text": "no"}\n{"text": "yes"}\n{"text": "cut', "yes"),
+        ("jsonl", {"reply_where": wanted}, mixed, "yes"),
+    ]
+    for reply, more, output, text in table:
+        assert read(output, program("", reply=reply, reply_key="text", **more)).text == text, output
 
 
 def test_a_failure_says_what_the_program_said_and_what_it_took() -> None:
     told = {"type": "error", "error": {"name": "ApiError", "data": {"message": "Your quota\nis spent"}}}
     with pytest.raises(GatewayError) as caught:
         read(lines([told, BY_PROGRAM["opencode"]["lines"][2]]), bundled("opencode"))
-    assert caught.value.message == (
-        "opencode printed no JSON with 'part.text' where type is 'text': Your quota is spent"
-    )
-    assert caught.value.usage == call_usage(
-        100, 20, 0.25, "provider", cache_read_tokens=30, cache_write_tokens=10
-    )
-
-
-def test_what_programs_say_went_wrong() -> None:
+    problem = "opencode printed no JSON with 'part.text' where type is 'text': Your quota is spent"
+    usage = call_usage(100, 20, 0.25, "provider", cache_read_tokens=30, cache_write_tokens=10)
+    assert (caught.value.message, caught.value.usage) == (problem, usage)
     profile = registry.find("codex")
     assert isinstance(profile, CommandProfile)
     for value, said in (
@@ -357,7 +302,6 @@ def test_what_programs_say_went_wrong() -> None:
         ({"type": "turn.failed", "error": {"message": "no  quota"}}, "no quota"),
         ({"error": "plain"}, "plain"),
         ({"error": {"code": 1}}, ""),
-        ({"other": 1}, ""),
     ):
         assert command.explained(json.dumps(value), profile) == said
 
@@ -374,14 +318,6 @@ def test_a_price_in_the_profile_goes_before_what_the_program_says() -> None:
     reply = read('{"text": "yes", "read": 100, "written": 10, "kept": 40, "cost": 9}', there)
     assert reply.usage.cost_usd == pytest.approx((60 + 20) / 1e6)
     assert reply.usage.cost_source == "profile"
-
-
-def test_a_key_leads_into_json() -> None:
-    value = {"a": [{"b": 1}, {"b": 2}], "c": "x"}
-    for key, found in {"a.0.b": [1], "a.*.b": [1, 2], "*": [value["a"], "x"], "c": ["x"]}.items():
-        assert command.at(value, key) == found
-    for key in ("a.2.b", "c.d", "none", "a.b"):
-        assert command.at(value, key) == []
 
 
 # What is ended by its mark
@@ -415,7 +351,6 @@ def test_those_with_the_mark_are_ended_and_no_others(
 ) -> None:
     others = [
         started(),
-        started(JUDGEKIT_INSIDE="1"),
         started(JUDGEKIT_INSIDE=f"{MARK}0"),
         started(JUDGEKIT_INSIDE=f"0{MARK}"),
         started(NOT_JUDGEKIT_INSIDE=MARK),
@@ -423,12 +358,178 @@ def test_those_with_the_mark_are_ended_and_no_others(
     ]
     marked = [started(JUDGEKIT_INSIDE=MARK) for _ in range(2)]
     with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(command, "_PROCESSES", "/nowhere")
-        assert command.kill_marked(MARK) == 0
-    with monkeypatch.context() as elsewhere:
         elsewhere.setattr(sys, "platform", "darwin")
         assert command.kill_marked(MARK) == 0
     assert [process.poll() for process in marked] == [None, None]
     assert command.kill_marked(MARK) == len(marked)
     assert [process.wait(5) for process in marked] == [-9, -9]
     assert [process.poll() for process in others] == [None] * len(others)
+
+
+VARIABLE = "JUDGEKIT_TEST_PROGRAMS"
+PATH = os.environ.get(VARIABLE, "")
+PRIVATE = "a private note that no judge may see"
+REPLY = '{"reasoning": "fine", "score": 4}'
+HARMLESS = {"request_user_input"}  # asks whoever sits there, and nobody does
+
+
+class World(NamedTuple):
+    """A home with a sign-in and private notes, and an API."""
+
+    home: Path
+    api: Standin
+
+    def keep(self, name: str, text: str) -> None:
+        """Write a file of the user's."""
+        path = self.home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+    def profile(self, name: str) -> CommandProfile:
+        """Return a bundled profile."""
+        profile = registry.find(name)
+        assert isinstance(profile, CommandProfile)
+        if not shutil.which(profile.argv[0], path=PATH):
+            pytest.skip(f"no {profile.argv[0]}: name its folder in {VARIABLE}")
+        return profile
+
+    def endpoint(self, profile: Profile, model: str, path: str = PATH, **variables: str) -> Endpoint:
+        """Return an endpoint in this world."""
+        environ = {
+            "PATH": f"{path}:{os.environ['PATH']}",
+            "HOME": str(self.home),
+            "HTTPS_PROXY": self.api.url,
+            "NO_PROXY": "127.0.0.1",
+        }
+        return endpoint(profile, model, environ | variables)
+
+
+def claude(world: World, **variables: str) -> Endpoint:
+    if (path := claude_client.find()) is None:
+        pytest.skip(f"no Claude Code client; {claude_client.VARIABLE} may name one")
+    hook = {"hooks": [{"type": "command", "command": f"touch {world.home}/hooked"}]}
+    hooks = {event: [hook] for event in ("SessionStart", "UserPromptSubmit", "Stop")}
+    world.keep(".claude/settings.json", json.dumps({"hooks": hooks}))
+    world.keep(".claude/CLAUDE.md", PRIVATE)
+    return world.endpoint(registry.find("claude-code"), "claude-haiku-5-5", str(path.parent), **variables)
+
+
+def signed_in(world: World) -> Endpoint:
+    token = "a-token-that-opens-nothing"
+    return claude(world, ANTHROPIC_BASE_URL=world.api.url, ANTHROPIC_AUTH_TOKEN=token)
+
+
+def codex(world: World) -> Endpoint:
+    world.keep(".codex/auth.json", '{"auth_mode": "apikey", "OPENAI_API_KEY": "a-key-that-opens-nothing"}')
+    world.keep(".codex/AGENTS.md", PRIVATE)
+    profile = world.profile("codex")
+    there = [
+        f'--config=openai_base_url="{world.api.url}/v1"',
+        "--config=features.enable_request_compression=false",
+    ]
+    argv = [*profile.argv[:-1], *there, "-"]
+    return world.endpoint(profile.model_copy(update={"argv": argv}), "gpt-6-luna")
+
+
+def gemini(world: World) -> Endpoint:
+    world.keep(".gemini/GEMINI.md", PRIVATE)
+    profile = world.profile("gemini-cli")
+    # A key instead of the sign-in, which Google itself would have to confirm.
+    files = {name: text.replace("oauth-personal", "gemini-api-key") for name, text in profile.files.items()}
+    keys = {"GEMINI_API_KEY": "a-key-that-opens-nothing", "GOOGLE_GEMINI_BASE_URL": world.api.url}
+    changed = {"files": files, "set_env": {**profile.set_env, **keys}}
+    return world.endpoint(profile.model_copy(update=changed), "gemini-3.5-flash-lite")
+
+
+def opencode(world: World) -> Endpoint:
+    sign_in = {"stand-in": {"type": "api", "key": "a-key-that-opens-nothing"}}
+    world.keep(".local/share/opencode/auth.json", json.dumps(sign_in))
+    world.keep(".config/opencode/AGENTS.md", PRIVATE)
+    profile = world.profile("opencode")
+    provider = {
+        "npm": "@ai-sdk/openai-compatible",
+        "options": {"baseURL": f"{world.api.url}/v1"},
+        "models": {"m": {}},
+    }
+    config = {"OPENCODE_CONFIG_CONTENT": json.dumps({"provider": {"stand-in": provider}})}
+    changed = {"set_env": {**profile.set_env, **config}}
+    return world.endpoint(profile.model_copy(update=changed), "stand-in/m")
+
+
+def llm(world: World) -> Endpoint:
+    folder = ".config/io.datasette.llm"
+    model = f"- {{model_id: m, model_name: m, api_base: '{world.api.url}/v1', api_key_name: mine}}\n"
+    world.keep(f"{folder}/extra-openai-models.yaml", model)
+    world.keep(f"{folder}/keys.json", '{"mine": "a-key-that-opens-nothing"}')
+    return world.endpoint(world.profile("llm"), "m")
+
+
+PROGRAMS: list[Callable[[World], Endpoint]] = [signed_in, codex, gemini, opencode, llm]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with claude_standin.Standin(REPLY) as api:
+        yield World(tmp_path / "home", api)
+
+
+def tools(body: dict[str, Any]) -> set[str]:
+    """Return the names of all tools that a request offers, wherever they stand."""
+    listed = [
+        *body.get("tools", []),
+        *(each for item in body.get("input", []) for each in item.get("tools", [])),
+    ]
+    return {name for each in listed for name in names(each)}
+
+
+def names(tool: dict[str, Any]) -> list[str]:
+    """Return the name of a tool, or those of the tools in a group."""
+    for group in ("tools", "functionDeclarations"):
+        if group in tool:
+            return [name for each in tool[group] for name in names(each)]
+    return [str(tool.get("name") or tool.get("function", {}).get("name") or tool.get("type"))]
+
+
+@pytest.mark.slow
+@pytest.mark.real_client
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda each: each.__name__)
+def test_it_has_no_tools_reads_nothing_private_and_keeps_nothing(
+    world: World, program: Callable[[World], Endpoint]
+) -> None:
+    there = program(world)
+    before = sorted(world.home.rglob("*"))
+    reply = ask(CommandGateway(), there, request("the subject", timeout=60, schema=SCHEMA))
+    assert reply.text == REPLY
+    assert reply.usage[:2] == ((10, 5) if program is signed_in else (100, 20))
+    (body,) = (each.body for each in world.api.posts)
+    assert tools(body) <= HARMLESS
+    sent = json.dumps(body)
+    assert "You judge." in sent
+    assert "the subject" in sent
+    assert PRIVATE not in sent
+    left = [path.name for path in sorted(world.home.rglob("*")) if path not in before]
+    if program is signed_in:
+        assert (body["model"], reply.usage.cost_source) == ("claude-haiku-5-5", "provider")
+        assert not [name for name in left if name == "hooked" or name.endswith(".jsonl")]
+    else:
+        assert left == (["logs.db"] if program is llm else [])  # in which nothing is logged
+    # opencode looks for a plugin's package at the start, and goes on without.
+    assert [stray for stray in world.api.strays if not (program is opencode and "npm" in stray)] == []
+
+
+@pytest.mark.slow
+@pytest.mark.real_client
+def test_codex_is_held_to_the_schema_by_its_api_where_there_is_one(world: World) -> None:
+    there = codex(world)
+    ask(CommandGateway(), there, request(timeout=60, schema=SCHEMA))
+    assert world.api.posts[0].body["text"]["format"]["schema"] == SCHEMA
+    assert world.api.posts[0].headers["authorization"] == "Bearer a-key-that-opens-nothing"
+    ask(CommandGateway(), there, request(timeout=60))
+    assert "format" not in world.api.posts[1].body.get("text", {})
+
+
+@pytest.mark.slow
+@pytest.mark.real_client
+def test_what_a_program_says_is_told(world: World) -> None:
+    error = failure(CommandGateway(), claude(world), request(timeout=60))
+    assert (error.kind, "log" in error.message.lower()) == (FailureKind.COMMAND_FAILED, True)

@@ -1,38 +1,47 @@
-"""What every gateway promises, whatever it reaches: a reply in time or a `GatewayError`, and nothing else."""
+"""What every gateway promises: a reply in time or a `GatewayError`; what a recording holds."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
+import stat
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from asking import SLACK, ask, custom, failure, request
+from asking import KEY, SLACK, ask, custom, failure, request
 from loopback import SILENT, Loopback, fails, says
+from making import call_usage, reply
 
-from judgekit.errors import FailureKind, GatewayError
-from judgekit.providers.base import CallKey, Message, endpoint
+from judgekit.config import TIERS
+from judgekit.errors import ConfigError, FailureKind, GatewayError
+from judgekit.providers import replay
+from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request, endpoint
 from judgekit.providers.command import CommandGateway
-from judgekit.providers.gateway import Kind, Router, opened
+from judgekit.providers.gateway import Router, open_gateway
 from judgekit.providers.litellm import LitellmGateway
 from judgekit.providers.registry import CommandProfile
 from judgekit.providers.replay import (
     RecordedFailure,
     RecordedLine,
     RecordedReply,
+    Recorder,
     ReplayGateway,
     recorded_models,
 )
+from judgekit.providers.resolve import PanelRequest, resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from judgekit.providers.base import Endpoint, Gateway, Reply
+    from judgekit.providers.base import Endpoint, Reply
+
 
 TEXT = '{"score": 4}'
 
@@ -40,10 +49,10 @@ TEXT = '{"score": 4}'
 class World(NamedTuple):
     """A gateway and what it reaches: a model that answers, one that fails, one that is never done."""
 
-    gateway: Callable[[], Gateway]
+    gateway: type[LitellmGateway | CommandGateway | ReplayGateway]
     good: Endpoint
     bad: Endpoint
-    endless: Endpoint | None
+    endless: Endpoint | None = None
 
 
 @contextlib.contextmanager
@@ -75,7 +84,7 @@ def replay_world(folder: Path) -> Iterator[World]:
     bad = RecordedLine(**keys, model="bad", failure=denied)
     file.write_text("".join(line.model_dump_json(exclude_none=True) + "\n" for line in (good, bad)))
     there = recorded_models(file)["quick"][0]
-    yield World(ReplayGateway, there, replace(there, model="bad"), None)
+    yield World(ReplayGateway, there, replace(there, model="bad"))
 
 
 @pytest.fixture(params=[litellm_world, command_world, replay_world], ids=["litellm", "command", "replay"])
@@ -101,14 +110,17 @@ def test_it_replies_to_many_at_once_also_beside_a_failure_and_after_it_was_close
     assert failed.kind in (FailureKind.PERMISSION, FailureKind.COMMAND_FAILED)
     assert [getattr(reply, "text", None) for reply in replies] == [TEXT] * 5
     assert failure(world.gateway(), world.bad, request()).message
+    for other in (LitellmGateway(), CommandGateway(), ReplayGateway()):  # they do not take each other's
+        if not isinstance(other, world.gateway):
+            assert failure(other, world.good, request()).kind is FailureKind.BAD_REQUEST
     odd = replace(request(), messages=(Message("system", "You judge."), Message("user", "a\ud800b\x00c")))
     reply = ask(Router(), world.good, odd)  # which finds the right one; lone surrogates are no crash
     assert (reply.text, reply.model, reply.logprobs) == (TEXT, "stand-in", ())
 
 
 def test_it_is_never_late_and_can_be_called_off(world: World) -> None:
-    if (never := world.endless) is None:
-        pytest.skip("a recording has nothing to wait for")
+    if (never := world.endless) is None:  # a recording has nothing to wait for
+        return
     assert failure(world.gateway(), never, request(timeout=0.5)).kind is FailureKind.TIMEOUT
 
     async def run() -> None:
@@ -125,15 +137,131 @@ def test_it_is_never_late_and_can_be_called_off(world: World) -> None:
     assert time.monotonic() - start < 0.3 + SLACK
 
 
-def test_it_does_not_take_the_endpoints_of_others(world: World) -> None:
-    others: dict[str, Kind] = {"litellm": "command", "command": "replay", "replay": "litellm"}
-    other = opened(others[world.good.profile.kind])
-    assert failure(other, world.good, request()).kind is FailureKind.BAD_REQUEST
+class Always:
+    """A gateway that gives the same again and again."""
+
+    def __init__(self, outcome: Reply | GatewayError) -> None:
+        self.outcome = outcome
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        if isinstance(self.outcome, GatewayError):
+            raise self.outcome
+        return self.outcome
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
 
 
-def test_a_call_that_was_not_recorded_has_its_own_kind(tmp_path: Path) -> None:
-    with replay_world(tmp_path) as world:
-        unknown = replace(request(), call_key=CallKey("b" * 64, "kls@1.0.0", "quick", "pragmatic"))
-        error = failure(world.gateway(), world.good, unknown)
+def line(**keys: Any) -> str:  # noqa: ANN401 - keys of a line
+    call_key = {"subject": "a" * 64, "rubric": "kls@1.0.0", "tier": "quick"}
+    reply = {"text": "x", "model": "m"}
+    return json.dumps({"replay": 1, **call_key, "model": "m", "reply": reply, **keys}) + "\n"
+
+
+def recording(tmp_path: Path, *lines: str) -> Path:
+    file = tmp_path / "recording.jsonl"
+    file.write_text("".join(lines), encoding="utf-8")
+    return file
+
+
+def test_a_recording_that_cannot_be_written_is_said_before_anything_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    (tmp_path / "folder").mkdir()
+    for below in ("file/recording.jsonl", "folder", "nul\0.jsonl"):
+        with pytest.raises(ConfigError, match="JUDGEKIT_RECORD: no recording can be written there"):
+            open_gateway({"JUDGEKIT_RECORD": str(tmp_path / below)})
+
+
+def test_what_is_recorded_is_replayed(tmp_path: Path) -> None:
+    text = "one\u2028two\u2029three\x85four\x0cfive\nsix"  # on one line, whatever separators it has
+    recorded = reply(text, "m-2026", call_usage(10, 2, 0.001), logprobs=({"yes": -0.1, "no": -2.0},))
+    lost = GatewayError(FailureKind.OVERLOADED, "busy")
+    endpoint = replace(custom("http://127.0.0.1:1/v1"), family="meta", pointwise=True)
+    file, failed = tmp_path / "new" / "recording.jsonl", tmp_path / "failed.jsonl"
+    assert ask(Recorder(Always(recorded), file), endpoint, request()) == recorded
+    there = replay.recorded_models(file)["quick"][0]
+    assert (there.model, there.family, there.pointwise) == ("custom/stand-in", "meta", True)
+    assert ask(ReplayGateway(), there, request()) == recorded
+    failure(Recorder(Always(lost), failed), endpoint, request())
+    there = replay.recorded_models(failed)["quick"][0]
+    error = failure(ReplayGateway(), there, request())
+    assert (error.kind, error.message) == (lost.kind, lost.message)
+    failed.unlink()  # a recording that goes away is a failure of the call
+    assert failure(ReplayGateway(), there, request()).kind is FailureKind.NOT_RECORDED
+    unknown = replace(request(), call_key=CallKey("b" * 64, "kls@1.0.0", "quick", "pragmatic"))
+    error = failure(ReplayGateway(), replay.recorded_models(file)["quick"][0], unknown)
     assert error.kind is FailureKind.NOT_RECORDED
-    assert "has no quick pragmatic reply of stand-in under kls@1.0.0 for bbbbbbbbbbbb" in error.message
+    problem = "has no quick pragmatic reply of custom/stand-in under kls@1.0.0 for bbbbbbbbbbbb"
+    assert problem in error.message
+
+
+def test_neither_a_key_nor_the_prompt_is_recorded(tmp_path: Path) -> None:
+    file = tmp_path / "recording.jsonl"
+    with Loopback(fails(401, f"bad key {KEY}"), says("yes")) as server:
+        gateway = open_gateway({"JUDGEKIT_RECORD": str(file)})
+        failure(gateway, custom(server.base), request("a private text"))
+        ask(gateway, custom(server.base), request("a private text"))
+    written = file.read_text()
+    assert [bool(json.loads(each).get("reply")) for each in written.splitlines()] == [False, True]
+    assert KEY not in written
+    assert "private" not in written
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_line_is_found_by_its_call_key_and_model_in_order_and_the_last_stays(tmp_path: Path) -> None:
+    lines = [
+        line(part="semantic", reply={"text": "part", "model": "m"}),
+        line(tier="deep", model="n", reply={"text": "deep", "model": "n"}),
+        line(reply={"text": "first", "model": "m"}),
+        line(reply={"text": "second", "model": "m"}),
+    ]
+    found = {tier: jury[0] for tier, jury in replay.recorded_models(recording(tmp_path, *lines)).items()}
+    part = replace(request("worded otherwise"), call_key=CallKey("a" * 64, "kls@1.0.0", "quick", "semantic"))
+    deep = replace(request(), call_key=CallKey("a" * 64, "kls@1.0.0", "deep"))
+    assert ask(ReplayGateway(), found["quick"], part).text == "part"
+    assert ask(ReplayGateway(), found["deep"], deep).text == "deep"
+    assert failure(ReplayGateway(), found["quick"], deep).kind is FailureKind.NOT_RECORDED
+    gateway = ReplayGateway()
+
+    async def three() -> list[str]:
+        return [(await gateway.complete(found["quick"], request())).text for _ in range(3)]
+
+    assert asyncio.run(three()) == ["first", "second", "second"]
+
+
+def test_a_wrong_line_is_named(tmp_path: Path) -> None:
+    for text, number, problem in (
+        ("{not json\n", 1, "not JSON"),
+        (line() + "\n" + line(replay=2), 3, "expected 1"),
+        (line(extra=1), 1, "unknown key"),
+        (line(failure={"kind": "timeout", "message": ""}), 1, "either reply or failure"),
+        (line(tier="medium"), 1, "expected 'quick', 'deep' or 'tiebreaker'"),
+        ("[]\n", 1, "expected"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            replay.read(recording(tmp_path, text))
+        assert (caught.value.line, problem in str(caught.value)) == (number, True), str(caught.value)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        replay.read(tmp_path / "none.jsonl")
+    with pytest.raises(ConfigError, match="JUDGEKIT_RECORD"):
+        replay.recorded_models(recording(tmp_path))
+
+
+def test_the_environment_chooses_a_recording_before_all_else(tmp_path: Path) -> None:
+    file = recording(tmp_path, line(tier="deep", model="anthropic/claude-x", family="anthropic"))
+    environ = {"JUDGEKIT_REPLAY": str(file), "ANTHROPIC_API_KEY": KEY, "JUDGEKIT_MODEL": "openai/gpt-6-luna"}
+    panel = resolve(PanelRequest(), environ)
+    assert (panel.provider, panel.reason) == ("replay", f"replies recorded in {file}")
+    found = {(tier, endpoint.model) for tier, jury in panel.endpoints.items() for endpoint in jury}
+    assert found == {(tier, "anthropic/claude-x") for tier in TIERS}
+    assert panel.endpoints["quick"][0].api_key is None
+
+
+def test_lines_of_many_writers_never_mix(tmp_path: Path) -> None:
+    file = tmp_path / "recording.jsonl"
+    long = reply("x" * 20_000, "m")
+
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(40):
+            pool.submit(ask, Recorder(Always(long), file), custom("http://127.0.0.1:1/v1"), request())
+    assert [len(line.reply.text) for line in replay.read(file) if line.reply] == [20_000] * 40

@@ -1,23 +1,48 @@
-"""Provider profiles: the data that ships, and what a user's own may be."""
+"""Provider profiles and the choice of models: what ships, whose models judge, what is listed and tried."""
 
 from __future__ import annotations
 
 import re
+import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from asking import KEY
+from loopback import Loopback, fails, says
 
 from judgekit import environment
-from judgekit.config import TIERS, files
+from judgekit.cli import app
+from judgekit.config import TIERS, files, settings, yamlfile
 from judgekit.errors import ConfigError, UsageError
-from judgekit.providers import litellm, registry
+from judgekit.providers import litellm, local, registry
+from judgekit.providers import resolve as module
+from judgekit.providers import servers as lists
 from judgekit.providers.base import endpoint
-from judgekit.providers.registry import CommandProfile, LitellmProfile, Models, Price
+from judgekit.providers.registry import CommandProfile, LitellmProfile, ProfileFile
+from judgekit.providers.resolve import (
+    CUSTOM,
+    Panel,
+    PanelRequest,
+    ProviderState,
+    detect,
+    fill,
+    profile_of,
+    provider_report,
+    resolve,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from judgekit.config import TierName
+    from judgekit.providers.base import Endpoint
 
 FILES = sorted(files.folder("providers").glob("*.yaml"))
 # The files themselves: what a developer's own folder holds is not what ships.
-LITELLM = [each for each in map(registry.load, FILES) if isinstance(each, LitellmProfile)]
+BUNDLED = {path.stem: yamlfile.read(path, ProfileFile).root for path in FILES}
+LITELLM = [each for each in BUNDLED.values() if isinstance(each, LitellmProfile)]
 WANTED = {
     *("anthropic", "openai", "gemini", "groq", "cerebras", "mistral", "deepseek", "xai", "openrouter"),
     *("azure", "bedrock", "vertex", "ollama", "openai-compatible", "lm-studio", "llama-server"),
@@ -48,13 +73,10 @@ def known(profile: LitellmProfile, model: str) -> dict[str, Any]:
     OpenRouter's models are not in litellm's table; each must be there under its maker's name.
     """
     table: dict[str, dict[str, Any]] = litellm.load().model_cost
-    bare = profile.bare_name(model)
-    makers = (
-        {"openai/": "", "google/": "gemini/", "x-ai/": "xai/"} if profile.provider == "openrouter" else {}
-    )
-    for maker, prefix in makers.items():
-        if bare.startswith(maker):
-            return table.get(prefix + bare.removeprefix(maker), {})
+    bare = model.removeprefix(profile.prefix)
+    maker, _, name = bare.partition("/")
+    if profile.provider == "openrouter":
+        return table.get({"openai": "", "google": "gemini/", "x-ai": "xai/"}[maker] + name, {})
     return table.get(model) or table.get(bare) or {}
 
 
@@ -68,7 +90,6 @@ def write(name: str, text: str) -> Path:
 def test_the_bundled_profiles_are_those_that_are_promised_in_a_certain_order() -> None:
     assert {path.stem for path in FILES} == WANTED
     for path in FILES:
-        assert registry.load(path).provider == path.stem
         assert path.read_text(encoding="utf-8").startswith(f"provider: {path.stem}\n")
     profiles = registry.profiles()
     ranks = [profile.rank for profile in profiles]
@@ -155,10 +176,8 @@ WRONG = [
     (MINIMAL.replace("provider: mine\n", ""), 1, "not a provider file"),
     (MINIMAL.replace("kind: litellm", "kind: magic"), None, "to be one of"),
     (MINIMAL.replace("MINE_API_KEY", "mine-key"), 5, "pattern"),
-    (MINIMAL.replace("{env: [[MINE_API_KEY]]}", "{}"), 5, "name at least one of"),
     (MINIMAL.replace("json_schema", "xml"), 6, "json_schema"),
     (MINIMAL + "limits: {concurrency: 0}\n", 7, "a number above 0"),
-    (MINIMAL + "limits: {max_output_tokens: 9}\n", 7, "unknown key"),
     (MINIMAL + "argv: [x]\n", 7, "unknown key"),
     (COMMAND.replace("{command: mine}", "{port: 1}"), None, "detect.command"),
     (COMMAND + "reply: jsonl\n", None, "reply_key"),
@@ -170,8 +189,6 @@ WRONG = [
     (COMMAND + "links: {a/../../b: [~/x]}\n", 7, PATH),
     (COMMAND + "links: {a: [/etc/passwd]}\n", None, f"'/etc/passwd' {LINK}"),
     (COMMAND + "links: {a: [$HOME_OF_MINE/x]}\n", None, LINK),
-    (COMMAND + "keep_env: [lower]\n", 7, "keep_env"),
-    (COMMAND + "colour: red\n", 7, "colour"),
 ]
 
 
@@ -189,24 +206,10 @@ def test_a_wrong_profile_is_one_line_with_its_place(text: str, line: int | None,
 def test_tables_are_read_by_the_longest_beginning_of_a_bare_name() -> None:
     openai, groq = registry.find("openai"), registry.find("groq")
     assert [endpoint(openai, name, {}).model for name in ("gpt-x", "openai/gpt-x")] == ["openai/gpt-x"] * 2
-    assert openai.bare_name("openai/gpt-x") == openai.bare_name("gpt-x") == "gpt-x"
     table = {"gpt-": 1, "gpt-4": 2, "": 0}
     assert [openai.of_model(table, name, None) for name in ("gpt-4.1", "openai/gpt-5", "x")] == [2, 1, 0]
-    assert openai.of_model({"a": 1}, "b", None) is None
     assert endpoint(groq, "groq/openai/gpt-oss-120b", {}).output == "json_schema"
     assert endpoint(groq, "groq/llama-3.3-70b", {}).output == "tool"
-    assert Models(quick="a", tiebreaker="c").by_tier == {"quick": "a", "tiebreaker": "c"}
-    assert tuple(Models(quick="a", deep="b", tiebreaker="c").by_tier) == TIERS
-
-
-def test_a_price_tells_cached_tokens_apart() -> None:
-    for price, calls, cost in (
-        (Price(input=2, output=10), (100, 10, 40, 20), 300),
-        (Price(input=2, output=10, cache_read=0.2), (100, 10, 40, 20), 228),
-        (Price(input=2, output=10, cache_read=0.2, cache_write=2.5), (100, 10, 40, 20), 238),
-        (Price(input=2, output=10, cache_read=0), (40, 0, 40, 0), 0),
-    ):
-        assert price.of(*calls) == pytest.approx(cost / 1e6)
 
 
 def test_the_program_of_ones_own_in_the_guide_is_a_sound_profile() -> None:
@@ -218,3 +221,379 @@ def test_the_program_of_ones_own_in_the_guide_is_a_sound_profile() -> None:
     assert set(CommandProfile.model_fields) - profile.model_fields_set == {
         *("rank", "family", "families", "outputs", "price", "notes", "reply_file")
     }
+
+
+@pytest.fixture(autouse=True)
+def servers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, list[str] | None]:
+    """No server of this machine is asked; a test says which addresses answer with which models."""
+    answers: dict[str, list[str] | None] = {}
+    monkeypatch.setattr(lists, "models", lambda base, seconds=0.3: answers.get(base))
+    monkeypatch.chdir(tmp_path)
+    return answers
+
+
+def models(panel: Panel) -> dict[str, str]:
+    return {tier: endpoints[0].model for tier, endpoints in panel.endpoints.items()}
+
+
+def one(panel: Panel, tier: TierName = "quick") -> Endpoint:
+    return panel.endpoints[tier][0]
+
+
+HERE = {"JUDGEKIT_API_BASE": "https://x/v1"}
+PROXY = {"LITELLM_PROXY_API_BASE": "https://proxy", "LITELLM_PROXY_API_KEY": KEY}
+AWS = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y", "AWS_REGION": "eu-west-1"}
+OPENAI, ANTHROPIC = {"OPENAI_API_KEY": KEY}, {"ANTHROPIC_API_KEY": KEY}
+THREE = OPENAI | ANTHROPIC | {"GROQ_API_KEY": KEY}
+HAIKU, LUNA = "anthropic/claude-haiku-5-5", "openai/gpt-6-luna"
+NOVA = "bedrock/amazon.nova-pro-v1:0"
+BEDROCK = "bedrock/global.anthropic.claude-haiku-5-5"
+CHOSEN: list[tuple[PanelRequest, Mapping[str, str], str, str]] = [
+    (PanelRequest(), ANTHROPIC, "anthropic", HAIKU),
+    (PanelRequest(), OPENAI, "openai", LUNA),
+    (PanelRequest(), {"GEMINI_API_KEY": KEY}, "gemini", "gemini/gemini-3.5-flash-lite"),
+    (PanelRequest(), {"GOOGLE_API_KEY": KEY}, "gemini", "gemini/gemini-3.5-flash-lite"),
+    (PanelRequest(), {"MISTRAL_API_KEY": KEY}, "mistral", "mistral/ministral-14b-latest"),
+    (PanelRequest(), {"DEEPSEEK_API_KEY": KEY}, "deepseek", "deepseek/deepseek-v4-flash"),
+    (PanelRequest(), {"XAI_API_KEY": KEY}, "xai", "xai/grok-4.20-non-reasoning"),
+    (PanelRequest(), {"GROQ_API_KEY": KEY}, "groq", "groq/qwen/qwen3.8-27b"),
+    (PanelRequest(), {"CEREBRAS_API_KEY": KEY}, "cerebras", "cerebras/gemma-4-31b"),
+    (PanelRequest(), {"OPENROUTER_API_KEY": KEY}, "openrouter", "openrouter/openai/gpt-6-luna"),
+    (PanelRequest(), {"AZURE_API_KEY": KEY, "AZURE_API_BASE": "https://x"}, "azure", "azure/gpt-6-luna"),
+    (PanelRequest(), {"AWS_BEARER_TOKEN_BEDROCK": KEY, "AWS_REGION": "eu-west-1"}, "bedrock", BEDROCK),
+    (PanelRequest(), OPENAI | ANTHROPIC, "anthropic", HAIKU),
+    (PanelRequest(), OPENAI | {"ANTHROPIC_API_KEY": "  "}, "openai", LUNA),
+    # Order and allow are the user's.
+    (PanelRequest(order=["groq", "openai"]), THREE, "groq", "groq/qwen/qwen3.8-27b"),
+    (PanelRequest(allow=["openai", "groq"]), THREE, "openai", LUNA),
+    (PanelRequest(allow=["openai", "groq"], order=["groq"]), THREE, "groq", "groq/qwen/qwen3.8-27b"),
+    # An address of one's own comes before keys, and has its own key.
+    (PanelRequest(), {**HERE, **OPENAI, "JUDGEKIT_API_KEY": KEY, "JUDGEKIT_MODEL": "m"}, CUSTOM, "custom/m"),
+    (PanelRequest(), {**PROXY, "JUDGEKIT_MODEL": "team"}, "litellm-proxy", "litellm_proxy/team"),
+    (PanelRequest({"deep": "other"}), PROXY, "litellm-proxy", "litellm_proxy/other"),
+    # A model of the environment is a named one.
+    (PanelRequest(), {**OPENAI, **ANTHROPIC, "JUDGEKIT_MODEL": "openai/gpt-4.1"}, "openai", "openai/gpt-4.1"),
+    (
+        PanelRequest({"quick": "openai/gpt-4.1-mini"}),
+        {**THREE, "JUDGEKIT_MODEL": "gemini/x"},
+        "openai",
+        "openai/gpt-4.1-mini",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wanted", "environ", "provider", "quick"), CHOSEN)
+def test_what_is_wished_and_set_chooses_the_models(
+    wanted: PanelRequest, environ: Mapping[str, str], provider: str, quick: str
+) -> None:
+    panel = resolve(wanted, environ)
+    assert (panel.provider, models(panel)["quick"], one(panel).api_key) == (provider, quick, KEY)
+    assert set(panel.endpoints) == set(TIERS)
+    assert KEY not in repr(panel)
+
+
+NOBODY = "no allowed provider"
+NOT_CHOSEN: list[tuple[PanelRequest, Mapping[str, str], str]] = [
+    (PanelRequest(), {}, "judgekit provider list"),
+    (PanelRequest(), {"ANTHROPIC_API_KEY": ""}, "judgekit provider list"),
+    (PanelRequest(), {"AZURE_API_KEY": KEY}, "judgekit provider list"),
+    (PanelRequest(), AWS, "judgekit provider list"),
+    (PanelRequest(allow=["xai"]), THREE, "xai"),
+    (PanelRequest(allow=["ollama"]), {}, "ollama"),
+    (PanelRequest({"quick": "openai/gpt-4.1"}), {}, "set OPENAI_API_KEY"),
+    (PanelRequest({"deep": "no-such"}), OPENAI, NOBODY),
+    (PanelRequest({"quick": "openai/gpt-4.1"}, allow=["anthropic"]), OPENAI, NOBODY),
+    (PanelRequest({"quick": "claude-code/x"}), {"PATH": "/bin"}, NOBODY),
+    (PanelRequest({"quick": "claude-code/x"}, allow=["claude-code"]), {"PATH": "/bin"}, "no command claude"),
+    (PanelRequest({"quick": "claude-code/x"}, listed_only=frozenset({"quick"})), {"PATH": "/bin"}, NOBODY),
+    # A jury is found whole or not at all.
+    (PanelRequest({"quick": [LUNA, HAIKU]}), OPENAI, "claude-haiku-5-5 is configured (quick)"),
+    (
+        PanelRequest(),
+        {"JUDGEKIT_API_BASE": "notaurl", "JUDGEKIT_MODEL": "m"},
+        "the address of openai-compatible is 'notaurl': expected an address such as http://127.0.0.1:8080/v1",
+    ),
+]
+
+
+@pytest.mark.parametrize(("wanted", "environ", "reason"), NOT_CHOSEN)
+def test_without_models_there_is_no_panel_but_a_reason(
+    wanted: PanelRequest, environ: Mapping[str, str], reason: str
+) -> None:
+    panel = resolve(wanted, environ)
+    assert (panel.endpoints, panel.provider) == ({}, None)
+    assert reason in panel.reason
+    assert "\n" not in panel.reason
+
+
+def test_general_credentials_count_when_the_user_asks_for_the_provider_and_not_for_a_project() -> None:
+    panel = resolve(PanelRequest(allow=["bedrock"]), AWS)
+    assert panel.provider == "bedrock"
+    assert one(panel).parameters["aws_region_name"] == "eu-west-1"
+    assert one(panel).api_key is None
+    named = resolve(PanelRequest({"quick": NOVA}), AWS)
+    assert (one(named).model, one(named).family) == (NOVA, "amazon")
+    listed = PanelRequest({"quick": NOVA}, listed_only=frozenset({"quick"}))
+    refused = resolve(listed, AWS)
+    assert refused.endpoints == {}
+    assert "add bedrock to providers.allow in your own configuration" in refused.reason
+    assert "\n" not in refused.reason
+    allowed = resolve(replace(listed, allow=["bedrock"]), AWS)
+    assert one(allowed).parameters["aws_region_name"] == "eu-west-1"
+    keyed = resolve(listed, {**AWS, "AWS_BEARER_TOKEN_BEDROCK": KEY})
+    assert (one(keyed).api_key, keyed.reason) == (KEY, "named by the project")
+    # A project that names one tier takes nothing from the user's own.
+    both: dict[TierName, str | None] = {"quick": "openai/gpt-4.1", "deep": NOVA}
+    assert resolve(PanelRequest(both, listed_only=frozenset({"deep"})), AWS | OPENAI).endpoints == {}
+    panel = resolve(PanelRequest(both, listed_only=frozenset({"quick"})), AWS | OPENAI)
+    assert (models(panel)["deep"], panel.reason) == (NOVA, "named by the user")
+    # Nor does it hide a model of the environment.
+    environ = {**AWS, "JUDGEKIT_MODEL": NOVA}
+    assert resolve(PanelRequest(listed_only=frozenset(TIERS)), environ).provider == "bedrock"
+
+
+def test_an_address_of_ones_own_gets_no_other_key_and_may_have_a_model_a_tier() -> None:
+    panel = resolve(PanelRequest(), {**HERE, **OPENAI, "JUDGEKIT_MODEL": "qwen2.5"})
+    endpoint = one(panel)
+    assert (endpoint.api_base, endpoint.api_key, endpoint.family) == ("https://x/v1", "no-key", "alibaba")
+    assert set(models(panel).values()) == {"custom/qwen2.5"}
+    panel = resolve(PanelRequest(), {**HERE, "JUDGEKIT_QUICK_MODEL": "small", "JUDGEKIT_DEEP_MODEL": "large"})
+    assert models(panel) == {"quick": "custom/small", "deep": "custom/large", "tiebreaker": "custom/large"}
+    panel = resolve(PanelRequest(), {**HERE, "JUDGEKIT_MODEL": "c", "JUDGEKIT_QUICK_MODEL": "a,b"})
+    assert [endpoint.model for endpoint in panel.endpoints["quick"]] == ["custom/a", "custom/b"]
+    assert [endpoint.model for endpoint in panel.endpoints["deep"]] == ["custom/c"]
+    environ = {**ANTHROPIC, "ANTHROPIC_BASE_URL": "https://gateway.example.org"}
+    assert one(resolve(PanelRequest(), environ)).api_base == "https://gateway.example.org"
+
+
+def test_an_address_without_a_model_is_asked_if_it_is_here_and_never_guessed(
+    servers: dict[str, list[str] | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environ = {"JUDGEKIT_API_BASE": "http://127.0.0.1:9/v1", **OPENAI}
+    lost = resolve(PanelRequest(), environ)
+    assert (lost.endpoints, "JUDGEKIT_MODEL" in lost.reason) == ({}, True)
+    servers["http://127.0.0.1:9/v1"] = ["served"]
+    assert models(resolve(PanelRequest(), environ))["quick"] == "custom/served"
+    monkeypatch.undo()
+    with Loopback(models=("text-embedding-3", "judge-7b")) as server:  # a real one
+        panel = resolve(PanelRequest(), {"JUDGEKIT_API_BASE": server.base})
+        assert models(panel)["quick"] == "custom/judge-7b"
+
+
+def test_named_models_may_be_of_several_providers_and_others_fill_the_tiers() -> None:
+    environ = {"OPENAI_API_KEY": "one-key", "ANTHROPIC_API_KEY": "two-key"}
+    panel = resolve(PanelRequest({"quick": "openai/gpt-4.1", "deep": "anthropic/claude-opus-5-5"}), environ)
+    assert one(panel).api_key == "one-key"
+    assert (one(panel, "deep").api_key, one(panel, "deep").family) == ("two-key", "anthropic")
+    assert one(panel, "tiebreaker").model == "anthropic/claude-opus-5-5"
+    assert models(resolve(PanelRequest({"quick": "openai/gpt-4.1-mini"}), environ)) == {
+        "quick": "openai/gpt-4.1-mini",
+        "deep": "openai/gpt-6-sol",
+        "tiebreaker": "openai/gpt-6.1-sol",
+    }
+
+
+def test_a_local_server_comes_after_keys_and_the_embedded_model_after_it(
+    servers: dict[str, list[str] | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    servers["http://127.0.0.1:1234/v1"] = ["qwen2.5-7b", "other"]
+    assert resolve(PanelRequest(), OPENAI).provider == "openai"
+    panel = resolve(PanelRequest(), {})
+    assert (panel.provider, set(models(panel).values())) == ("lm-studio", {"lm-studio/qwen2.5-7b"})
+    assert one(panel).api_key == "no-key"
+    servers["http://127.0.0.1:11434/v1"] = []
+    environ = {"JUDGEKIT_LOCAL_MODEL": "/models/Qwen2.5.gguf"}
+    assert resolve(PanelRequest(), environ).provider == "lm-studio"
+    assert resolve(PanelRequest(allow=["ollama"]), {}).endpoints == {}
+    servers.clear()
+    monkeypatch.setattr(module, "importable", lambda name: True)
+    panel = resolve(PanelRequest(), environ)
+    assert (panel.provider, one(panel).pointwise, one(panel).family) == ("local", True, "alibaba")
+    assert one(panel).model == "local//models/Qwen2.5.gguf"
+    monkeypatch.setattr(module, "importable", lambda name: False)
+    assert resolve(PanelRequest(), environ).endpoints == {}
+
+
+@pytest.fixture
+def signed_in(tmp_path: Path) -> dict[str, str]:
+    command = tmp_path / "claude"
+    command.write_text("#!/bin/sh\n")
+    command.chmod(0o700)
+    return {"PATH": str(tmp_path), "HOME": "/home/x", "CLAUDE_CODE_OAUTH_TOKEN": "t", "GITHUB_TOKEN": "no"}
+
+
+def test_a_command_is_last_and_only_if_the_user_allows_it(signed_in: dict[str, str]) -> None:
+    assert resolve(PanelRequest(), signed_in).endpoints == {}
+    panel = resolve(PanelRequest(allow=["claude-code", "openai"]), signed_in)
+    assert (panel.provider, models(panel)["quick"]) == ("claude-code", "claude-haiku-5-5")
+    assert "GITHUB_TOKEN" not in one(panel).parameters
+    assert one(panel).parameters["CLAUDE_CODE_OAUTH_TOKEN"] == "t"
+    with_key = {**signed_in, "OPENAI_API_KEY": KEY}
+    assert resolve(PanelRequest(allow=["claude-code", "openai"]), with_key).provider == "openai"
+    within = {**signed_in, "JUDGEKIT_INSIDE": "1"}  # it does not run itself
+    assert resolve(PanelRequest(allow=["claude-code"]), within).endpoints == {}
+
+
+def test_tiers_without_a_model_take_the_nearest_deeper_one(signed_in: dict[str, str]) -> None:
+    panel = resolve(PanelRequest(), {"DEEPSEEK_API_KEY": KEY})
+    quick, deep = one(panel), one(panel, "deep")
+    assert one(panel, "tiebreaker") is deep
+    assert fill({"deep": (deep,)})["quick"] == (deep,)
+    assert fill({"quick": (quick, deep)})["tiebreaker"] == (quick, deep)
+    assert fill({"quick": (quick,), "tiebreaker": (deep,)})["deep"] == (deep,)
+    assert fill({}) == {}
+
+
+def test_a_name_says_whose_a_model_is() -> None:
+    providers = {
+        "anthropic/claude-x": "anthropic",
+        "openrouter/anthropic/claude-x": "openrouter",
+        "custom/llama": "openai-compatible",
+        "openai-compatible/llama": "openai-compatible",
+        "lm-studio/llama": "lm-studio",
+        "vertex_ai/gemini-x": "vertex",
+        "vertex/gemini-x": "vertex",
+        "litellm_proxy/x": "litellm-proxy",
+        "llama": None,
+        "nobody/llama": None,
+    }
+    for name, provider in providers.items():
+        profile, _ = profile_of(name, registry.profiles())
+        assert (profile.provider if profile else None) == provider
+    problem = detect(registry.find("vertex"), {"VERTEXAI_PROJECT": "p"})
+    assert problem in (None, "the Python package google.auth is not installed")
+
+
+def test_a_tier_may_hold_several_models() -> None:
+    variables = {"JUDGEKIT_QUICK_MODEL": f"{LUNA}, {HAIKU},"}
+    for wanted, environ in (
+        (PanelRequest({"quick": [LUNA, HAIKU, LUNA]}), {}),
+        (PanelRequest({"quick": f"{LUNA}, {HAIKU}"}), {}),
+        (PanelRequest(), variables),
+    ):
+        panel = resolve(wanted, OPENAI | ANTHROPIC | environ)
+        jury = [(endpoint.model, endpoint.family) for endpoint in panel.endpoints["quick"]]
+        assert jury == [(LUNA, "openai"), (HAIKU, "anthropic")]
+        assert panel.endpoints["deep"] == panel.endpoints["quick"]
+
+
+def test_each_provider_says_what_makes_it_usable_or_what_is_lacking(
+    servers: dict[str, list[str] | None],
+) -> None:
+    servers |= {"http://127.0.0.1:11434/v1": ["qwen2.5:7b"], "http://127.0.0.1:1234/v1": []}
+
+    def states(environ: Mapping[str, str], wanted: PanelRequest | None = None) -> dict[str, ProviderState]:
+        return {state.name: state for state in provider_report(environ, wanted)}
+
+    found = states({"ANTHROPIC_API_KEY": KEY, "PATH": "/nowhere"})
+    assert (found["anthropic"].usable, found["anthropic"].why) == (True, "ANTHROPIC_API_KEY set")
+    assert (found["gemini"].usable, found["gemini"].why) == (False, "set GEMINI_API_KEY or GOOGLE_API_KEY")
+    assert found["azure"].why == "set AZURE_API_KEY with AZURE_API_BASE"
+    assert found["ollama"].why == "answers at http://127.0.0.1:11434/v1"
+    assert found["ollama"].models["deep"] == "qwen2.5:7b"
+    assert found["lm-studio"].why == "it has no chat model"
+    assert found["llama-server"].why == "no server responds on port 8080"
+    assert found["claude-code"].why == (
+        "not allowed: add claude-code to providers.allow in your own configuration; no command claude on PATH"
+    )
+    assert KEY not in str(found)
+    found = states({"ANTHROPIC_API_KEY": KEY, "OPENAI_API_KEY": KEY}, PanelRequest(allow=["openai"]))
+    assert (found["anthropic"].usable, found["openai"].usable) == (False, True)
+    assert "not allowed" in found["anthropic"].why
+    assert list(found) == [profile.provider for profile in registry.profiles()]
+
+
+def allow(names: str) -> None:
+    file = settings.user_file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"providers: {{allow: {names}}}\n")
+
+
+def test_the_alias_of_a_provider_is_as_good_as_its_name(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
+    with Loopback(says("yes")) as server:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+        for allowed, name in (("custom", "openai-compatible"), ("openai-compatible", "custom")):
+            allow(f"[{allowed}]")
+            assert app.run(["provider", "check", name]) == 0
+            assert "custom/stand-in: answered in" in capfd.readouterr().out
+        assert [asked.body["max_tokens"] for asked in server.requests] == [16, 16]  # one tiny call each
+    with Loopback(says("Yes, of course, because", finish="length")) as server:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+        assert app.run(["provider", "check"]) == 0  # a model that is cut short did answer
+        assert "custom/stand-in: answered in" in capfd.readouterr().out
+    monkeypatch.setenv("JUDGEKIT_MODEL", "judge-4")
+    with Loopback(fails(404), models=("tts", "judge-5", "judge-5-mini")) as server:
+        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+        assert app.run(["provider", "check"]) == 2
+    said = capfd.readouterr().out
+    assert "has no model custom/judge-4; it offers judge-5, judge-5-mini, tts" in said
+
+
+def test_a_model_that_is_here_is_not_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched: list[str] = []
+    monkeypatch.setattr(local, "fetch", lambda name, _: fetched.append(name))
+    monkeypatch.setenv("JUDGEKIT_LOCAL_MODEL", "smollm2-135m")
+    monkeypatch.setenv("JUDGEKIT_MODELS", str(tmp_path))
+    allow("[openai]")  # nothing is to be run here
+    app.run(["provider", "check", "--fetch"])
+    assert fetched == ["smollm2-135m"]
+    with (tmp_path / "smollm2-135m.gguf").open("wb") as file:
+        file.truncate(sum(local.model_named("smollm2-135m").sizes))
+    app.run(["provider", "check", "--fetch"])
+    assert fetched == ["smollm2-135m"]
+
+
+PROGRAM = """#!{python}
+import json, os, sys
+open({started!r}, "w").close()
+prompt = sys.stdin.read()
+assert sys.argv[1:] in ([], ["--model=large"]), sys.argv
+assert os.environ["JUDGEKIT_INSIDE"] and "OPENAI_API_KEY" not in os.environ
+if "--model=large" in sys.argv:
+    sys.exit("large is gone; there are: small")
+print(json.dumps({{"said": "yes", "by": "small-2026", "usd": 0.000125}}))
+"""
+PROFILE = f"""{COMMAND.replace("mine", "my-program")}models: {{quick: default, deep: large}}
+reply: json
+reply_key: said
+model_key: by
+usage: {{cost: usd}}
+"""
+
+
+def test_a_program_of_ones_own_is_listed_and_tried_with_every_model_once_it_is_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    program = tmp_path / "my-program"
+    program.write_text(PROGRAM.format(python=sys.executable, started=str(tmp_path / "started")))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key-of-another-provider")
+    allow("[my-program]")
+    for folder in (tmp_path / ".judgekit" / "providers", tmp_path / "providers"):
+        folder.mkdir(parents=True)
+        (folder / "my-program.yaml").write_text(PROFILE)
+    assert app.run(["provider", "check", "my-program"]) == 64  # a project brings no program
+    assert "no provider 'my-program'" in capfd.readouterr().err
+    own = settings.user_file().parent / "providers"
+    own.mkdir()
+    (own / "my-program.yaml").write_text(PROFILE)
+    for allowed in ("null", "[openai]"):
+        allow(allowed)
+        assert app.run(["provider", "check", "my-program"]) == 64
+        assert f"add my-program to providers.allow in {settings.user_file()}" in capfd.readouterr().err
+    assert not (tmp_path / "started").exists()
+    allow("[my-program]")
+    app.run(["provider", "list"])
+    listed = next(line for line in capfd.readouterr().out.splitlines() if line.startswith("my-program"))
+    assert listed == "my-program         usable  my-program is on PATH; default, large"
+    assert app.run(["provider", "check", "my-program"]) == 2
+    good, bad = capfd.readouterr().out.splitlines()
+    cost = r"\$0\.000125 \(as the provider reports\)"
+    assert re.fullmatch(rf"my-program         default: answered in \d+ ms, {cost}", good)
+    assert bad == (
+        "my-program         large: command_failed: my-program exited with 1: large is gone; there are: small"
+    )

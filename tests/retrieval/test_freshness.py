@@ -8,25 +8,28 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from indexing import PROFILES, opened
 from memory_store import jwt_store, listed
 
 from judgekit.retrieval import compiled, index, index_file, update
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from judgekit.retrieval.index_file import Index, Stamp
 
 CLAUDE_MEMORY, AUTO_MEMORY, MARKDOWN = compiled.KINDS
-PROFILES = compiled.Profiles(compiled.bundled())
 SECOND = 1_000_000_000
 TICKS = {"two seconds": 2 * SECOND, "ten milliseconds": SECOND // 100}
 SLICE = 3
-ROWS = """SELECT path, pending, size, mtime, inode, hint, live, problem, id, file.title, category,
+ROWS = """SELECT path, pending, size, mtime, inode, live, problem, id, file.title, category,
     file.tags, updated, text.title, text.tags, body, parts
     FROM file LEFT JOIN text ON number = text.rowid ORDER BY path"""
 FOLDERS = {
@@ -176,61 +179,49 @@ def rows(found: Index) -> dict[str, tuple[Any, ...]]:
     return {row[0]: row for row in found.connection.execute(ROWS)}
 
 
-def fresh(world: World) -> Index:
-    return update.in_memory(str(world.root), PROFILES)
-
-
-def opened(world: World) -> Index:
-    return index.open_index(str(world.root), PROFILES)
+@contextmanager
+def both(world: World) -> Iterator[tuple[Index, Index]]:
+    """Open the index of a store, and one built afresh."""
+    with closing(opened(world.root)) as found, closing(update.in_memory(str(world.root), PROFILES)) as whole:
+        yield found, whole
 
 
 def check_at_once(world: World) -> None:
     """What the very next query must see."""
-    found, whole = opened(world), fresh(world)
-    try:
+    with both(world) as (found, whole):
         expected = rows(whole)
         seen = rows(found)
         assert found.kind == whole.kind
         assert expected.keys() == listed(world.root, found.kind).files.keys()
         assert seen.keys() == expected.keys()
-        hint = 5
-        assert {path: row[hint] for path, row in seen.items()} == {
-            path: row[hint] for path, row in expected.items()
-        }
         assert {path: row for path, row in seen.items() if path not in world.edited} == {
             path: row for path, row in expected.items() if path not in world.edited
         }
-        shown = [path for path, row in seen.items() if row[6]]
+        shown = [path for path, row in seen.items() if row[5]]
         index.recheck(found, shown)
         index.recheck(found, shown)
         assert found.outdated == set()
         seen = rows(found)
         assert {path: seen.get(path) for path in shown} == {path: expected.get(path) for path in shown}
-        assert found.size == sum(row[6] for row in seen.values())
+        assert found.size == sum(row[5] for row in seen.values())
         own = world.root / OWN[world.kind]
         if own.exists() and own.name in expected:
             assert seen[own.name] == expected[own.name]
-    finally:
-        found.close()
-        whole.close()
 
 
 def check_after_a_lap(world: World) -> None:
     """What is seen after the promised number of queries: all of it."""
-    whole = fresh(world)
-    for _ in range(len(rows(whole)) // SLICE + 1):
-        opened(world).close()
-    found = opened(world)
-    try:
+    with closing(update.in_memory(str(world.root), PROFILES)) as whole:
+        files = len(rows(whole))
+    for _ in range(files // SLICE + 1):
+        opened(world.root).close()
+    with both(world) as (found, whole):
         assert rows(found) == rows(whole)
         terms = [set(each.connection.execute("SELECT term, entries FROM term")) for each in (found, whole)]
         assert terms[0] == terms[1]
         assert sorted(found.notes()) == sorted(whole.notes())
         assert found.size == whole.size
         world.edited.clear()
-    finally:
-        found.close()
-        whole.close()
 
 
 NUMBERS = st.integers(0, 7)
@@ -249,7 +240,7 @@ STEPS = st.one_of(
 HISTORIES = st.lists(
     st.tuples(
         st.lists(STEPS, max_size=4),
-        st.sampled_from([check_at_once, check_after_a_lap, lambda world: opened(world).close()]),
+        st.sampled_from([check_at_once, check_after_a_lap, lambda world: opened(world.root).close()]),
     ),
     min_size=1,
     max_size=10,
@@ -268,7 +259,7 @@ HISTORIES = st.lists(
 @given(history=HISTORIES)
 def test_a_query_sees_what_it_must(world_of: Any, kind: str, tick: str, history: list[Any]) -> None:  # noqa: ANN401 - a fixture
     world = world_of(kind, TICKS[tick])
-    opened(world).close()
+    opened(world.root).close()
     for steps, check in history:
         for name, *arguments in steps:
             getattr(world, name)(*arguments)
@@ -290,15 +281,15 @@ def test_what_was_read_too_soon_is_not_sure() -> None:
 def test_a_spoiled_turn_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "SLICE", 5)
     root = str(jwt_store(tmp_path, 20).root.resolve())
-    index.open_index(root, PROFILES).close()
+    opened(Path(root)).close()
     turn = Path(f"{index_file.path_of(root)}.turn")
     for text in ("", "1 2", "x y z", "1 2 3 4", "\0" * 40):
         turn.write_text(text)
         seen = []
         for _ in range(2):
-            index.open_index(root, PROFILES).close()
+            opened(Path(root)).close()
             seen.append(turn.read_text().split())
         assert seen == [["5", "0", "1"], ["10", "0", "2"]]
     turn.unlink()
     turn.mkdir()
-    index.open_index(root, PROFILES).close()
+    opened(Path(root)).close()

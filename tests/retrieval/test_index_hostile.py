@@ -1,47 +1,31 @@
-"""What an index does where files are damaged, disks are full and nothing can be written."""
+"""What an index does where files are damaged or cannot be written, and where many processes use it."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import signal
 import sqlite3
-import time
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from indexing import JWT, PROFILES, content, databases, live, opened
 from memory_store import MemoryStore, jwt_store
 
 from judgekit import environment
-from judgekit.retrieval import compiled, confidence, index, index_file, update
+from judgekit.retrieval import confidence, index, index_file, update
 from judgekit.retrieval import search as api
 
-if TYPE_CHECKING:
-    from judgekit.retrieval.index_file import Index
-
-PROFILES = compiled.Profiles(compiled.bundled())
-JWT = "decisions/jwt.json"
 SECOND = "Refresh of the JWT signing keys"
 
 
-def opened(store: MemoryStore, **options: Any) -> Index:  # noqa: ANN401 - as open_index takes them
-    return index.open_index(str(store.root.resolve()), PROFILES, **options)
-
-
-def live(found: Index) -> set[str]:
-    with closing(found):
-        return {path for (path,) in found.connection.execute("SELECT path FROM file WHERE live").fetchall()}
-
-
-@pytest.fixture
-def later(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let an hour pass between the last change of the store and every look at it."""
-    monkeypatch.setattr(index_file, "clock", lambda: time.time_ns() + 3600 * 10**9)
-
-
 def database() -> Path:
-    (path,) = Path(environment.cache_home(), index_file.FOLDER).rglob("*.sqlite")
+    (path,) = databases()
     return path
 
 
@@ -56,104 +40,75 @@ def search(store: MemoryStore, text: str = "How do we refresh the JWT?") -> list
     return [candidate.id for candidate in ranked.candidates]
 
 
-class Failing:
-    """A connection whose statements that begin so fail as SQLite would."""
-
-    def __init__(self, connection: sqlite3.Connection, start: str, code: int) -> None:
-        self._connection, self._start, self._code = connection, start, code
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a connection has
-        return getattr(self._connection, name)
-
-    def execute(self, statement: str, *arguments: Any) -> sqlite3.Cursor:  # noqa: ANN401 - parameters
-        if statement.startswith(self._start):
-            error = sqlite3.OperationalError("as if")
-            error.sqlite_errorcode = self._code
-            raise error
-        return self._connection.execute(statement, *arguments)
-
-
 def failing(monkeypatch: pytest.MonkeyPatch, start: str, code: int, only: str | None = None) -> None:
-    """Let statements fail on files of indexes, or on the one at a path."""
-    connect = index_file.connect
+    """Let statements that begin so fail on files of indexes, or on the one at a path."""
 
-    def refuse(path: str, **options: Any) -> Any:  # noqa: ANN401 - a connection in all that matters
-        connection = connect(path, **options)
+    class Connection(sqlite3.Connection):
+        def execute(self, statement: str, *arguments: Any) -> sqlite3.Cursor:  # noqa: ANN401 - parameters
+            if statement.startswith(start):
+                error = sqlite3.OperationalError("as if")
+                error.sqlite_errorcode = code
+                raise error
+            return super().execute(statement, *arguments)
+
+    def connect(path: str, *, uri: bool = False) -> sqlite3.Connection:
         fails = path != ":memory:" and only in (None, path)
-        return Failing(connection, start, code) if fails else connection
+        kind = Connection if fails else sqlite3.Connection
+        return sqlite3.connect(path, timeout=0.3, isolation_level=None, uri=uri, factory=kind)
 
-    monkeypatch.setattr(index_file, "connect", refuse)
+    monkeypatch.setattr(index_file, "connect", connect)
 
 
 IOERR_LOCK, PROTOCOL, FULL, READ_ONLY, IOERR, CANNOT_OPEN = 3850, 15, 13, 8, 10, 14
 
 
-@pytest.mark.parametrize("code", [IOERR_LOCK, PROTOCOL, FULL, READ_ONLY, IOERR])
-@pytest.mark.parametrize("statement", ["BEGIN", "SELECT", "CREATE", "PRAGMA journal_mode = WAL", "INSERT"])
+FAILING = ("BEGIN", "COMMIT", "SELECT", "CREATE", "PRAGMA journal_mode = WAL", "INSERT", "DELETE", "UPDATE")
+
+
+@pytest.mark.parametrize("statement", FAILING)
 def test_where_sqlite_cannot_work_the_answer_comes_from_memory(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, statement: str, code: int
-) -> None:
-    failing(monkeypatch, statement, code)
-    assert search(store) == ["jwt"]
-    store.add("second", SECOND)
-    assert set(search(store)) == {"jwt", "second"}
-
-
-@pytest.mark.parametrize("statement", ["BEGIN", "COMMIT", "INSERT", "DELETE", "UPDATE"])
-def test_an_index_that_cannot_be_brought_up_to_date_is_not_the_answer(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
+    """Also where an index was built before, which cannot be brought up to date."""
+    for code in (IOERR_LOCK, PROTOCOL, FULL, READ_ONLY, IOERR, CANNOT_OPEN):
+        with monkeypatch.context() as patch:
+            failing(patch, statement, code)
+            assert search(store) == ["jwt"], code
+            second = store.add("second", SECOND)
+            assert set(search(store)) == {"jwt", "second"}, code
+        second.unlink()
+        shutil.rmtree(environment.cache_home(), ignore_errors=True)
     assert search(store) == ["jwt"]
     store.add("second", SECOND)
-    store.add("jwt", "JWT token refresh flow", record_status="retired", listed=False)
+    store.add("jwt", "JWT token refresh flow", record_status="retired")
     with monkeypatch.context() as patch:
         failing(patch, statement, FULL)
         assert search(store) == ["second"]
     assert search(store) == ["second"]
 
 
-def test_a_disk_that_is_full_for_real(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert search(store) == ["jwt"]
-    connect = index_file.connect
-
-    def tight(path: str, **options: Any) -> Any:  # noqa: ANN401 - a connection
-        connection = connect(path, **options)
-        if path != ":memory:":
-            (pages,) = connection.execute("PRAGMA page_count").fetchone()
-            connection.execute(f"PRAGMA max_page_count = {pages}")
-        return connection
-
-    store.fill(40).write_index()
-    for number in range(20):
-        store.add(f"jwt-{number}", "JWT refresh " * 800)
-    with monkeypatch.context() as patch:
-        patch.setattr(index_file, "connect", tight)
-        assert len(live(opened(store))) == 61
-    assert len(live(opened(store))) == 61
-
-
-def test_of_a_large_store_an_old_index_is_worth_more_than_a_part(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("blocked", ["cache", "cache/index", None])
+def test_where_nothing_can_be_kept_it_is_built_in_memory(
+    store: MemoryStore, isolated: Path, monkeypatch: pytest.MonkeyPatch, blocked: str | None
 ) -> None:
-    monkeypatch.setattr(index_file, "MEMORY_FILES", 5)
-    store.fill(20).write_index()
-    assert len(live(opened(store))) == 21
-    store.add("second", SECOND)
-    with monkeypatch.context() as patch:
-        failing(patch, "BEGIN", FULL)
-        found = opened(store)
-        assert found.notes()[0].endswith("the index cannot be updated: as if")
-        assert len(live(found)) == 21
-    assert len(live(opened(store))) == 22
-    # In memory the newest of many files are searched.
-    for path in store.root.rglob("filler-*.json"):
-        os.utime(path, (1, 1))
-    shutil.rmtree(environment.cache_home())
-    Path(environment.cache_home()).write_text("a file where a folder should be")
+    def refuse(source: str, target: str) -> None:
+        raise OSError(FULL, "No space left on device")
+
+    if blocked is None:
+        monkeypatch.setattr(os, "link", refuse)
+    else:
+        path = isolated / "judgekit" / blocked
+        path.parent.mkdir(parents=True)
+        path.write_text("a file where a folder should be")
+    monkeypatch.setattr(index_file, "MEMORY_FILES", 5)  # the newest of many files are searched
+    for number in range(9):
+        old = store.add(f"old-{number}", f"JWT refresh {number}")
+        os.utime(old, (1, 1))
     found = opened(store)
     most = "only the newest 5 files are searched, because no index can be stored"
     assert found.notes() == [f"{found.root}: {most}"]
     assert JWT in live(found)
+    assert [*Path(isolated).rglob("*.sqlite")] == []
 
 
 @pytest.mark.usefixtures("later")
@@ -170,33 +125,18 @@ def test_a_read_only_cache_is_read(store: MemoryStore, monkeypatch: pytest.Monke
     assert set(search(store)) == {"jwt", "second"}
 
 
-def test_half_a_log_is_no_harm(store: MemoryStore) -> None:
-    found = opened(store)
-    store.fill(30).write_index()
-    opened(store).close()
-    path = database()
-    copies = {suffix: (path.parent / (path.name + suffix)).read_bytes() for suffix in ("", "-wal")}
-    found.close()
-    for size in (0, 31, len(copies["-wal"]) // 3, len(copies["-wal"]) // 2, len(copies["-wal"]) - 1):
-        for suffix in ("", "-wal", "-shm"):
-            (path.parent / (path.name + suffix)).unlink(missing_ok=True)
-        path.write_bytes(copies[""])
-        (path.parent / (path.name + "-wal")).write_bytes(copies["-wal"][:size])
-        assert len(live(opened(store))) == 31
-        path = max(path.parent.glob("*.sqlite"))
-
-
-@pytest.mark.parametrize("at", [0, 100, 4096, 5000, 8192, 12_000, 20_000])
-def test_damage_anywhere_costs_no_answer(tmp_path: Path, at: int) -> None:
-    store = jwt_store(tmp_path / "project", 30)
-    assert search(store)[0] == "jwt"
-    path = database()
-    content = bytearray(path.read_bytes())
-    content[at : at + 600] = b"\xa5" * 600
-    path.write_bytes(content)
-    assert search(store)[0] == "jwt"
-    store.add("second", "JWT refresh tokens and signing keys")
-    assert {"jwt", "second"} <= set(search(store))
+def test_damage_anywhere_costs_no_answer(tmp_path: Path) -> None:
+    for at in (0, 100, 4096, 5000, 8192, 12_000, 20_000):
+        store = jwt_store(tmp_path / f"project {at}", 30)
+        assert search(store)[0] == "jwt"
+        path = database()
+        content = bytearray(path.read_bytes())
+        content[at : at + 600] = b"\xa5" * 600
+        path.write_bytes(content)
+        assert search(store)[0] == "jwt", at
+        store.add("second", "JWT refresh tokens and signing keys")
+        assert {"jwt", "second"} <= set(search(store)), at
+        shutil.rmtree(environment.cache_home())
 
 
 VALUES = (
@@ -219,40 +159,37 @@ VALUES = (
 )
 
 
-@pytest.mark.parametrize("statement", VALUES)
-def test_spoilt_values_cost_no_answer_and_an_edit_beside_them_is_silent(
-    store: MemoryStore, statement: str
-) -> None:
-    assert search(store) == ["jwt"]
-    change(statement)
-    assert search(store) == ["jwt"]
-    second = store.add("second", SECOND)
-    assert set(search(store)) == {"jwt", "second"}
-    second.unlink()
-    assert search(store) == ["jwt"]
-    change(statement)
-    path = store.add("jwt", "JWT tokens are opaque", listed=False)
-    index.refresh_file(str(path), PROFILES)
-    assert search(store, "Are JWT tokens opaque?") == ["jwt"]
+def test_spoilt_values_cost_no_answer_and_an_edit_beside_them_is_silent(tmp_path: Path) -> None:
+    for number, statement in enumerate(VALUES):
+        store = jwt_store(tmp_path / str(number))
+        assert search(store) == ["jwt"]
+        change(statement)
+        assert search(store) == ["jwt"], statement
+        second = store.add("second", SECOND)
+        assert set(search(store)) == {"jwt", "second"}, statement
+        second.unlink()
+        assert search(store) == ["jwt"]
+        change(statement)
+        index.refresh_file(str(store.add("jwt", "JWT tokens are opaque")), PROFILES)
+        assert search(store, "Are JWT tokens opaque?") == ["jwt"], statement
+        shutil.rmtree(environment.cache_home())
 
 
-@pytest.mark.parametrize("code", [IOERR, 5])
-def test_a_sound_index_that_is_out_of_reach_is_kept(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
+def test_a_sound_index_out_of_reach_is_kept(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     assert search(store) == ["jwt"]
     before = database()
-    with monkeypatch.context() as patch:
-        failing(patch, "SELECT group_concat", code)
+    for code in (IOERR, 5):
+        with monkeypatch.context() as patch:
+            failing(patch, "SELECT group_concat", code)
+            assert search(store) == ["jwt"]
+        assert database() == before
         assert search(store) == ["jwt"]
-    assert database() == before
-    assert search(store) == ["jwt"]
 
 
 def test_the_cache_is_removed_meanwhile(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     found = opened(store)
     shutil.rmtree(environment.cache_home())
-    store.add("jwt", "JWT token renewal", listed=False)
+    store.add("jwt", "JWT token renewal")
     index.recheck(found, [JWT])
     found.close()
     assert live(opened(store)) == {JWT}
@@ -268,11 +205,10 @@ def test_the_cache_is_removed_meanwhile(store: MemoryStore, monkeypatch: pytest.
     assert live(opened(store)) == {JWT}
 
 
-def test_a_shown_entry_that_cannot_be_read_anew_is_named(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_writer_is_passed_by(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     opened(store).close()
-    store.add("jwt", "JWT token refresh flow", record_status="retired", listed=False)
+    store.add("jwt", "JWT token refresh flow", record_status="retired")
+    store.add("second", SECOND)
     monkeypatch.setattr(index_file, "BUSY_SECONDS", 0.05)
     with closing(sqlite3.connect(database())) as writer:
         writer.execute("BEGIN IMMEDIATE")
@@ -285,6 +221,7 @@ def test_a_shown_entry_that_cannot_be_read_anew_is_named(
         assert index.recheck(found, [JWT]) is changed
         assert found.outdated == outdated
     found.close()
+    assert search(store) == ["second"]
 
 
 def test_what_changes_all_the_time_is_not_shown(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -303,9 +240,7 @@ def test_what_changes_all_the_time_is_not_shown(store: MemoryStore, monkeypatch:
     assert next(rounds) == api.MAX_ROUNDS + 1
 
 
-def test_an_edited_file_reaches_every_index_that_holds_it_and_makes_none(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_edit_reaches_every_index_it_is_in(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     new = store.root / "decisions" / "new.json"
     new.write_text('{"title": "Written by the client"}')
     assert index.refresh_file(str(new), PROFILES) == []
@@ -323,20 +258,26 @@ def test_an_edited_file_reaches_every_index_that_holds_it_and_makes_none(
     assert index.refresh_file(str(new), PROFILES) == []
 
 
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the files that are read from now on."""
+    places: list[str] = []
+    real = update.ReadFile
+
+    def count(root: str, place: str, *rest: Any) -> Any:  # noqa: ANN401 - as it is
+        places.append(place)
+        return real(root, place, *rest)
+
+    monkeypatch.setattr(update, "ReadFile", count)
+    return places
+
+
 @pytest.mark.usefixtures("later")
 def test_reading_goes_on_where_it_was_cut_off_and_an_edit_waits_for_no_first_build(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, read: list[str]
 ) -> None:
     monkeypatch.setattr(update, "BATCH", 8)
     monkeypatch.setattr(index, "EDIT_PATIENCE", 0)
-    read: list[str] = []
-    found = update.ReadFile
-
-    def count(root: str, place: str, *rest: Any) -> Any:  # noqa: ANN401 - as it is
-        read.append(place)
-        return found(root, place, *rest)
-
-    monkeypatch.setattr(update, "ReadFile", count)
     store.fill(40).write_index()
     os.utime(store.root / JWT, (2e9, 2e9))  # the newest is read first
     first = opened(store, patience=0)
@@ -345,24 +286,88 @@ def test_reading_goes_on_where_it_was_cut_off_and_an_edit_waits_for_no_first_bui
     assert first.notes()[0].endswith("25 files not read yet; the next query continues")
     first.close()
     assert index.refresh_file(str(store.root / JWT), PROFILES) == []
-    progress: list[tuple[int, int]] = []
-    second = opened(store, progress=lambda done, total: progress.append((done, total)))
+    second = opened(store)
     assert (second.pending, second.size) == (0, 41)
     second.close()
     assert len(read) == len(set(read)) == 41
-    assert (progress[0][0], progress[-1]) == (0, (17, 17))
     assert index.refresh_file(str(store.root / JWT), PROFILES) == [str(store.root.resolve())]
 
 
-def test_what_another_process_reads_is_waited_for_and_not_read_twice(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(update, "BATCH", 8)
-    monkeypatch.setattr(update, "OTHERS_SECONDS", 0.01)
+# Many processes on one store: while it is read for the first time, while it changes, when one is killed.
+
+PROCESSES, QUERIES = 12, 4
+DEADLINE = 120  # seconds
+
+QUERYING = """
+import json, sys
+from judgekit.retrieval import compiled, index, search
+root, project, queries = sys.argv[1], sys.argv[2], int(sys.argv[3])
+for _ in range(queries):
+    ranked = search.search("JWT token refresh", [root], project=project, limit=15)
+    assert ranked.fallback is None
+found = index.open_index(root, compiled.Profiles(compiled.bundled()))
+assert found.path is not None
+assert found.connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+found.close()
+print(json.dumps([each.id for each in ranked.candidates]))
+"""
+
+BUILDING = """
+import os, signal, sys
+from judgekit.retrieval import compiled, index, update
+update.BATCH, read, numbers = 8, update.ReadFile, iter(range(100))
+def killed(*arguments):
+    if next(numbers) == 30:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return read(*arguments)
+update.ReadFile = killed
+index.open_index(sys.argv[1], compiled.Profiles(compiled.bundled()))
+"""
+
+
+def start(*arguments: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-c", *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+@pytest.mark.parametrize("built", [True, False])
+def test_many_query_while_another_edits(store: MemoryStore, *, built: bool) -> None:
     store.fill(40).write_index()
-    first = opened(store, patience=0)
-    first.connection.execute("UPDATE about SET value = ? WHERE key = 'builder'", (os.getppid(),))
-    first.close()
-    assert opened(store).pending == 25
-    monkeypatch.setattr(update, "_STALLED", -1.0)
-    assert opened(store).pending == 0
+    root = str(store.root.resolve())
+    if built:
+        index.open_index(root, PROFILES).close()
+    arguments = (QUERYING, root, str(store.project), str(QUERIES))
+    running = [start(*arguments) for _ in range(PROCESSES)]
+    for number in range(30):
+        store.add(f"late-{number}", f"Late {number}")
+        store.add(f"filler-{number}", f"Edited {number}", listed=False, category="decision")
+        if number % 3 == 0:
+            (store.root / "decisions" / f"late-{number}.json").unlink()
+        store.write_index()
+    outputs = [process.communicate(timeout=DEADLINE) for process in running]
+    assert [(error, process.returncode) for (_, error), process in zip(outputs, running, strict=True)] == [
+        (b"", 0)
+    ] * PROCESSES
+    # On a slow machine a process may find that another one has not read that far.
+    allowed = [["jwt"]] if built else [["jwt"], []]
+    assert [output for output, _ in outputs if json.loads(output) not in allowed] == []
+    kept = content(opened(store))
+    assert [path for path in database().parent.iterdir() if "making" in path.name] == []
+    opened(store, anew=True).close()
+    assert kept == content(opened(store))
+
+
+def test_what_a_killed_process_has_read_is_not_read_again(store: MemoryStore, read: list[str]) -> None:
+    store.fill(60).write_index()
+    root = str(store.root.resolve())
+    for each in store.root.rglob("*.json"):
+        os.utime(each, (10**9, 10**9))
+    process = start(BUILDING, root)
+    _, error = process.communicate(timeout=DEADLINE)
+    assert (process.returncode, error) == (-signal.SIGKILL, b"")
+    path = database()
+    found = opened(store)
+    assert (found.pending, found.size) == (0, 61)
+    found.close()
+    assert len(read) == 61 - 24
+    assert database() == path

@@ -1,20 +1,22 @@
-"""How entries are ranked: BM25 of the index against the formula written down, and what is left out."""
+"""How entries are ranked: BM25 against the formula written down, noise, and what a confidence is made of."""
 
 from __future__ import annotations
 
-import os
 import random
+import time
 from collections import Counter
-from math import log
+from math import exp, log
 from typing import TYPE_CHECKING
 
 import pytest
 
 from judgekit.evaluation.cases import CollectionDocument
 from judgekit.evaluation.retrieval import CollectionIndex
-from judgekit.retrieval import bm25, compiled, terms, update
+from judgekit.retrieval import bm25, compiled, confidence, parts, update
 from judgekit.retrieval import search as api
+from judgekit.retrieval.confidence import LONG, Candidate
 from judgekit.retrieval.sources import Entry
+from judgekit.retrieval.terms import Term
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -22,11 +24,8 @@ if TYPE_CHECKING:
 
     from memory_store import MemoryStore
 
-    from judgekit.retrieval.confidence import Candidate
-    from judgekit.retrieval.terms import Term
 
 PROFILE = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"]
-DATA = os.environ.get("JUDGEKIT_TEST_DATA")
 TOLERANCE = 1e-9
 TEXT = """
 cache caches caching user userId user_id getUserId token tokens session queue worker workers index indices
@@ -99,9 +98,11 @@ def agree(documents: Sequence[CollectionDocument], texts: Sequence[str], *, ever
     pool = len(documents) if everything else bm25.POOL
     compared = 0
     for text in texts:
-        wanted = terms.parse(text, PROFILE.language)
+        wanted = parts.whole(text, PROFILE.language)
         scores = {hit.id: hit.bm25 for hit in bm25.match(store._index, wanted, pool)}
-        expected = oracle.scores(wanted, oracle.rows if everything else scores)
+        expected = oracle.scores(
+            [term for part in wanted for term in part.terms], oracle.rows if everything else scores
+        )
         if everything:
             floor = PROFILE.noise_floor * max(expected.values(), default=0.0)
             assert scores.keys() == {name for name, score in expected.items() if score >= floor}, text
@@ -141,7 +142,7 @@ def fillers(count: int, *, pancakes: bool = True) -> list[CollectionDocument]:
 
 def match(documents: list[CollectionDocument], text: str, *, quick: bool = False) -> list[Candidate]:
     store = CollectionIndex(documents, PROFILE)
-    hits = bm25.match(store._index, terms.parse(text, PROFILE.language), quick=quick)
+    hits = bm25.match(store._index, parts.whole(text, PROFILE.language), quick=quick)
     store.close()
     return hits
 
@@ -189,56 +190,7 @@ def test_what_is_like_the_best_comes_before_what_only_shares_a_word() -> None:
     assert order.index("alike") < order.index("other")
 
 
-def test_with_few_hits_nothing_is_taken_for_the_best() -> None:
-    (only,) = match([document("only", "JWT")], "jwt")
-    assert only.score == pytest.approx(1)
-    assert match([document("only", "JWT")], "nothing of the kind") == []
-    documents = [document("both", "JWT refresh"), document("one", "JWT"), document("none", "Invoices")]
-    for size in (1, 2, 3):  # what covers more comes first
-        assert names(match(documents[:size], "refresh the jwt"))[:1] == ["both"]
-
-
-def test_noise_is_left_out() -> None:
-    documents = [
-        *fillers(50),
-        document("hit", "kyrgyz throat singing"),
-        document("noise", "", "much " * 300 + "singing"),
-    ]
-    assert names(match(documents, "kyrgyz throat singing")) == ["hit"]
-
-
-def test_records_of_fts5() -> None:
-    for raw, numbers in (
-        (b"", []),
-        (b"\x05\x00", [5, 0]),
-        (b"\x81\x00\x7f", [128, 127]),
-        (b"\x82\xb8\x40", [40_000]),
-    ):
-        assert bm25._varints(raw) == numbers
-
-
-PROMPTS = [
-    ("How do we refresh the JWT?", ["jwt", "refresh"]),
-    ("user_id, rate-limit", ["id", "limit", "rate", "user"]),
-    ("a I 1 the", []),
-    ("naïve café", ["caf", "na", "ve"]),
-    ("\x00\ud800🙂", []),
-    ("refresh " * 200_000, ["refresh"]),
-]
-POINTS = {"jwt": 3, "token": 2, "refr": 1, "auth": 1, "ref": 0, "other": 0}
-
-
-def test_words_and_points_of_a_search_by_keyword() -> None:
-    for text, expected in PROMPTS:
-        wanted = [word for word in expected if word not in PROFILE.language.stop]
-        assert [term.text for term in api.keywords(text, PROFILE.language)] == wanted, text[:40]
-    for word, points in POINTS.items():
-        assert api.points(word, {"refresh", "token"}, {"jwt", "authentication"}) == points, word
-
-
-def test_by_keyword_titles_and_tags_are_searched_bodies_are_not_and_nothing_is_written(
-    store: MemoryStore, isolated: Path
-) -> None:
+def test_by_keyword_titles_and_tags_are_searched(store: MemoryStore, isolated: Path) -> None:
     def found(text: str) -> list[tuple[str, str]]:
         ranked = api.search(text, [".claude/memory"], project=str(store.project), limit=9, scorer="keyword")
         assert ranked.fallback is None
@@ -246,7 +198,142 @@ def test_by_keyword_titles_and_tags_are_searched_bodies_are_not_and_nothing_is_w
 
     store.fill(12)
     assert found("refresh the JWT") == [("jwt", "high")]
+    assert [found(text) != [] for text in ("refr", "ref", "a I 1 the", "\x00\ud800🙂")] == [
+        True,
+        False,
+        False,
+        False,
+    ]
     store.add("tagged", "Something else", "nothing", tags=["refresh"])
     store.add("bodied", "Another thing", "refresh refresh")
     assert [name for name, _ in found("refresh the session")] == ["tagged", "jwt"]
     assert not (isolated / "judgekit").exists()
+
+
+PROFILE = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"]
+BACKGROUND = PROFILE.background
+NOW, DAY = time.time(), 86_400
+QUERY = ["refresh", "jwt", "token", "flow"]
+
+
+def terms(rarity: float = 4.0) -> list[Term]:
+    found = [Term(word, [word], [word]) for word in QUERY]
+    for term in found:
+        term.rarity = rarity
+    return found
+
+
+def hit(
+    text: str, titled: int = 0, score: float = 1, category: str = "decision", age: float = 0
+) -> Candidate:
+    """Return an entry of these words, of which the first `titled` are its title."""
+    words, updated = text.split(), NOW - age * DAY
+    found = Candidate(
+        text, text, category, tags=(), updated=updated, root="/r", place=text, kind="claude-memory"
+    )
+    found.text, found.length, found.score, found.bm25 = text, len(words), score, score
+    found.matched = {number for number, word in enumerate(QUERY) if word in words}
+    found.titled = {number for number, word in enumerate(QUERY) if word in words[:titled]}
+    return found
+
+
+def rated(*hits: Candidate, documents: int = 100, rarity: float = 4.0) -> list[dict[str, float]]:
+    confidence.rate(hits, terms(rarity), documents, PROFILE)
+    return [each.features for each in hits]
+
+
+def test_rarity_follows_the_store_as_it_grows() -> None:
+    def rarity(matches: int, documents: int, *, common: bool = False) -> float:
+        return confidence.rarity(matches, documents, BACKGROUND, common=common)
+
+    assert rarity(1, 1) > 1, "one document is no evidence that a word is common"
+    assert rarity(0, 1) > rarity(1, 1)
+    assert rarity(1, 1) > rarity(1, 1, common=True)
+    assert rarity(500, 1000) < 1 < rarity(1, 1000)
+    assert rarity(1, 10_000) > rarity(1, 100)
+
+
+def test_the_odds_are_those_of_bayes_and_evidence_is_rarity() -> None:
+    share, imagined = PROFILE.confidence["body_share"], BACKGROUND["documents"]
+    title, body, both = 4.0, 4 * share, 4 + 4 * share
+    assert rated(hit("jwt", 1), documents=1)[0]["odds"] == pytest.approx(title - log(imagined))
+    rivals = rated(hit("jwt refresh", 1), hit("jwt"), documents=40)
+    assert rivals[0]["odds"] == pytest.approx(both - log(exp(body) + 38 + imagined))
+    assert rivals[1]["odds"] == pytest.approx(body - log(exp(both) + 38 + imagined))
+    # A word in a long body may stand there by chance; the title's word counts all the same.
+    for length, own in ((LONG, body), (LONG * 2, share * (4 - log(2))), (LONG * 1_000_000, 0)):
+        long = hit("jwt refresh", 1)
+        long.length = length
+        assert rated(long, documents=1)[0]["odds"] == pytest.approx(title + own - log(imagined)), length
+
+
+@pytest.mark.parametrize(
+    ("feature", "hits", "expected"),
+    [
+        ("alone", [("jwt refresh", 2)], [1]),
+        ("alone", [("jwt refresh", 2), ("token flow", 2)], [1, 1]),  # a prompt may be about two things
+        ("alone", [("jwt refresh", 2), ("refresh jwt", 2), ("flow", 0)], [0.5, 0.5, 0.5]),
+        ("alone", [("jwt refresh", 0), ("token", 0)], [1, 0.5]),  # a single word is no distinction
+        ("titled", [("refresh jwt", 2), ("jwt x refresh", 1), ("token refresh", 0)], [1, 0.5, 0]),
+        ("titled", [("jwt", 0), ("token", 0)], [confidence.UNKNOWN] * 2),
+        ("coverage", [("jwt refresh", 0), ("flow", 0), ("x", 0)], [0.5, 0.25, 0]),
+        ("near", [("refresh jwt token flow", 0), ("flow token jwt refresh", 0)], [1, 1]),
+        ("near", [("refresh a b jwt", 0), ("refresh a b c jwt", 0)], [1 / 3, 0]),
+        ("near", [("jwt refresh x y z token x y z flow", 0), ("flow refresh", 0)], [1 / 3, 0]),
+        ("near", [("refresh refresh", 0)], [0]),
+    ],
+)
+def test_features(feature: str, hits: list[tuple[str, int]], expected: list[float]) -> None:
+    assert [each[feature] for each in rated(*[hit(*each) for each in hits])] == pytest.approx(expected)
+
+
+def test_a_long_prompt_need_not_be_repeated_whole() -> None:
+    words = [f"w{number}" for number in range(30)]
+    assert confidence.near(words, words[:4]) == pytest.approx(3 / confidence.PAIRS)
+    assert confidence.near(words, words) == 1
+    assert confidence.near([], ["a"]) == confidence.near(["a"], ["a", "a"]) == 0
+
+
+def test_a_confidence_grows_with_the_evidence_and_its_label_begins_at_its_threshold() -> None:
+    found = []
+    for rarity in range(200):
+        one, other = hit("refresh jwt", 2), hit("token")
+        other.damaged = True
+        rated(one, other, rarity=rarity / 10)
+        assert one.features["coverage"] == (0.5 if rarity else 0)
+        for each in (one, other):
+            labels = [name for name in ("high", "medium") if each.confidence >= PROFILE.labels[name]]
+            assert each.confidence_label == [*labels, "low"][0] or each.damaged
+            assert each.worth_mentioning == (each.confidence >= PROFILE.labels["mention"])
+        assert other.confidence_label != "high"
+        assert other.confidence <= PROFILE.labels["medium"]
+        found.append(one.confidence)
+    assert found == sorted(found)
+    assert 0 < found[0] < PROFILE.labels["medium"]
+    assert PROFILE.labels["high"] < found[-1] < 1
+
+
+def order(*hits: Candidate) -> list[str]:
+    return [candidate.id for candidate in confidence.order(hits, terms(), 100, PROFILE)]
+
+
+def test_the_best_score_comes_first_and_noise_goes() -> None:
+    scores = {"a": 1.0, "b": 4.0, "c": 0.99, "d": 2.0}
+    assert order(*[hit(name, score=score) for name, score in scores.items()]) == ["b", "d", "a"]
+    best, noise, other = hit("best", score=0.7), hit("noise", score=0.9), hit("other", score=1.0)
+    best.bm25, noise.bm25, other.bm25 = 8.0, 1.9, 2.0
+    assert order(best, noise, other) == ["other", "best"], "noise is told by bm25 and order by the score"
+    assert order() == []
+
+
+def test_ties_go_by_category_then_by_recency() -> None:
+    tied = [
+        hit("session", category="session_summary", age=1),
+        hit("old", age=300),
+        hit("new", age=2),
+        hit("older", age=400),
+        hit("unknown", category="strange"),
+        hit("runbook", category="runbook", age=100),
+    ]
+    for hits in (tied, tied[::-1]):
+        assert order(*hits) == ["new", "old", "older", "runbook", "session", "unknown"]

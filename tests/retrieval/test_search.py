@@ -1,22 +1,29 @@
-"""Search as its callers see it: `judgekit.retrieval.search`."""
+"""Search as its callers see it, and the index behind it: it follows its store and stays private."""
 
 from __future__ import annotations
 
 import copy
 import json
 import os
+import sqlite3
+import stat
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from indexing import CONTENT, content, databases, fresh, opened
 from memory_store import MemoryStore, jwt_store
 
-from judgekit.retrieval import compiled, index_file, update
+from judgekit import environment
+from judgekit.retrieval import compiled, index, index_file, update
 from judgekit.retrieval import search as api
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from judgekit.retrieval.search import RankedCandidates
+
 
 ROOT = ".claude/memory"
 QUESTION = "How do we refresh the JWT?"
@@ -58,20 +65,6 @@ def test_the_memory_that_answers_is_high_in_stores_of_any_size(tmp_path: Path, f
         assert (ids(lot)[0], lot.candidates[0].confidence_label) == ("jwt", "low")
 
 
-def test_a_candidate_says_all_that_callers_print(store: MemoryStore) -> None:
-    (candidate,) = search(store, snippets=True).candidates
-    assert (candidate.id, candidate.title) == ("jwt", "JWT token refresh flow")
-    assert (candidate.category, candidate.tags) == ("decision", ("auth", "jwt"))
-    assert candidate.path == ".claude/memory/decisions/jwt.json"
-    assert candidate.file == str(store.root.resolve() / "decisions" / "jwt.json")
-    assert candidate.root == str(store.root.resolve())
-    assert "fifteen minutes" in candidate.snippet
-    assert candidate.bm25 > 0
-    by_body, by_title = (search(store, text).candidates[0] for text in ("rotating cookie", "refresh token"))
-    assert by_body.id == by_title.id == "jwt"
-    assert 0 < by_body.confidence < by_title.confidence < 1
-
-
 def test_nothing_is_found_without_a_store_or_without_terms(store: MemoryStore, tmp_path: Path) -> None:
     empty = MemoryStore(tmp_path / "empty")
     for nothing in (tmp_path / "gone", empty, empty.write_index()):
@@ -80,16 +73,6 @@ def test_nothing_is_found_without_a_store_or_without_terms(store: MemoryStore, t
     for prompt in ("", "the of and", "🙂", '"', "\ud800"):
         assert search(store, prompt).candidates == []
     assert ids(search(store, QUESTION, "\0", ROOT)) == ["jwt"]
-
-
-def test_changes_are_seen_by_the_next_search(store: MemoryStore) -> None:
-    assert ids(search(store)) == ["jwt"]
-    store.add("second", "Refresh of the JWT signing keys")
-    assert set(ids(search(store))) == {"jwt", "second"}
-    (store.root / "decisions" / "jwt.json").rename(store.root / "decisions" / "renamed.json")
-    assert set(ids(search(store))) == {"renamed", "second"}
-    (store.root / "decisions" / "second.json").unlink()
-    assert ids(search(store)) == ["renamed"]
 
 
 def test_an_edit_in_place_that_keeps_size_and_time_is_seen(store: MemoryStore) -> None:
@@ -106,30 +89,23 @@ def test_an_edit_in_place_that_keeps_size_and_time_is_seen(store: MemoryStore) -
     assert ids(search(store)) == []
 
 
-def test_a_record_outside_never_comes_out_and_broken_files_are_named(
-    store: MemoryStore, tmp_path: Path
-) -> None:
+def test_no_record_outside_comes_out_and_broken_ones_are_named(store: MemoryStore, tmp_path: Path) -> None:
     secret = tmp_path / "outside" / "secret.json"
     write(secret, json.dumps({"title": "JWT refresh secret", "content": {"context": "refresh JWT"}}))
     (store.root / "decisions" / "linked.json").symlink_to(secret)
-    for path in ("../../../outside/secret.json", str(secret), ".claude/memory/decisions/linked.json"):
-        store.list("JWT refresh secret", path)
-    ranked = search(store.write_index())
+    ranked = search(store)
     assert ids(ranked) == ["jwt"]
     assert any("outside" in note for note in ranked.notes)
-    assert any("not a record of this store; ignored" in note for note in ranked.notes)
-    for number, content in enumerate([b"{", b"\x00", b"\xff", b"[]", b'"x"']):
-        (store.root / "decisions" / f"broken-{number}.json").write_bytes(content)
+    for number, raw in enumerate([b"{", b"\x00", b"\xff", b"[]", b'"x"']):
+        (store.root / "decisions" / f"broken-{number}.json").write_bytes(raw)
     ranked = search(store)
     assert ids(ranked) == ["jwt"]
     assert len(ranked.notes) == api.MAX_NOTES + 1
-    assert ranked.notes[-1] == "and 4 more files with problems"
+    assert ranked.notes[-1] == "and 3 more files with problems"
     assert all("\n" not in note for note in ranked.notes)
 
 
-def test_without_fts5_or_sqlite_titles_and_tags_are_matched(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_fts5_or_sqlite_titles_match(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(update, "LAYOUT", ["CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)"])
     for _ in range(2):
         ranked = search(store)
@@ -150,7 +126,7 @@ def test_a_folder_of_markdown_and_the_clients_own_memory(tmp_path: Path, isolate
     folder = Path(api.resolve("claude:auto", str(tmp_path)))
     assert folder.is_relative_to(isolated / ".claude" / "projects")
     write(folder / "MEMORY.md", "- [JWT refresh](jwt.md) - how\n")
-    write(folder / "jwt.md", "---\ntype: project\n---\nRotating cookies.")
+    write(folder / "jwt.md", "---\nname: JWT refresh\ntype: project\n---\nRotating cookies.")
     for root in ("claude:auto", str(folder)):
         (candidate,) = search(tmp_path, QUESTION, root, trusted=[root]).candidates
         assert (candidate.id, candidate.title, candidate.category) == ("jwt", "JWT refresh", "project")
@@ -207,9 +183,7 @@ def test_a_folder_above_the_store_that_leads_out_is_no_way_round(tmp_path: Path)
     assert ids(search(tmp_path / "clone")) == []
 
 
-def test_several_stores_are_merged_and_a_file_is_listed_once_with_its_best_confidence(
-    store: MemoryStore,
-) -> None:
+def test_several_stores_are_merged(store: MemoryStore) -> None:
     write(store.project / "docs" / "jwt.md", "# JWT refresh\n\nBy a cookie.")
     write(store.project / "docs" / "inner" / "refresh.md", "# Refresh of the screen\n\nF5.")
     alone = {
@@ -258,7 +232,8 @@ def test_a_projects_profile_is_used_and_the_store_is_left_untouched(store: Memor
 def test_a_damaged_record_is_never_high(store: MemoryStore, scorer: str) -> None:
     (candidate,) = search(store, scorer=scorer).candidates
     assert (candidate.damaged, candidate.confidence_label) == (False, "high")
-    Path(candidate.file).write_bytes(b"{")
+    damaged = Path(candidate.file).rename(store.root / "decisions" / "jwt-token-refresh-flow.json")
+    damaged.write_bytes(b"{")
     (candidate,) = search(store, scorer=scorer).candidates
     found = (candidate.damaged, candidate.confidence_label, candidate.worth_mentioning)
     assert found == (True, "medium", True)
@@ -266,9 +241,7 @@ def test_a_damaged_record_is_never_high(store: MemoryStore, scorer: str) -> None
 
 @pytest.mark.parametrize("name", ["MEMORY.md", "other.md"])
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
-def test_a_document_that_is_no_text_is_at_most_medium_and_never_a_retired_one(
-    tmp_path: Path, name: str, encoding: str
-) -> None:
+def test_a_document_that_is_no_text_is_at_most_medium(tmp_path: Path, name: str, encoding: str) -> None:
     write(tmp_path / "docs" / name, "# Colours\n\nBlue.")
     path = tmp_path / "docs" / "jwt-refresh.md"
     for status, found in (("active", ["medium"]), ("retired", []), ("archived", [])):
@@ -298,3 +271,198 @@ def test_a_passage_is_text_as_it_was_written_from_nowhere_outside_the_store(tmp_
     out = ("../../../outside.json", "decisions/../../../../outside.json")
     for found[0].place in (*out, "decisions/link.json", "decisions/gone.json"):
         assert api.passages(query, found[:1]) == [("", "")]
+
+
+def rename(store: MemoryStore) -> None:
+    path = store.root / "decisions" / "jwt.json"
+    path.rename(path.with_name("jwt-2.json"))
+
+
+def same_size(store: MemoryStore) -> None:
+    path = store.root / "decisions" / "jwt.json"
+    path.write_text(path.read_text().replace("JWT", "XYZ"))
+
+
+CHANGES: dict[str, Callable[[MemoryStore], object]] = {
+    "add": lambda store: store.add("new", "New memory", "about something"),
+    "change": lambda store: store.add("jwt", "JWT token renewal", "changed text"),
+    "spoil": lambda store: (store.root / "decisions" / "jwt.json").write_text("{"),
+    "retire": lambda store: store.add("jwt", "JWT flow", record_status="retired"),
+    "same size": same_size,
+    "rename": rename,
+    "remove": lambda store: (store.root / "decisions" / "jwt.json").unlink(),
+}
+
+
+def test_an_updated_index_is_what_a_fresh_one_would_be(tmp_path: Path) -> None:
+    for count, (name, step) in enumerate(CHANGES.items(), 1):
+        store = jwt_store(tmp_path / name, 6)
+        before = content(opened(store))
+        step(store)
+        after = content(opened(store))
+        assert after == fresh(store), name
+        assert after != before, name
+        assert len(databases()) == count
+    store = jwt_store(tmp_path / "all")
+    for name in ("add", "spoil", "change", "retire", "remove"):
+        CHANGES[name](store)
+        opened(store).close()
+    assert content(opened(store)) == fresh(store)
+
+
+@pytest.mark.usefixtures("later")
+def test_nothing_is_written_when_nothing_changed_and_only_the_owner_can_read_it(store: MemoryStore) -> None:
+    opened(store).close()
+    before = {path: path.read_bytes() for path in databases()}
+    opened(store).close()
+    assert {path: path.read_bytes() for path in databases()} == before
+    held = opened(store)
+    for path in databases()[0].parent.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    cache = Path(environment.cache_home())
+    for folder in (cache, cache / index_file.FOLDER, databases()[0].parent):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    held.close()
+
+
+SPOILT: dict[str, Callable[[Path], object]] = {
+    "empty": lambda path: path.write_bytes(b""),
+    "garbage": lambda path: path.write_bytes(b"no database at all" * 1000),
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:8192]),
+    "other tables": lambda path: sqlite3.connect(path).execute("DROP TABLE file").connection.close(),
+}
+
+
+@pytest.mark.parametrize("how", SPOILT)
+def test_a_damaged_index_is_replaced_by_the_next_generation(store: MemoryStore, how: str) -> None:
+    whole = content(opened(store))
+    (path,) = databases()
+    SPOILT[how](path)
+    try:
+        rows = content(opened(store))
+    except sqlite3.DatabaseError:  # damage that shows only where it is read
+        rows = content(opened(store, anew=True))
+    assert rows == whole
+    (path,) = databases()
+    assert path.name.endswith(".1.sqlite")
+
+
+def test_a_reader_of_a_replaced_index_is_not_disturbed(store: MemoryStore) -> None:
+    reader = opened(store)
+    rows = reader.connection.execute(CONTENT).fetchall()
+    opened(store, anew=True).close()
+    assert reader.connection.execute(CONTENT).fetchall() == rows
+    reader.close()
+    data = copy.deepcopy(compiled.bundled())
+    data["profiles"]["claude-memory"]["categories"]["decision"]["body"] = ["rationale"]
+    before = content(opened(store))
+    assert content(index.open_index(str(store.root.resolve()), compiled.Profiles(data))) != before
+    assert content(opened(store)) == before
+
+
+def test_what_a_killed_process_left_is_swept_away_after_a_while(store: MemoryStore) -> None:
+    opened(store).close()
+    (path,) = databases()
+    old, young, other = (path.with_name(name) for name in ("1.making", "2.making", "v1.0.sqlite"))
+    for each in (old, young, other):
+        each.write_bytes(b"half")
+    os.utime(old, (1, 1))
+    os.utime(other, (1, 1))
+    opened(store, anew=True).close()
+    assert [each.exists() for each in (old, young, other)] == [False, True, False]
+
+
+def test_the_kind_of_store_is_found_anew_when_it_changes(tmp_path: Path) -> None:
+    record = tmp_path / "decisions" / "x.json"
+    steps: list[tuple[Path, str | None, str]] = [
+        (tmp_path / "a.md", "# A", "markdown"),
+        (tmp_path / "MEMORY.md", "- [A](a.md)", "claude-auto-memory"),
+        (record.with_name("x.txt"), "", "claude-auto-memory"),
+        (record, '{"title": "X"}', "claude-memory"),
+        (record, None, "claude-auto-memory"),
+        (tmp_path / "MEMORY.md", None, "markdown"),
+        (tmp_path / "index.md", "- [DECISION] X -> decisions/x.json", "claude-memory"),
+        (tmp_path / "index.md", "# Docs", "markdown"),
+    ]
+    for path, text, kind in steps:
+        path.parent.mkdir(exist_ok=True)
+        path.unlink() if text is None else path.write_text(text)
+        found = opened(tmp_path)
+        found.close()
+        assert found.kind == kind, path
+
+
+@pytest.mark.usefixtures("later")
+@pytest.mark.parametrize("name", ["MEMORY.md", "index.md"])
+def test_own_files_are_read_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(index, "SLICE", 1)
+    digests = set()
+    for number in range(9):
+        (tmp_path / f"{number}.md").write_text(f"# Topic {number}")
+    for text in ("Builds need pnpm.", "Builds need cargo."):
+        (tmp_path / name).write_text(text)
+        found = opened(tmp_path)
+        digests.add(found.connection.execute("SELECT digest FROM file WHERE path = ?", (name,)).fetchone())
+        found.close()
+    assert len(digests) == 2
+
+
+@pytest.mark.usefixtures("later")
+def test_all_is_listed_anew_after_some_queries(store: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    look = index_file.look
+
+    def unchanged(path: str, *, folder: bool = False) -> index_file.Stamp | None:
+        return (1, 1, 1) if folder and Path(path).is_dir() else look(path)
+
+    monkeypatch.setattr(index_file, "look", unchanged)
+    opened(store).close()
+    CHANGES["add"](store)
+    sizes = []
+    for _ in range(index.LAP + 1):
+        found = opened(store)
+        sizes.append(found.size)
+        found.close()
+    assert (sizes[0], sizes[-1]) == (1, 2)
+
+
+@pytest.mark.usefixtures("later")
+def test_a_tree_of_many_folders_is_looked_at_in_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "FOLDERS", 4)
+
+    def size_with(name: str, folders: range) -> int:
+        for number in folders:
+            path = tmp_path / f"topic-{number}" / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text("# A")
+        found = opened(tmp_path)
+        found.close()
+        return found.size
+
+    assert size_with("a.md", range(10)) == 10
+    assert max(size_with("b.md", range(0 if turn else 10)) for turn in range(11 // 4 + 1)) == 20
+    assert size_with("a.md", range(10, 11)) == 21
+
+
+def test_the_cache_is_private_and_tells_paths_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = ("/a/b", "/a-b", "/a/b/", "/A/b", "/x" * 500, "/y" * 500)
+    names = {environment.file_name_for(path) for path in paths}
+    assert len(names) == 6
+    assert all(len(name) < 80 for name in names)
+    assert environment.file_name_for("/srv/é/\udcff").isascii()
+    monkeypatch.chdir(tmp_path)
+    Path("shared").mkdir(mode=0o755)
+    for _ in range(2):
+        assert environment.private_folder("shared/home/cache/") == "shared/home/cache/"
+    modes = [
+        stat.S_IMODE(Path(each).stat().st_mode) for each in ("shared", "shared/home", "shared/home/cache")
+    ]
+    assert modes == [0o755, 0o700, 0o700]
+    for text in ("one", "two"):
+        environment.write_private("file", text)
+        assert (Path("file").read_text(), stat.S_IMODE(Path("file").stat().st_mode)) == (text, 0o600)
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "shared"]
+    with pytest.raises(OSError, match="directory"):
+        environment.write_private("none/file", "x")
+    for path in ("file", "file/inner"):
+        with pytest.raises(OSError, match="file"):
+            environment.private_folder(path)

@@ -1,10 +1,10 @@
-"""How prompts and texts are cut into the terms and stems that are compared."""
+"""How prompts and texts are cut into parts, terms and stems."""
 
 from __future__ import annotations
 
-import time
 from contextlib import closing
 from importlib.util import find_spec
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 
 from judgekit.evaluation.cases import CollectionDocument
 from judgekit.evaluation.retrieval import CollectionIndex
-from judgekit.retrieval import bm25, compiled, terms
+from judgekit.retrieval import bm25, compiled, parts, search, terms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from memory_store import MemoryStore
+
 
 PROFILE = compiled.Profiles(compiled.bundled()).by_kind["markdown"]
 LANGUAGE = PROFILE.language
@@ -57,13 +60,6 @@ def test_the_reference_says_the_same() -> None:
     assert {word: terms.stem(word) for word in words} == {word: reference.stemWord(word) for word in words}
 
 
-@given(st.text(max_size=40))
-def test_any_text_can_be_cut(text: str) -> None:
-    for stem in terms.stems(text, LANGUAGE):
-        assert stem
-        assert " " not in stem
-
-
 CUT: dict[str, list[str]] = {
     "": [],
     "The quick foxes went home": ["quick", "fox", "go", "home"],
@@ -98,7 +94,7 @@ def store_of(document: str) -> CollectionIndex:
 
 def matches(store: CollectionIndex, prompt: str) -> bool:
     """Whether an index finds its document: FTS5 by its tokenizer, and the scoring by our own."""
-    hits = bm25.match(store._index, terms.parse(prompt, LANGUAGE))
+    hits = bm25.match(store._index, parts.whole(prompt, LANGUAGE))
     assert all(hit.matched and hit.bm25 > 0 for hit in hits), "what finds and what rates must agree"
     return bool(hits)
 
@@ -117,20 +113,14 @@ def cookies() -> Iterator[CollectionIndex]:
 TERMS = [
     ("How do we refresh the JWT?", ["refresh", "jwt"]),
     ("the of and is", []),
-    ("a b c 1 2 x", []),
     ("refresh Refresh REFRESH", ["refresh"]),
-    ("user_id", ["user_id", "user", "id"]),
     ("the rate-limit policy", ["rate-limit", "rate", "limit", "policy"]),
-    ("React.FC", ["react.fc", "react", "fc"]),
     ("getUserToken", ["getusertoken", "user", "token"]),
     ("parseJSONBody", ["parsejsonbody", "parse", "json", "body"]),
     ("see src/auth/jwt/refresh/flow.py", ["see", "src", "auth", "jwt", "refresh", "flow", "py"]),
     ("What's Maria's café?", ["maria", "café"]),
-    ("and/or", []),
     ("_private__name_", ["private__name", "private", "name"]),
-    ("--force --no-verify", ["force", "verify"]),
     ("", []),
-    ("🙂🙂 🙂", []),
     ("认证流程 是什么", ["认证流程", "是什么"]),
 ]
 
@@ -144,40 +134,22 @@ def test_a_prompt_becomes_these_terms() -> None:
 FOUND = [
     ("the auth problem", "Authentication uses cookies"),
     ("which authentication", "auth uses cookies"),
-    ("config question", "The configuration is layered"),
     ("configuration question", "The config is layered"),
     ("env", "Environment variables"),
-    ("environment", "env vars"),
-    ("repo", "Repository layout"),
-    ("deploy", "Deployment runs at noon"),
-    ("deployment", "we deploy at noon"),
     ("deploying", "deploys at noon"),
     ("kubernetes", "k8s cluster"),
-    ("k8s", "Kubernetes cluster"),
     ("user_id", "the user id column"),
-    ("userId", "the user_id column"),
     ("user token", "calls getUserToken()"),
-    ("getUserToken", "calls getUserToken()"),
     ("useState hook", "React.useState is banned"),
-    ("refreshing", "The refresh of tokens"),
     ("rates limited", "a rate limit"),
     ("what did she buy", "she bought a car"),
-    ("bought", "a buyer buys"),
     ("children", "one child"),
-    ("user_id", "user_id and the_user_id"),
     ("state-of-the-art", "the state of the art"),
-    ("naive", "naïve approach"),
     ("naïve", "naive approach"),
     ("nai\u0308ve", "naïve approach"),
     ("认证流程", "认证流程 说明"),
 ]
-NOT_FOUND = [
-    ("the sea", "search and season"),
-    ("cat", "category"),
-    ("user_id", "nothing of the kind"),
-    ("refresh", "the fresh fish"),
-    ("got", "get the gist"),
-]
+NOT_FOUND = [("the sea", "search and season"), ("refresh", "the fresh fish"), ("got", "get the gist")]
 
 
 def test_the_terms_find_what_they_mean_and_nothing_else() -> None:
@@ -189,10 +161,8 @@ HOSTILE = [
     'cookies" OR "x',
     "title:cookies NOT *",
     "cookies AND OR NOT NEAR(cookies, 2)",
-    "^cookies + - * : { } ( ) [ ]",
     "{title body}: cookies",
     "'; DROP TABLE t; -- cookies",
-    '"""cookies"""',
     "cookies\x00cookies",
     "\ud800cookies \udfff cookies",
     "co\u200bokies \u202ecookies",
@@ -205,18 +175,13 @@ def test_no_text_of_a_query_is_syntax(cookies: CollectionIndex) -> None:
     assert [prompt for prompt in HOSTILE if not matches(cookies, prompt)] == []
 
 
-@given(st.text(max_size=300))
-@settings(max_examples=150, deadline=None)
+OPERATORS = ['"', "*", "(", ")", ":", "^", "OR", "NEAR", "a1", "-", "{", "\x00", "\ud800", " "]
+
+
+@given(st.text(max_size=300) | st.lists(st.sampled_from(OPERATORS)).map("".join))
+@settings(max_examples=200, deadline=None)
 def test_any_text_is_a_valid_query(cookies: CollectionIndex, prompt: str) -> None:
     matches(cookies, prompt)
-
-
-@given(
-    st.lists(st.sampled_from(['"', "*", "(", ")", ":", "^", "OR", "NEAR", "a1", "-", "{", "\x00", "\ud800"]))
-)
-def test_any_row_of_operators_is_a_valid_query(cookies: CollectionIndex, pieces: list[str]) -> None:
-    matches(cookies, " ".join(pieces))
-    matches(cookies, "".join(pieces))
 
 
 def test_of_a_long_prompt_the_beginning_and_the_end_are_read() -> None:
@@ -226,20 +191,11 @@ def test_of_a_long_prompt_the_beginning_and_the_end_are_read() -> None:
     assert "middle" not in texts("x " * 1000 + "middle" + " x" * 1000)
 
 
-@pytest.mark.parametrize("unit", ["word%d ", "camelCaseWord%d", "a.b-c_%d/", "字%d", "\ud800%d", '"%d'])
-def test_a_megabyte_is_bounded(unit: str) -> None:
-    prompt = "".join(unit % number for number in range(1_000_000 // len(unit)))
-    begun = time.process_time()
-    assert len(terms.parse(prompt, LANGUAGE)) <= terms.MAX_TERMS
-    assert time.process_time() - begun < 5
-
-
 IDENTIFIERS = [
     ("userId", ["user", "Id"]),
     ("HTTPServer", ["HTTP", "Server"]),
     ("sha256Sum", ["sha256", "Sum"]),
     ("word", []),
-    ("Word", []),
     ("WORD", []),
     ("JWTs", []),
     ("parseURLs", ["parse", "URLs"]),
@@ -250,3 +206,82 @@ IDENTIFIERS = [
 def test_identifiers_are_cut_where_a_person_would() -> None:
     assert [(word, terms.camel(word)) for word, _ in IDENTIFIERS] == IDENTIFIERS
     assert terms.hidden_words("The db, `getUserId()` and plain words", LANGUAGE) == "database get User Id"
+
+
+LANGUAGE = compiled.Profiles(compiled.bundled()).by_kind["claude-memory"].language
+LONG = (
+    "We talked about the garden fence, wooden planks, green paint, rusty nails, two ladders, old shed doors"
+)
+
+
+def parts_of(prompt: str) -> list[str]:
+    return [part.text for part in parts.parse(prompt, LANGUAGE)]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "found"),
+    [
+        ("What is it?", []),
+        ("How does the token refresh work?", ["How does the token refresh work?"]),
+        ("Fix the login. Who owns billing?", ["Fix the login.", "Who owns billing?"]),
+        ("fix the login\nwho owns billing", ["fix the login", "who owns billing"]),
+        ("- fix the login\n* who owns billing", ["fix the login", "who owns billing"]),
+        ("Fix the login! Fix the login.", ["Fix the login!"]),
+        (
+            "migrate the orders table and then deploy to production",
+            [
+                "migrate the orders table and then deploy to production",
+                "migrate the orders table",
+                "deploy to production",
+            ],
+        ),
+        ("Billing: who owns invoices", ["Billing: who owns invoices", "owns invoices"]),
+        ("see it and login", ["see it and login"]),  # one word is no clause
+    ],
+)
+def test_sentences_lines_items_and_clauses(prompt: str, found: list[str]) -> None:
+    assert parts_of(prompt) == found
+
+
+def test_a_long_sentence_is_read_through_windows() -> None:
+    found = parts.parse(LONG, LANGUAGE)
+    assert all(len(part.terms) <= parts.WHOLE for part in found)
+    (whole,) = parts.whole(LONG, LANGUAGE)
+    assert {term.text for part in found for term in part.terms} == {term.text for term in whole.terms}
+    for first, second in pairwise(found):
+        assert {term.text for term in first.terms} & {term.text for term in second.terms}, "they overlap"
+
+
+def test_pasted_code_and_logs_come_last() -> None:
+    code = "```\nlogin(user)\n```\n    indented code\n[12:30:01] {id=7} <failed>"
+    prompt = f"Why is this?\n{code}\nWho owns billing?"
+    assert parts_of(prompt) == [
+        "Who owns billing?",
+        "login(user)",
+        "indented code",
+        "[12:30:01] {id=7} <failed>",
+    ]
+
+
+@given(st.text(max_size=300))
+def test_any_text_has_parts_with_terms_of_its_own(prompt: str) -> None:
+    of_whole = {term.text for part in parts.whole(prompt, LANGUAGE) for term in part.terms}
+    found = parts.parse(prompt, LANGUAGE)
+    assert all(part.terms for part in found)
+    assert bool(found) <= bool(of_whole)
+
+
+def test_each_part_finds_and_rates_for_itself(store: MemoryStore) -> None:
+    store.add("deploy", "Deploying to production and rolling back", "Watch the error rate.")
+    store.fill(20).write_index()
+    talk = "The weather was lovely at the lake. My sister painted her kitchen yellow."
+
+    def high(prompt: str) -> list[str]:
+        root = [str(store.root)]
+        ranked = search.search(prompt, root, project=str(store.project), limit=15, pool=15)
+        return sorted(hit.id for hit in ranked.candidates if hit.confidence_label == "high")
+
+    assert high("How does the JWT token refresh work?") == ["jwt"]
+    assert high(f"{talk} How does the JWT token refresh work? Thanks for the lovely cake.") == ["jwt"]
+    assert high("how does the jwt token refresh work and then deploy it to production") == ["deploy", "jwt"]
+    assert high(talk) == []

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from judgekit.config import files
-from judgekit.evaluation import runner
-from judgekit.evaluation.runner import Tried
 from judgekit.rubric import lint, loader
 from judgekit.rubric.lint import changes
 from judgekit.rubric.loader import read_cases
@@ -119,7 +117,7 @@ def test_odd_rubrics(own: Callable[..., Path], tmp_path: Path) -> None:
 
 
 def test_every_pair_of_outcomes_that_scores_can_give() -> None:
-    rubric = loader.score_rubric("kls").rubric
+    rubric = loader.find_rubric("kls").rubric
     assert isinstance(rubric, ScoreRubric)
     both = {("accept", "accept"), ("improve", "improve"), ("reject", "reject")}
     assert lint.outcomes(rubric) == {*both, ("improve", "accept")}
@@ -177,17 +175,3 @@ def test_what_changed_is_said_key_by_key(own: Callable[..., Path]) -> None:
     assert tone == ["dimensions.tone: new, (question 'Is it kind?')"]
     rubric = loader.find_rubric("memory-relevance").rubric
     assert changes(rubric, rubric) == []
-
-
-def test_answers_that_flip() -> None:
-    before = [Tried("a", "strict", "accept", "improve"), Tried("b", "strict", "reject", "reject")]
-    before += [Tried("c", "lenient", "accept", "improve"), Tried("d", "strict", "accept", "accept")]
-    after = [Tried("a", "strict", "accept", "accept"), Tried("b", "strict", "reject", "improve")]
-    after += [Tried("c", "lenient", "accept", "reject"), Tried("d", "strict", "accept", "accept")]
-    after += [Tried("only-now", "strict", "accept", "reject")]
-    found = runner.flips(before, after)
-    assert [(new.case, said, new.said) for said, new in found] == [
-        ("a", "improve", "accept"),
-        ("b", "reject", "improve"),
-        ("c", "improve", "reject"),
-    ]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def kls() -> ScoreRubric:
-    rubric = loader.score_rubric("kls").rubric
+    rubric = loader.find_rubric("kls").rubric
     assert isinstance(rubric, ScoreRubric)
     return rubric
 
@@ -48,17 +48,15 @@ def test_thresholds_are_applied_by_code() -> None:
 
 
 def test_criteria_are_combined_by_mode() -> None:
-    table: list[tuple[str, ModeName, list[bool], bool]] = [
-        ("memory-relevance", "strict", [True], True),
-        ("memory-relevance", "lenient", [False], False),
-        ("memory-two-criteria", "strict", [True, False], False),
-        ("memory-two-criteria", "strict", [True, True], True),
-        ("memory-two-criteria", "lenient", [False, True], True),
-        ("memory-two-criteria", "lenient", [False, False], False),
+    rubric = loader.find_rubric("memory-two-criteria").rubric
+    assert isinstance(rubric, SelectRubric)
+    table: list[tuple[ModeName, list[bool], bool]] = [
+        ("strict", [True, False], False),
+        ("strict", [True, True], True),
+        ("lenient", [False, True], True),
+        ("lenient", [False, False], False),
     ]
-    for reference, mode, holds, kept in table:
-        rubric = loader.select_rubric(reference).rubric
-        assert isinstance(rubric, SelectRubric)
+    for mode, holds, kept in table:
         assert rubric.keeps(dict(zip(rubric.criteria, holds, strict=True)), mode) is kept
 
 
@@ -97,16 +95,6 @@ def test_a_wrong_rubric_is_refused(tmp_path: Path) -> None:
             loader.load_rubric(path)
         assert problem in str(caught.value)
         assert str(path) in str(caught.value)
-
-
-def test_a_rubric_can_be_narrowed_to_one_question() -> None:
-    for name in ("kls@1.0.0", "memory-relevance@1.0.0", "answer-preference@1.0.0"):
-        rubric = RubricFile.model_validate(raw(name)).root
-        assert rubric.questions
-        for question in rubric.questions:
-            own = rubric.about(question)
-            assert own.questions == (question,)
-            assert (own.ref, own.prompt) == (rubric.ref, rubric.prompt)
 
 
 def test_every_bundled_rubric_is_locked_has_a_head_and_labelled_cases_of_both_kinds() -> None:
@@ -148,41 +136,25 @@ def ours(version: str = "1.0.0") -> str:
 
 
 def test_the_newest_version_of_the_first_folder_wins_and_is_all_that_is_read(
-    tmp_path: Path, isolated: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, isolated: Path
 ) -> None:
     for version in ("1.9.0", "1.10.0", "1.2.30"):
         project_with(tmp_path, ours(version), f"ours@{version}.yaml")
     user = isolated / "judgekit" / "rubrics"
     user.mkdir(parents=True)
     (user / "ours@2.0.0.yaml").write_text(ours("2.0.0"))
-    read: list[str] = []
-    load = loader.load_rubric
-
-    def noted(path: Path, origin: search_path.Origin = "path") -> loader.LoadedRubric:
-        read.append(path.name)
-        return load(path, origin)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(loader, "load_rubric", noted)
-        assert loader.find_rubric("ours", tmp_path).rubric.ref == "ours@1.10.0"
-    assert read == ["ours@1.10.0.yaml"]
+    found = [(origin, path.stem) for origin, path in search_path.rubric_files(tmp_path)]
+    own = [("project", "ours@1.10.0"), ("project", "ours@1.2.30"), ("project", "ours@1.9.0")]
+    assert found[:4] == [*own, ("user", "ours@2.0.0")]
+    assert {origin for origin, _ in found[4:]} == {"bundled"}
+    (tmp_path / ".judgekit" / "rubrics" / "ours@1.2.30.yaml").write_text("not read")
+    assert loader.find_rubric("ours", tmp_path).rubric.ref == "ours@1.10.0"
     assert loader.find_rubric("ours@1.9.0", tmp_path).origin == "project"
     assert loader.find_rubric("ours", None).rubric.version == "2.0.0"
     assert loader.find_rubric("kls", tmp_path).origin == "bundled"
     project_with(tmp_path, ours(), "ours@newest.yaml")  # a name without a version
     with pytest.raises(ConfigError, match=r"ours@newest\.yaml: rubric: holds ours@1\.0\.0; name the file"):
         loader.find_rubric("ours", tmp_path)
-
-
-def test_files_come_in_the_order_in_which_they_win(tmp_path: Path, isolated: Path) -> None:
-    for folder in (tmp_path / ".judgekit" / "rubrics", isolated / "judgekit" / "rubrics"):
-        folder.mkdir(parents=True)
-        for name in ("b@1.0.0.yaml", "a@1.0.0.yaml", "a@1.0.0.cases.jsonl"):
-            (folder / name).write_text("")
-    found = [(origin, path.stem) for origin, path in search_path.rubric_files(tmp_path)]
-    assert found[:4] == [(origin, f"{name}@1.0.0") for origin in ("project", "user") for name in "ab"]
-    assert {origin for origin, _ in found[4:]} == {"bundled"}
-    assert not any("starters" in path.parts for _, path in search_path.rubric_files())
 
 
 def test_a_published_version_may_be_copied_and_not_changed(tmp_path: Path) -> None:
@@ -207,7 +179,7 @@ def test_what_is_no_rubric_for_a_name_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no rubric 'klss'; there are: .*, kls@1\.0\.0, memory"):
         loader.find_rubric("klss")
     with pytest.raises(UsageError, match="is for the task 'select'"):
-        loader.score_rubric("memory-relevance")
+        loader.find_rubric("memory-relevance", None, (ScoreRubric,))
 
 
 def test_cases_are_read_line_by_line_or_named(tmp_path: Path) -> None:

@@ -26,26 +26,22 @@ SCHEMA: dict[str, Any] = {
 
 
 def custom(base: str, model: str = "stand-in") -> Endpoint:
-    """Return an endpoint at an address of one's own."""
     environ = {"JUDGEKIT_API_BASE": base, "JUDGEKIT_API_KEY": KEY}
     return endpoint(registry.find("openai-compatible"), model, environ)
 
 
 def bundled(provider: str, model: str, environ: Mapping[str, str]) -> Endpoint:
-    """Return an endpoint of a bundled profile."""
     return endpoint(registry.find(provider), model, environ)
 
 
 def request(
     text: str = "Is it good?", *, timeout: float = 10, schema: dict[str, Any] | None = None, top: int = 0
 ) -> Request:
-    """Return a small request."""
     messages = (Message("system", "You judge."), Message("user", text))
     return Request(messages, CallKey("a" * 64, "kls@1.0.0", "quick"), timeout, 64, schema, top)
 
 
 def ask(gateway: Gateway, endpoint: Endpoint, request: Request) -> Reply:
-    """Make one call and close the gateway."""
 
     async def run() -> Reply:
         try:

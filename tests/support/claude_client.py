@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,10 +43,10 @@ class Client:
     folder: Path
     api: Standin
     path: str = f"{Path(sys.executable).parent}:/usr/bin:/bin"  # where `judgekit` is
+    variables: dict[str, str] = field(default_factory=dict)
 
     @property
     def project(self) -> Path:
-        """The folder the client works in."""
         return self.folder / "project"
 
     def install_hook(self, command: str = sys.executable, *args: str) -> None:
@@ -70,7 +70,6 @@ class Client:
         return code
 
     def ask(self, prompt: str, *options: str) -> Answer:
-        """Send one prompt and return how that ended."""
         return self.run(*options, "-p", prompt, "--model", "claude-haiku-4-5")
 
     def run(self, *words: str) -> Answer:
@@ -112,4 +111,20 @@ class Client:
             "DISABLE_AUTOUPDATER": "1",
             "DISABLE_ERROR_REPORTING": "1",
             "IS_SANDBOX": "1",
+            **self.variables,
         }
+
+
+def judgekit(client: Client, *words: str) -> str:
+    """Run a command the way the client's user would: in the project, with the client's environment."""
+    done = subprocess.run(
+        [sys.executable, "-m", "judgekit", *words],
+        cwd=client.project,
+        env=client._environment(),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done
+    return done.stdout

@@ -29,7 +29,6 @@ def endpoint(name: str, **changes: Any) -> Endpoint:  # noqa: ANN401 - passed on
 
 
 def panel_of(by_tier: Tiers) -> dict[Any, tuple[Endpoint, ...]]:
-    """Return a panel by the names of its models."""
     told: Any = {
         tier: endpoint(own)
         if isinstance(own, str)
@@ -42,5 +41,4 @@ def panel_of(by_tier: Tiers) -> dict[Any, tuple[Endpoint, ...]]:
 
 
 def ended(comparison: Comparison) -> tuple[str, str | None, str]:
-    """Return the verdict, the tier that settled it and how much agreement it has."""
     return comparison.verdict, comparison.judge_tier, comparison.consensus

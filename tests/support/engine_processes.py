@@ -17,14 +17,27 @@ from sent import document
 from judgekit.engine import client
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from judgekit.engine.client import Connection, EngineAddress
+    import pytest
+    from loopback import Loopback
+
+    from judgekit.engine.client import EngineAddress
 
 GOOD = json.dumps(
     {"reasoning": "sound", "scores": {"semantic": 5, "pragmatic": 5, "syntactic": 5}, "findings": []}
 )
 SECONDS = 60.0  # more than an engine needs to be ready on a machine that is busy
+
+
+def is_running(process: int) -> bool:
+    try:
+        if Path("/proc/self").exists():
+            return "State:\tZ" not in Path(f"/proc/{process}/status").read_text()
+        os.kill(process, 0)
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return True
 
 
 @contextlib.contextmanager
@@ -50,7 +63,6 @@ def alive(folder: Path) -> list[int]:
 
 
 def end_all(folder: Path) -> None:
-    """Kill every engine in a folder, those that are just beginning too."""
     deadline = time.monotonic() + 20
     while left := alive(folder):
         assert time.monotonic() < deadline, f"engines that cannot be killed: {left}"
@@ -61,48 +73,55 @@ def end_all(folder: Path) -> None:
 
 
 def is_gone(process: int, seconds: float = 20) -> bool:
-    """Whether a process ends within a bounded time."""
-    deadline, stat = time.monotonic() + seconds, Path(f"/proc/{process}/stat")
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         with contextlib.suppress(OSError):
             os.waitpid(process, os.WNOHANG)
-        try:
-            if stat.read_text().rpartition(")")[2].startswith(" Z"):
-                return True
-        except OSError:
+        if not is_running(process):
             return True
-        time.sleep(0.01)
+        time.sleep(0.02)
     return False
 
 
 def body(text: str = "# A document\n\nIt says something.\n", **judge_request: object) -> bytes:
-    """Return the body of a request to judge a text."""
     asked = {"document": document(text) | {"task_id": "a.md"}, "wish": judge_request}
     return json.dumps(client.carried() | asked).encode()
 
 
-def judged(connection: Connection, text: str = "# A document\n", **judge_request: object) -> dict[str, Any]:
-    """Have a text judged and return the verdict; raises what `Connection.ask` raises."""
-    answer = connection.ask("POST", "/v1/judge", body(text, **judge_request), seconds=SECONDS)
-    told = json.loads(answer.read())
+def judged(place: EngineAddress, text: str = "# A document\n", **judge_request: object) -> dict[str, Any]:
+    """Have a text judged and return the verdict; raises what `Connection` and `Connection.ask` raise."""
+    with client.Connection(place) as connection:
+        answer = connection.ask("POST", "/v1/judge", body(text, **judge_request), seconds=SECONDS)
+        told = json.loads(answer.read())
     assert answer.status == 200, told
     return dict(told)
 
 
 def health(place: EngineAddress) -> dict[str, Any]:
     """Return what the engine of a place says of itself."""
-    with client.Connection(place) as connection:
-        return dict(json.loads(connection.ask("GET", "/v1/health", seconds=SECONDS).read()))
+    return dict(json.loads(client.health(place, SECONDS)))
 
 
-def started(place: EngineAddress) -> Connection:
-    """Start an engine and return a connection to it, once it is ready."""
+def started(place: EngineAddress) -> int:
+    """Start an engine and return its process, once it is ready."""
     starter = client.start(place)
     assert starter is not None
     _, status = os.waitpid(starter, 0)
     assert os.waitstatus_to_exitcode(status) == 0
+    until(lambda: health(place)["ready"])
+    return int(health(place)["pid"])
+
+
+def until(true: Callable[[], object]) -> None:
+    """Return as soon as something is true, which must be soon."""
     deadline = time.monotonic() + SECONDS
-    while not health(place)["ready"]:
+    while not true():
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    return client.Connection(place)
+
+
+def use(monkeypatch: pytest.MonkeyPatch, server: Loopback, key: str = "sk-of-this-test") -> None:
+    """Let this process, and those it starts, judge with a model of the tests."""
+    monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
+    monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
+    monkeypatch.setenv("JUDGEKIT_API_KEY", key)

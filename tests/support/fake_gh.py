@@ -30,8 +30,6 @@ if told.get("sleep"):
     if os.fork() == 0:  # a child that holds the pipes, as a credential helper may
         time.sleep(told["sleep"])
     time.sleep(told["sleep"])
-while told.get("chatters"):
-    sys.stdout.write("[" * 1000000)
 failure = told.get(verb)
 if failure:
     told[verb] = failure[1:] if told.get("once") else failure
@@ -48,8 +46,6 @@ if verb == "list":
     if search:
         token = re.fullmatch('"(.+)" in:body', search)[1]
         found = [each for each in found if token in each["body"]]
-    elif told.get("lag"):
-        found = []
     fields = option("--json").split(",")
     limit = int(option("--limit") or 30)
     print(json.dumps([{{name: each[name] for name in fields}} for each in found[:limit]]))
@@ -82,7 +78,6 @@ class Call(NamedTuple):
 
     @property
     def verb(self) -> str:
-        """What was to be done: list, create, edit, reopen."""
         return self.argv[1]
 
 
@@ -94,7 +89,6 @@ class FakeGh:
 
     @classmethod
     def make(cls, folder: Path) -> FakeGh:
-        """Write the program."""
         folder.mkdir()
         made = cls(folder)
         (folder / "gh").write_text(_PROGRAM.format(python=sys.executable, folder=str(folder)))
@@ -105,34 +99,29 @@ class FakeGh:
 
     @property
     def path(self) -> str:
-        """A PATH with the stand-in first."""
         return f"{self.folder}{os.pathsep}{os.environ['PATH']}"
 
     def tell(self, **behaviour: Any) -> None:  # noqa: ANN401 - any JSON
         """Set how it behaves.
 
-        `create=[[stderr, code]]`, `sleep=seconds`, `chatters=True`, `lag=True`, `labels=[known]`.
+        `create=[[stderr, code]]`, `sleep=seconds`, `labels=[known]`.
         """
         (self.folder / "told.json").write_text(json.dumps(behaviour))
 
     @property
     def issues(self) -> list[dict[str, Any]]:
-        """All issues."""
         found: list[dict[str, Any]] = json.loads((self.folder / "issues.json").read_text())
         return found
 
     def put(self, issues: Sequence[dict[str, Any]]) -> None:
-        """Set all issues."""
         (self.folder / "issues.json").write_text(json.dumps(issues))
 
     @property
     def calls(self) -> list[Call]:
-        """How it was asked, in order."""
         path = self.folder / "calls.jsonl"
         lines = path.read_text().splitlines() if path.exists() else []
         return [Call(**json.loads(line)) for line in lines]
 
     @property
     def verbs(self) -> list[str]:
-        """What it was asked for, in order."""
         return [call.verb for call in self.calls]

@@ -32,7 +32,6 @@ class GitRepo:
         return os.fsdecode(done.stdout).removesuffix("\n")
 
     def run(self, *words: str, stdin: bytes = b"", **environ: str) -> subprocess.CompletedProcess[bytes]:
-        """Run `git WORDS` and return how it ended."""
         return subprocess.run(
             ["git", *words],
             cwd=self.folder,
@@ -44,7 +43,6 @@ class GitRepo:
         )
 
     def write(self, path: str, content: str | bytes = "text\n") -> None:
-        """Write a file of the working tree."""
         file = self.folder / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content.encode() if isinstance(content, str) else content)
@@ -70,7 +68,6 @@ class GitRepo:
 
 
 def beside_origin(folder: Path) -> GitRepo:
-    """Return a repository without commits, whose origin is an empty bare one."""
     GitRepo(folder / "origin.git", "--bare")
     work = GitRepo(folder / "work")
     work("remote", "add", "origin", str(folder / "origin.git"))

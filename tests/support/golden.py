@@ -40,6 +40,11 @@ output: {output}
 price: {{quick: &price {{input: 1, output: 2}}, deep: *price, tiebreaker: *price}}
 {more}
 """
+# What is fitted is fitted again; the recordings keep these.
+FITTED = """\
+confidence: {intercept: -4.62, odds: 0.33, titled: 2.52, near: 2.14, alone: 1.83, body_share: 0.8}
+labels: {high: 0.66, medium: 0.45, mention: 0.23}
+"""
 FORMS = ("json_schema", "json_object", "tool", "text")
 _VARYING = (
     (re.compile(r"judged-[a-z]{8,20}"), "judged-NONCE"),
@@ -78,7 +83,10 @@ class World:
         self.calls: list[dict[str, Any]] = []
         shutil.copytree(ROOT / "examples" / "documents", self.folder)
         sample_store.write(self.folder)
-        self.home.mkdir()
+        profile = (ROOT / "retrieval" / "claude-memory.yaml").read_text(encoding="utf-8")
+        unfitted = re.sub(r"^(confidence|labels): .*\n", "", profile, flags=re.MULTILINE)
+        (self.home / "retrieval").mkdir(parents=True)
+        (self.home / "retrieval" / "claude-memory.yaml").write_text(unfitted + FITTED, encoding="utf-8")
         (self.home / "label-secret").write_bytes(b"g" * 32)
         (self.home / "providers").mkdir()
         for form in FORMS:
@@ -96,7 +104,6 @@ class World:
         (self.home / "providers" / f"{name}.yaml").write_text(text)
 
     def panel(self, provider: str, **replies: str) -> None:
-        """Name a model of a provider for each tier, and what it says."""
         self.replies = {f"hosted_vllm/{tier}": word for tier, word in replies.items()}
         for tier in ("quick", "deep", "tiebreaker"):
             self._patch.setenv(f"JUDGEKIT_{tier.upper()}_MODEL", f"{provider}/{tier}")
@@ -113,7 +120,6 @@ class World:
         return Run(int(code), self.same(_written(out)), self.same(_written(err)), calls, self._keys())
 
     def same(self, text: str) -> str:
-        """Return the text with what varies from run to run replaced."""
         text = text.replace(str(self.folder), "PROJECT").replace(str(self.home), "HOME")
         for pattern, word in _VARYING:
             text = pattern.sub(word, text)

@@ -17,12 +17,10 @@ ANSWER = f"{TITLE} -> decisions/jwt.json"
 
 
 def payload(store: MemoryStore, prompt: object = QUESTION, **more: object) -> dict[str, Any]:
-    """Return what the client sends for a prompt."""
     return {"prompt": prompt, "cwd": str(store.project), "hook_event_name": "UserPromptSubmit", **more}
 
 
 def by_user(text: str) -> Path:
-    """Write the user's configuration."""
     path = settings.user_file()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
@@ -30,7 +28,6 @@ def by_user(text: str) -> Path:
 
 
 def by_project(project: Path, text: str) -> Path:
-    """Write a project's configuration."""
     path = settings.project_file(project)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")

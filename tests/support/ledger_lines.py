@@ -20,7 +20,6 @@ SCORES = {"accept": 4.0, "improve": 2.5, "reject": 1.0}
 def round_of(
     outcome: str | None, tier: str = "quick", model: str = "small", **extra: object
 ) -> dict[str, Any]:
-    """Return a round with an opinion, or one that failed for lack of time."""
     opinion: dict[str, Any] = {
         "outcome": outcome,
         "scores": {"semantic": 4},
@@ -35,7 +34,6 @@ def round_of(
 def verdict(
     word: VerdictWord = "accept", *, days: float = 0, path: str = "a.md", name: str = "", **changes: object
 ) -> VerdictLine:
-    """Return a verdict given `days` before NOW."""
     decided = word in SCORES
     fields: dict[str, Any] = {
         "id": name or f"{path}-{word}-{days}",
@@ -58,13 +56,11 @@ def verdict(
 
 
 def content(text: str, path: str = "a.md") -> dict[str, Any]:
-    """Return the fields of a verdict on a content of its own."""
     sha256 = hashlib.sha256(text.encode()).hexdigest()
     return {"task_id": f"{path}@{sha256[:12]}", "subjects": [{"path": path, "sha256": sha256}]}
 
 
 def label(of: VerdictLine, word: LabelWord, who: str = "ann", *, after: float = 1) -> Label:
-    """Return a label given `after` hours after the verdict."""
     at = of.timestamp + timedelta(hours=after)
     return Label(of=of.id, label=word, who=who, timestamp=at)
 
@@ -72,7 +68,6 @@ def label(of: VerdictLine, word: LabelWord, who: str = "ann", *, after: float = 
 def given(
     word: VerdictWord = "accept", *, days: float = 1, path: str = "a.md", **more: object
 ) -> VerdictLine:
-    """Return a verdict given `days` before the present."""
     fields: dict[str, Any] = {"name": f"{word}-{path}-{days}", "path": path} | more
     return verdict(word, timestamp=datetime.now(UTC) - timedelta(days=days), **fields)
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from judgekit.ledger.store import append
+from judgekit.ledger import Fault, Ledger
 
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Event
-
-DAY = date(2026, 3, 20)
 
 
 def text(number: int) -> str:
@@ -25,6 +21,5 @@ def write(folder: str, name: str, times: int, start: Event) -> None:
     with Path(folder, name).open("w", encoding="utf-8", buffering=1) as finished:
         start.wait(60)
         for number in range(times):
-            line = json.dumps({"by": name, "number": number, "text": text(number)})
-            append(Path(folder), [(DAY, line.encode() + b"\n")])
+            Ledger(Path(folder), "").add(Fault(id=str(number), problem=text(number), paths=[name]))
             finished.write(f"{number}\n")

@@ -37,7 +37,6 @@ class Asked:
 
     @property
     def text(self) -> str:
-        """All messages in one."""
         return "\n".join(str(message["content"]) for message in self.body.get("messages", []))
 
 
@@ -84,18 +83,15 @@ def says(
 
 
 def calls(arguments: str) -> Answer:
-    """Answer with a tool call."""
     function = {"name": "opinion", "arguments": arguments}
     return says(None, finish="tool_calls", tool_calls=[{"id": "1", "type": "function", "function": function}])
 
 
 def sends(body: object, *, status: int = 200, headers: dict[str, str] | None = None) -> Answer:
-    """Answer with any JSON, or with bytes as they are."""
     return Answer(body if isinstance(body, bytes) else json.dumps(body).encode(), status, headers or {})
 
 
 def fails(status: int, message: str = "it went wrong", *, retry_after: float | None = None) -> Answer:
-    """Answer with an error of an OpenAI-compatible server."""
     headers = {} if retry_after is None else {"Retry-After": f"{retry_after:g}"}
     return sends(
         {"error": {"message": message, "type": "error", "code": None}}, status=status, headers=headers
@@ -129,12 +125,10 @@ class Loopback:
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
         return int(self._server.server_address[1])
 
     @property
     def base(self) -> str:
-        """The address to give as an API base."""
         return f"http://127.0.0.1:{self.port}/v1"
 
     def __enter__(self) -> Self:
@@ -150,7 +144,6 @@ class Loopback:
         self._server.server_close()
 
     def answer(self, asked: Asked) -> Answer:
-        """Note a request and return what comes next."""
         if asked.method == "GET":
             self.listed.append(asked)
             if self._lists is not None:
@@ -188,9 +181,18 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._respond({})
 
+    def do_HEAD(self) -> None:
+        self._respond({})
+
+    def do_CONNECT(self) -> None:
+        self._respond({})
+
     def do_POST(self) -> None:
-        length = int(self.headers.get("Content-Length", 0))
-        self._respond(json.loads(self.rfile.read(length) or b"{}"))
+        raw = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = {}
+        with contextlib.suppress(ValueError):  # no JSON
+            body = json.loads(raw or b"{}")
+        self._respond(body)
 
     def _respond(self, body: dict[str, Any]) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}

@@ -16,7 +16,6 @@ SECONDS = 60.0  # after which a test is broken
 
 
 def looped(test: Callable[Given, Awaitable[None]]) -> Callable[Given, None]:
-    """Run an asynchronous test."""
 
     @wraps(test)
     def run(*args: Given.args, **kwargs: Given.kwargs) -> None:

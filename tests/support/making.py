@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from judgekit.errors import CallUsage
 from judgekit.judging.calibration import Promise
@@ -18,23 +18,14 @@ from judgekit.rubric import loader
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from judgekit.config import Outcome, TierName
-    from judgekit.errors import CostSource
-    from judgekit.judging.jury import JuryRule
+    from judgekit.config import TierName
     from judgekit.judging.logprobs import ScoreSource
     from judgekit.providers.base import Gateway, PanelModels
     from judgekit.rubric.loader import LoadedRubric
 
 
-def call_usage(
-    input_tokens: int = 0,
-    output_tokens: int = 0,
-    cost_usd: float | None = None,
-    cost_source: CostSource | None = None,
-    **more: int,
-) -> CallUsage:
-    """Return what a call took; it is nothing unless a test says what."""
-    return CallUsage(input_tokens, output_tokens, cost_usd, cost_source, **more)
+call_usage, finality_rule, judge_options = CallUsage, FinalityRule, JudgeOptions
+prompt_candidate, query = PromptCandidate, Query
 
 
 def reply(
@@ -46,7 +37,6 @@ def reply(
     tokens: tuple[str, ...] = (),
     held: bool = False,
 ) -> Reply:
-    """Return what a model answered; it took nothing unless a test says what."""
     return Reply(text, model, usage or call_usage(), logprobs, tokens, held)
 
 
@@ -59,7 +49,6 @@ def file(
 
 
 def document(files: Iterable[File], task_id: str = "a.md", task: Task | None = None) -> Document:
-    """Return what is judged as one."""
     return Document(tuple(files), task_id, task or Task())
 
 
@@ -72,7 +61,7 @@ def document_judge(
 ) -> DocumentJudge:
     """Return a judge of documents, strict under the rubric kls unless a test says otherwise."""
     rules: dict[str, Any] = {"mode": "strict", "deadline": 30} | settings
-    return DocumentJudge(gateway, models_by_tier(panel), loaded or loader.score_rubric("kls"), **rules)
+    return DocumentJudge(gateway, models_by_tier(panel), loaded or loader.find_rubric("kls"), **rules)
 
 
 def candidate_judge(
@@ -84,25 +73,12 @@ def candidate_judge(
 ) -> CandidateJudge:
     """Return a judge of candidates, strict under the rubric memory-relevance unless a test says otherwise."""
     rules: dict[str, Any] = {"mode": "strict", "deadline": 30} | settings
-    known = loaded or loader.select_rubric("memory-relevance")
+    known = loaded or loader.find_rubric("memory-relevance")
     return CandidateJudge(gateway, models_by_tier(panel), known, **rules)
 
 
 def promise(rate: float = 0.05, confidence: float = 0.95, reference: TierName | None = None) -> Promise:
-    """Return what every gate must hold."""
     return Promise(rate=rate, confidence=confidence, reference=reference)
-
-
-def finality_rule(
-    tier: TierName,
-    outcome: Outcome,
-    least_margin: float = 0.0,
-    *,
-    after: Outcome | None = None,
-    stands: TierName | None = None,
-) -> FinalityRule:
-    """Return a class of opinions that may be final."""
-    return FinalityRule(tier, outcome, least_margin, after, stands)
 
 
 def finality_rules(
@@ -116,32 +92,7 @@ def finality_rules(
     return FinalityRules(name, tuple(rules), last, read)
 
 
-def judge_options(
-    jury: JuryRule = "mean",
-    *,
-    samples: int = 1,
-    each: bool = False,
-    margin: float = 0.0,
-    redact: bool | Literal["refuse"] = True,
-) -> JudgeOptions:
-    """Return how judging is done: as usual, but for what a test says."""
-    return JudgeOptions(jury, samples, each, margin, redact)
-
-
 def comparison_input(
     prompt: str, files: Iterable[File], authors: Iterable[str | None] = ()
 ) -> ComparisonInput:
-    """Return texts that are compared, with what they answer."""
     return ComparisonInput(prompt, tuple(files), tuple(authors))
-
-
-def prompt_candidate(
-    name: str, title: str, *, category: str = "", tags: tuple[str, ...] = (), text: str = ""
-) -> PromptCandidate:
-    """Return a candidate as a model sees it."""
-    return PromptCandidate(name, title, category, tags, text)
-
-
-def query(text: str = "query", turns: tuple[str, ...] = ()) -> Query:
-    """Return what candidates are wanted for."""
-    return Query(text, turns)

@@ -59,17 +59,14 @@ class MemoryStore:
         return path
 
     def list(self, title: str, path: str, category: str = "decision", tags: tuple[str, ...] = ()) -> None:
-        """Remember a line for the index, true or not."""
         tail = f" #tags:{','.join(tags)}" if tags else ""
         self.lines.append(f"- [{category.upper()}] {title} -> {path}{tail}")
 
     def write_index(self) -> MemoryStore:
-        """Write index.md and return the store."""
         (self.root / "index.md").write_text("\n".join(["# Memory", "", *self.lines, ""]), encoding="utf-8")
         return self
 
     def fill(self, count: int) -> MemoryStore:
-        """Add memories about other things than JWT, and return the store."""
         subjects = ("invoice", "avatar", "locale", "backup", "canary", "shard", "template", "webhook")
         for number in range(count):
             one, two = subjects[number % 8], subjects[number // 8 % 8]
@@ -88,7 +85,6 @@ def jwt_store(project: Path, fillers: int = 0) -> MemoryStore:
 
 
 def listed(root: Path, kind: str) -> scan.Listing:
-    """Return what stands in a whole store, and what is wrong with it."""
     profiles = compiled.Profiles(compiled.bundled())
     store, found, folders = scan.Store(str(root.resolve()), kind, profiles), scan.Listing(None, 0), [""]
     while folders:

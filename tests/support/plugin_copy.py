@@ -11,7 +11,6 @@ PARTS = (*FOLDERS, "README.md", "LICENSE")
 
 
 def write(folder: Path) -> Path:
-    """Copy the plugin into `folder`, which must not exist, and return it."""
     folder.mkdir(parents=True)
     for part in PARTS:
         source = ROOT / part

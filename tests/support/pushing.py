@@ -32,12 +32,10 @@ BLOCKING = "gate: {mode: blocking}\n"
 
 
 def good(what: str) -> str:
-    """Return a document that is accepted, different for each `what`."""
     return f"# {what}\n\nIt says what holds.\n"
 
 
 def bad(what: str) -> str:
-    """Return a document that is rejected."""
     return f"# {what}\n\nTODO\n"
 
 
@@ -51,12 +49,10 @@ class Push:
     lines: list[dict[str, Any]]
 
     def of(self, kind: str) -> list[dict[str, Any]]:
-        """Return the lines of one kind, such as `verdict` or `skip`."""
         return [line for line in self.lines if line["schema"].startswith(f"judgekit/{kind}@")]
 
     @property
     def verdicts(self) -> list[dict[str, Any]]:
-        """The lines about files."""
         return self.of("verdict")
 
 
@@ -75,14 +71,12 @@ class World:
         self.work("remote", "add", "origin", "../origin.git")
 
     def install(self, repository: GitRepo | None = None, python: str | None = None) -> Path:
-        """Install the hook and return it."""
         place = git_hook.find((repository or self.work).folder)
         change = git_hook.planned_change(place, python, installs=True)
         files.install(change, program=True)
         return change.path
 
     def start(self, config: str = BLOCKING, **files: str | bytes) -> None:
-        """Give the remote a first commit with rules, and install the hook."""
         self.work.write(".judgekit/config.yaml", config)
         self.work.commit("rules", **files)
         self.work("push", "--quiet", "origin", "main")
@@ -91,7 +85,6 @@ class World:
     def run(
         self, *words: str, of: GitRepo | None = None, **environ: str
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run `git push WORDS` in `of`, the working repository."""
         repository = of or self.work
         known = {"JUDGEKIT_REPLAY": str(self.record(repository)), **self.environ, **environ}
         return repository.run("push", *words, **known)  # type: ignore[arg-type]  # none of them is `stdin`
@@ -121,7 +114,6 @@ class World:
         return push
 
     def check(self, repository: GitRepo, verdict: dict[str, Any]) -> None:
-        """Check that a verdict is about what its commit holds, and names its author."""
         subject, commit = verdict["subjects"][0], verdict["commit"]
         path = subject["path"]
         if path.isprintable() and "\\" not in path:
@@ -132,11 +124,9 @@ class World:
         assert verdict["task_id"] == f"{path}@{subject['sha256'][:16]}"
 
     def refs(self) -> str:
-        """Return all refs of the remote."""
         return self.origin("for-each-ref")
 
     def ledger(self) -> list[dict[str, Any]]:
-        """Return all lines of all ledgers, day by day."""
         files = sorted((self.home / "judgekit" / "state" / "ledger").glob("*/*.jsonl"))
         return [
             json.loads(line) for file in files if file.is_file() for line in file.read_bytes().splitlines()
@@ -153,12 +143,10 @@ class World:
 
 
 def word(verdict: dict[str, Any]) -> str:
-    """Return what the gate prints for a line of the ledger."""
     return {"accept": "GO", "reject": "NO-GO", "improve": "NO-GO"}.get(verdict["verdict"], "UNDETERMINED")
 
 
 def blobs(repository: GitRepo) -> list[bytes]:
-    """Return the content of every blob of a repository, the huge ones aside."""
     every = ("--batch-all-objects", "--unordered")
     listed = repository("cat-file", *every, "--batch-check=%(objectname) %(objecttype) %(objectsize)")
     names = [
@@ -176,7 +164,6 @@ def blobs(repository: GitRepo) -> list[bytes]:
 
 
 def recorded(blob: bytes, rubric: str) -> list[dict[str, Any]]:
-    """Return the lines of a recording about one file."""
     text = scores(1, 1, 2, reasoning="Unfinished.") if b"\nTODO" in blob else scores(4, 4, 5)
     reply = {"text": text, "model": "recorded"}
     about = {"replay": 1, "subject": hashlib.sha256(blob).hexdigest(), "rubric": rubric, "model": "recorded"}

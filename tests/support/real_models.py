@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def model_file(name: str) -> Path:
-    """Return a real model's file, or skip the test where there is none."""
     folder = os.environ.get("JUDGEKIT_TEST_MODELS")
     path = Path(folder or ".") / f"{name}.gguf"
     if folder is None or not path.is_file():
@@ -27,7 +26,6 @@ def model_file(name: str) -> Path:
 
 @contextmanager
 def serving(path: Path) -> Iterator[LocalServer]:
-    """Run the server for a model file in a block."""
     server = LocalServer(path)
     try:
         server.launch()

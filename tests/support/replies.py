@@ -1,11 +1,33 @@
-"""Replies of models, as data: `replies.toml` has the rows, a table each."""
+"""Replies of models as data, a table of `replies.toml` each, and the shapes that tests ask for."""
 
 from __future__ import annotations
 
 import json
 import tomllib
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, Field
+
+
+class Relevance(BaseModel):
+    relevance: int = Field(ge=0, le=3)
+    explanation: str = ""
+
+
+class Scores(BaseModel):
+    semantic: Annotated[int, Field(ge=0, le=5)]
+    pragmatic: Annotated[int, Field(ge=0, le=5)]
+    syntactic: Annotated[int, Field(ge=0, le=5)]
+
+
+class Nested(BaseModel):
+    reasoning: str
+    scores: Scores
+
+
+class Flat(Scores):
+    reasoning: str
 
 
 def _reply(reasoning: str, point: int) -> dict[str, Any]:

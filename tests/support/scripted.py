@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
+import math
 import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -35,12 +36,10 @@ PROFILE = LitellmProfile.model_validate(_KEYS | {"detect": {"port": 1}})
 
 
 def scripted_endpoint(model: str, *, pointwise: bool = False) -> Endpoint:
-    """Return an endpoint that only a scripted gateway can reach."""
     return Endpoint(PROFILE, model, "none", "json_schema", pointwise=pointwise)
 
 
 def three_models() -> dict[TierName, Endpoint]:
-    """Return a different model for each tier."""
     return {tier: scripted_endpoint(f"{tier}-model") for tier in TIERS}
 
 
@@ -52,7 +51,6 @@ class ScriptedGateway:
         self.requests: list[Request] = []
 
     async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
-        """Return the next answer for the request's tier."""
         self.requests.append(request)
         queue = self.answers.get(request.call_key.tier, [])
         if not queue:
@@ -71,7 +69,6 @@ class ScriptedGateway:
 
     @property
     def asked(self) -> list[str]:
-        """The tiers that were asked, in order."""
         return [request.call_key.tier for request in self.requests]
 
 
@@ -84,7 +81,6 @@ class ByModel:
         self.busy = self.most = 0
 
     async def complete(self, scripted_endpoint: Endpoint, request: Request) -> Reply:
-        """Return the model's answer."""
         self.requests.append((scripted_endpoint.model, request))
         self.busy += 1
         self.most = max(self.most, self.busy)
@@ -101,17 +97,14 @@ class ByModel:
 
     @property
     def asked(self) -> list[str]:
-        """The models that were asked, in order."""
         return [model for model, _ in self.requests]
 
 
 def of_family(model: str, **changes: Any) -> Endpoint:  # noqa: ANN401 - passed on
-    """Return an endpoint whose family is the first letter of the model's name."""
     return dataclasses.replace(scripted_endpoint(model), family=model[0], **changes)
 
 
 def scores(*values: float, reasoning: str = "Because.", **more: Any) -> str:  # noqa: ANN401 - any JSON
-    """Return a well-formed reply of the task `score` for the rubric kls."""
     named = dict(zip(("semantic", "pragmatic", "syntactic"), values, strict=True))
     return json.dumps({"reasoning": reasoning, "scores": named, "findings": [], **more})
 
@@ -122,7 +115,6 @@ def keep(*titles: str, key: str = "keep") -> Callable[[Request], str]:
 
 
 def labels(request: Request, titles: tuple[str, ...]) -> list[str]:
-    """Return the labels that the prompt gave to the candidates with these titles."""
     shown = re.findall(
         r"^\[(\w+)\] (?:\w+: )?(.*?)(?: \(tags.*\))?$", request.messages[-1].content, re.MULTILINE
     )
@@ -134,3 +126,17 @@ def by_content(asked: Asked) -> ServerAnswer:
     if '"keep"' in asked.text:
         return says('{"keep": []}')
     return says(scores(1, 1, 2, reasoning="Unfinished.") if "\nTODO" in asked.text else scores(4, 4, 5))
+
+
+def beside(text: str, doubt: dict[str, float]) -> list[dict[str, float]]:
+    """Return the alternatives of each token of a text in which every number is in the same doubt."""
+    tokens = re.findall(r" ?[^\W\d]+|\d| ?[^\w\s]+|\s", text)
+    assert "".join(tokens) == text
+    doubtful = {token: math.log(each) for token, each in doubt.items()}
+    return [doubtful if token.isdigit() else {token: 0.0} for token in tokens]
+
+
+def telling_reply(text: str, doubt: dict[str, float]) -> Reply:
+    logprobs = beside(text, doubt)
+    tokens = tuple(next(iter(logprob)) for logprob in logprobs)
+    return reply(text, "m-1", call_usage(100, 10, 0.001), logprobs=tuple(logprobs), tokens=tokens)

@@ -16,7 +16,7 @@ import re
 import string
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 if TYPE_CHECKING:
@@ -39,17 +39,18 @@ _ALPHABETS = {
 _SPEC = re.compile("«(=[^»]+|[a-z]\\d+)»")
 _READ = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 FORMS: Mapping[str, str] = _READ["forms"]
+WAYS: Mapping[str, str] = _READ["ways"]
 TEXTS: Mapping[str, str] = _READ["texts"]
 PIECES: Mapping[str, str] = _READ["pieces"]
-CHOSEN: tuple[str, ...] = tuple(_READ["chosen"])
-"""Passwords as people choose them."""
+KEYS: Mapping[str, Any] = _READ["keys"]
+CHOSEN: list[str] = _READ["chosen"]  # passwords as people choose them
+GIVEN: list[str] = _READ["given"]  # texts that give one of them away, at `{}`
+HARMLESS: list[str] = _READ["harmless"]  # texts in which nothing is a secret
 
-GIVEN: tuple[str, ...] = tuple(_READ["given"])
-"""Texts that give one of them away, at `{}`."""
 
-
-HARMLESS: tuple[str, ...] = tuple(_READ["harmless"])
-"""Texts in which nothing is a secret."""
+def form(kind: str, seed: int) -> str:
+    """Return a secret of a kind that is known by its form."""
+    return drawn(FORMS[kind], seed)[0]
 
 
 def drawn(text: str, seed: int) -> tuple[str, tuple[str, ...]]:
@@ -85,99 +86,75 @@ def leaks(sent: str, parts: tuple[str, ...]) -> bool:
 
 
 _KEY = "".join(random.Random(5).choices(ALNUM + "+/", k=64 * 6))
-_BODY = [_KEY[at : at + 64] for at in range(0, len(_KEY), 64)] + ["aB3x9Q=="]
-KEY_PARTS = tuple(_BODY[:-1])
+KEY_PARTS = tuple(_KEY[at : at + 64] for at in range(0, len(_KEY), 64))
+KEY = "\n".join([*KEY_PARTS, "aB3x9Q=="])
 """The lines of the key of `key_blocks`."""
 
-_PREFIXES = (
-    *("> ", "# ", "// ", "+", "-", "| ", " * ", "    ", "\t", ";; ", "-- ", "% ", "REM ", "> > ", "  - "),
-    *("' ", "/// ", '" '),
-)
-_LINES = {  # what stands before and behind each line, and between lines
-    "html breaks": ("", "", "<br>"),
-    "html breaks and lines": ("", "", "<br/>\n"),
-    "trailing pipes": ("| ", " |", "\n"),
-    "quoted lines": ('"', '\\n" +', "\n"),
-    "c string": ('    "', '\\n"', "\n"),
-    "one line": ("", "", ""),
-    "blanks for breaks": ("", "", " "),
-    "escaped breaks": ("", "", "\\n"),
-    "entities": ("", "", "&#10;"),
-    "windows": ("", "", "\r\n"),
-    "blank lines": ("", "", "\n\n"),
-}
-_HEADS = {  # lines before the key, and behind it
-    "ssh2": (
-        '---- BEGIN SSH2 ENCRYPTED PRIVATE KEY ----\nComment: "x"',
-        "---- END SSH2 ENCRYPTED PRIVATE KEY ----",
-    ),
-    "putty": (
-        "PuTTY-User-Key-File-3: ssh-rsa\nEncryption: none\nComment: x\nPrivate-Lines: 7",
-        "Private-MAC: 00aa",
-    ),
-    "spaced header": ("----- BEGIN RSA PRIVATE KEY -----", "----- END RSA PRIVATE KEY -----"),
-    "small header": ("-----begin rsa private key-----", "-----end rsa private key-----"),
-    "dashes that look alike": ("\u2013" * 5 + "BEGIN RSA PRIVATE KEY" + "\u2013" * 5, ""),
-    "letters that look alike": ("-----B\u0415GIN RSA PRIVAT\u0415 KEY-----", "-----END RSA PRIVATE KEY-----"),
-    "escaped dashes": (
-        "\\-" * 5 + "BEGIN RSA PRIVATE KEY" + "\\-" * 5,
-        "\\-" * 5 + "END RSA PRIVATE KEY" + "\\-" * 5,
-    ),
-}
-
-
-def _block(name: str = "RSA PRIVATE KEY", fields: str = "") -> list[str]:
-    inner = fields.split("\n") if fields else []
-    return [f"-----BEGIN {name}-----", *inner, *_BODY, f"-----END {name}-----"]
+BLOCK = f"-----BEGIN RSA PRIVATE KEY-----\n{KEY}\n-----END RSA PRIVATE KEY-----"
 
 
 def key_blocks() -> Iterator[tuple[str, str]]:
     """Yield private keys as texts have them."""
-    block, encrypted = _block(), "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,0011AABB\n"
-    for prefix in _PREFIXES:
+    block = BLOCK.split("\n")
+    for prefix in KEYS["prefixes"]:
         yield f"behind {prefix!r}", "\n".join(prefix + line for line in block)
-    for how, (before, behind, between) in _LINES.items():
+    for how, (before, behind, between) in KEYS["lines"].items():
         yield how, between.join(f"{before}{line}{behind}" for line in block)
-    for how, (head, end) in _HEADS.items():
-        yield how, "\n".join([head, *_BODY, *([end] if end else [])])
+    for how, (head, end) in KEYS["heads"].items():
+        yield how, f"{head}{KEY}{end}"
     yield "line numbers", "\n".join(f"{number:4d}  {line}" for number, line in enumerate(block, 1))
     yield "line numbers with bars", "\n".join(f"{number}| {line}" for number, line in enumerate(block, 9))
     yield "diff hunk", "@@ -1,3 +1,9 @@\n" + "\n".join(f"+{line}" for line in block)
-    yield "html code", "<pre><code>" + "\n".join(block) + "</code></pre>"
-    yield "json", json.dumps({"key": "\n".join(block)})
-    yield "json twice", json.dumps(json.dumps({"key": "\n".join(block)}))
+    yield "html code", f"<pre><code>{BLOCK}</code></pre>"
+    yield "json", json.dumps({"key": BLOCK})
+    yield "json twice", json.dumps(json.dumps({"key": BLOCK}))
     yield "json array", json.dumps(block, indent=2)
-    yield "percent", quote("\n".join(block))
-    yield "proc type", "\n".join(_block(fields=encrypted))
-    yield "proc type quoted", "\n".join("> " + line for line in _block(fields=encrypted))
-    odd = "X-Origin: somewhere\nNote: my old key of the laptop that I gave away\n"
-    yield "odd fields", "\n".join(_block(fields=odd))
-    yield "pgp", "\n".join(_block("PGP PRIVATE KEY BLOCK", "Version: GnuPG v2\nComment: ann\n"))
-    yield "openssh", "\n".join(_block("OPENSSH PRIVATE KEY"))
-    putty = ["PuTTY-User-Key-File-2: ssh-rsa", "Private-Lines: 7", *_BODY]
-    yield "putty quoted", "\n".join("# " + line for line in putty)
-    yield "no header", "MIIEpAIBAAKCAQEA" + "\n".join(_BODY)
-    yield "openssh without header", "b3BlbnNzaC1rZXktdjEAAAAA" + "\n".join(_BODY)
-    yield "no end", "\n".join(block[:-1])
-    yield "base64", base64.b64encode("\n".join(block).encode()).decode()
+    yield "percent", quote(BLOCK)
+    head, end = KEYS["heads"]["proc type"]
+    yield "proc type quoted", "\n".join("> " + line for line in f"{head}{KEY}{end}".split("\n"))
+    putty = f"PuTTY-User-Key-File-2: ssh-rsa\nPrivate-Lines: 7\n{KEY}"
+    yield "putty quoted", "\n".join("# " + line for line in putty.split("\n"))
+    yield "base64", base64.b64encode(BLOCK.encode()).decode()
     log = (f"2026-01-01T00:00:0{at} host app[1]: {line}" for at, line in enumerate(block))
     yield "log lines", "\n".join(log)
     cells = (f"<tr><td>{at}</td><td>{line}</td></tr>" for at, line in enumerate(block))
     yield "table cells", "\n".join(cells)
 
 
-def _mixed_case(text: str, pairs: Mapping[str, str]) -> str:
-    return "".join(pairs.get(char, char) for char in text)
+def generated(seed: int) -> Mapping[str, str]:
+    """Return a value of each usual generator: what it draws from, and how many."""
+    draw, lower = random.Random(seed), string.ascii_lowercase + string.digits
+    punctuation = "".join(sorted(set(string.punctuation) - set("\"'`\\")))
+
+    def with_symbols(symbols: str, count: int) -> str:
+        # Such generators see to it that each class is there.
+        classes = (string.ascii_lowercase, string.ascii_uppercase, string.digits, symbols)
+        value = [*map(draw.choice, classes), *draw.choices(ALNUM + symbols, k=count - 4)]
+        draw.shuffle(value)
+        return "".join(value)
+
+    django = "".join(draw.choices(lower + "!@#$%^&*(-_=+)", k=50))
+    return {
+        "django": django,
+        "django insecure": f"django-insecure-{django}",
+        "openssl base64": base64.b64encode(draw.randbytes(32)).decode(),
+        "openssl hex": draw.randbytes(24).hex(),
+        "pwgen": with_symbols(punctuation, 20),
+        "1password": with_symbols("!@.-_*", 20),
+        "keepass": with_symbols("!#$%&*+-=?@^_|~", 20),
+        "browser": "-".join(with_symbols(lower, 6) for _ in range(3)),
+        "secrets": base64.urlsafe_b64encode(draw.randbytes(32)).rstrip(b"=").decode(),
+    }
 
 
-_CYRILLIC = dict(zip("aceopxs", "\u0430\u0441\u0435\u043e\u0440\u0445\u0455", strict=True))
-_FULL = {chr(code): chr(code + 0xFEE0) for code in range(0x21, 0x7F)}
-_BOLD = {chr(ord("a") + at): chr(0x1D41A + at) for at in range(26)}
+_CYRILLIC = str.maketrans("aceopxs", "\u0430\u0441\u0435\u043e\u0440\u0445\u0455")
+_FULL = {code: code + 0xFEE0 for code in range(0x21, 0x7F)}
+_BOLD = {ord("a") + at: 0x1D41A + at for at in range(26)}
 
 DISGUISES: Mapping[str, Callable[[str], str]] = {
-    "cyrillic": lambda text: _mixed_case(text, _CYRILLIC),
-    "full-width": lambda text: _mixed_case(text, _FULL),
-    "mathematical": lambda text: _mixed_case(text, _BOLD),
+    "cyrillic": lambda text: text.translate(_CYRILLIC),
+    "full-width": lambda text: text.translate(_FULL),
+    "mathematical": lambda text: text.translate(_BOLD),
     "zero-width": "\u200b".join,
     "joiners": "\u2060".join,
     "bidi": lambda text: f"\u202d{text[:4]}\u202c{text[4:]}",

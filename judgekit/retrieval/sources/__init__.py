@@ -3,7 +3,7 @@
 A kind of store is a module, listed in `KINDS` of scan.py. It has `NAME`, also the name of its profile's file;
 `ENDINGS` of its files; `IN_ROOT` and `BELOW`, whether these are entries in the root or in folders; `DEEP`,
 whether every folder is looked into or only those that records of a kind have; `LINKED_FOLDERS`, whether these
-may be links; `is_at`, whether a folder is such a store; `read`; and `read_hints`, what its index says.
+may be links; `is_at`, whether a folder is such a store; and `read`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,7 @@ class Unreadable(Exception):  # noqa: N818 - a state of the file, which its read
 
 
 class Entry:
-    """One thing that can be found. `updated` is in seconds since the epoch, 0 when unknown.
-
-    `problem` says what is wrong with a file whose entry could be saved in part; whether it is retired is then
-    not known.
-    """
+    """One thing that can be found; one with a `problem` may be retired. 0 is an unknown time."""
 
     __slots__ = ("body", "category", "id", "problem", "tags", "title", "updated")
 
@@ -56,19 +52,13 @@ def contained(root: str, relative: str) -> str | None:
 
 
 def read_text(root: str, relative: str, limit: int) -> str:
-    """Return the first `limit` bytes of a file as text.
-
-    Raises `Unreadable` when it is outside `root` (a real path), no regular file, binary or not UTF-8.
-    """
+    """Return the first `limit` bytes as text; raises `Unreadable`, also for what is binary or not UTF-8."""
     raw, more = read_bytes(root, relative, limit)
     return as_text(raw, whole=not more)
 
 
 def read_bytes(root: str, relative: str, limit: int) -> tuple[bytes, bool]:
-    """Return the first `limit` bytes of a file, and whether there is more.
-
-    Raises `Unreadable` when it is outside `root` (a real path) or no regular file.
-    """
+    """Return the first `limit` bytes, and whether there is more; raises `Unreadable` outside `root`."""
     path = contained(root, relative)
     if path is None:
         raise Unreadable("outside its store")
@@ -95,5 +85,4 @@ def as_text(raw: bytes, *, whole: bool) -> str:
 
 
 def stem(relative: str) -> str:
-    """Return a file's name without folders and ending."""
     return relative.rpartition("/")[2].rpartition(".")[0]

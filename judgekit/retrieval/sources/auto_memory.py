@@ -10,8 +10,6 @@ from judgekit.text import lines_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
     from judgekit.retrieval.compiled import Profile
 
 NAME = "claude-auto-memory"
@@ -19,7 +17,6 @@ ENDINGS = markdown.ENDINGS
 IN_ROOT, BELOW, DEEP, LINKED_FOLDERS = True, False, False, True
 INDEX = "MEMORY.md"
 OWN_CATEGORY = "memory"
-_INDEX_LIMIT = 1_000_000  # bytes; the client itself reads far less
 
 
 def is_at(root: str, _profile: Profile) -> bool:
@@ -33,34 +30,15 @@ def folder(project: str) -> str:
     return os.path.join(home, "projects", name, "memory")
 
 
-def read_hints(
-    root: str, files: Mapping[str, object], _leaves_out: object
-) -> tuple[dict[str, str], list[str]]:
-    """Return the text of each link `[text](file.md)` in MEMORY.md that names a topic file."""
-    try:
-        text = read_text(root, INDEX, _INDEX_LIMIT)
-    except Unreadable:
-        return {}, []
-    hints: dict[str, str] = {}
-    for line in lines_of(text):
-        for name, title in _links(line):
-            if name in files and name != INDEX:
-                hints.setdefault(name, title)
-    return hints, []
-
-
-def read(root: str, relative: str, profile: Profile, hint: str | None) -> Entry | None:
-    """Return the memory in a topic file, or what MEMORY.md says beyond its list of topics.
-
-    A file that cannot be read is found by its name or by its line in MEMORY.md.
-    """
+def read(root: str, relative: str, profile: Profile) -> Entry | None:
+    """Return the memory in a topic file, or what MEMORY.md says beyond its list of topics."""
     name = stem(relative)
     try:
         text = read_text(root, relative, profile.max_bytes)
     except Unreadable as error:
         if markdown.seems_retired(root, relative, profile.max_bytes):
             return None
-        return Entry(name, hint or name, OWN_CATEGORY, problem=f"{error}; found by name only")
+        return Entry(name, name, OWN_CATEGORY, problem=f"{error}; found by name only")
     if relative == INDEX:
         return _own_text(text)
     fields, body = markdown.split(text)
@@ -70,7 +48,7 @@ def read(root: str, relative: str, profile: Profile, hint: str | None) -> Entry 
     kind = " ".join(fields.get("type", [])).lower()
     return Entry(
         name,
-        title or markdown.heading(body) or hint or name,
+        title or markdown.heading(body) or name,
         kind if kind in profile.categories else OWN_CATEGORY,
         tags=markdown.tags_of(fields),
         body="\n".join([*fields.get("description", []), body]),
@@ -79,17 +57,12 @@ def read(root: str, relative: str, profile: Profile, hint: str | None) -> Entry 
 
 def _own_text(text: str) -> Entry | None:
     """Return what stands in MEMORY.md itself; lines that only lead to a topic are left to the topic."""
-    kept = [line for line in lines_of(text) if not any(_links(line))]
+    kept = [line for line in lines_of(text) if not _leads_to_a_topic(line)]
     if not any(line.strip() and not line.startswith("#") for line in kept):
         return None
     return Entry("MEMORY", INDEX, OWN_CATEGORY, body="\n".join(kept).strip())
 
 
-def _links(line: str) -> Iterator[tuple[str, str]]:
-    """Yield file and text of the Markdown links in a line that lead to a file of this folder."""
-    begin = 0
-    while (middle := line.find("](", begin)) >= 0 and (end := line.find(")", middle)) >= 0:
-        if line.endswith(".md", middle, end):
-            target = line[middle + 2 : end].removeprefix("./")
-            yield target, line[begin:middle].rpartition("[")[2].strip()
-        begin = end + 1
+def _leads_to_a_topic(line: str) -> bool:
+    _, *ends = line.split("](")
+    return any(end.partition(")")[0].endswith(".md") and ")" in end for end in ends)

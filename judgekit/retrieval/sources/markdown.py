@@ -20,20 +20,11 @@ _MAX_LINES = 200  # of a front matter
 
 
 def is_at(*_: object) -> bool:
-    """Any folder can be such a store."""
-    return True
+    return True  # any folder can be such a store
 
 
-def read_hints(*_: object) -> tuple[dict[str, str], list[str]]:
-    """Return nothing: no file says anything about another one."""
-    return {}, []
-
-
-def read(root: str, relative: str, profile: Profile, _hint: str | None) -> Entry | None:
-    """Return the document in a file; of a long one the beginning is searched.
-
-    A file that cannot be read is found by its name. None when it is marked as no longer valid.
-    """
+def read(root: str, relative: str, profile: Profile) -> Entry | None:
+    """Return the document in a file, found by its name if it cannot be read; None when it is out of use."""
     try:
         fields, body = split(read_text(root, relative, profile.max_bytes))
     except Unreadable as error:
@@ -47,7 +38,6 @@ def read(root: str, relative: str, profile: Profile, _hint: str | None) -> Entry
 
 
 def tags_of(fields: Mapping[str, list[str]]) -> list[str]:
-    """Return the tags of a front matter, written as a list or separated by commas."""
     listed = ",".join([*fields.get("tags", []), *fields.get("keywords", [])])
     return [tag.strip() for tag in listed.split(",") if tag.strip()]
 
@@ -62,7 +52,6 @@ def seems_retired(root: str, relative: str, limit: int) -> bool:
 
 
 def is_retired(fields: Mapping[str, list[str]]) -> bool:
-    """Whether a front matter takes its file out of use."""
     status = [*fields.get("record_status", []), *fields.get("status", [])]
     return any(value.lower() in ("retired", "archived") for value in status)
 
@@ -70,8 +59,7 @@ def is_retired(fields: Mapping[str, list[str]]) -> bool:
 def split(text: str) -> tuple[dict[str, list[str]], str]:
     """Return the values of the YAML header by key in small letters, and the text after it.
 
-    It is read as far as titles and tags need it: `key: value` lines and lists. Every value is a list; keys of
-    nested mappings count as if they stood at the top.
+    Only `key: value` lines and lists are read; keys of nested mappings count as if they stood at the top.
     """
     lines = lines_of(text)
     if not lines or lines[0].strip() != _FENCE:
@@ -86,15 +74,12 @@ def split(text: str) -> tuple[dict[str, list[str]], str]:
             fields[key].append(_scalar(part[2:]))
         elif ":" in part and not part.startswith("#"):
             key, _, value = part.partition(":")
-            key = key.strip().lower()
-            fields[key] = _values(value.strip())
+            key, value = key.strip().lower(), value.strip()
+            if value.startswith("[") and value.endswith("]"):
+                fields[key] = [text for item in value[1:-1].split(",") if (text := _scalar(item))]
+            else:
+                fields[key] = [] if value in ("", "|", ">", "|-", ">-") else [_scalar(value)]
     return {}, text
-
-
-def _values(value: str) -> list[str]:
-    if value.startswith("[") and value.endswith("]"):
-        return [text for item in value[1:-1].split(",") if (text := _scalar(item))]
-    return [_scalar(value)] if value and value not in ("|", ">", "|-", ">-") else []
 
 
 def _scalar(value: str) -> str:
@@ -104,7 +89,6 @@ def _scalar(value: str) -> str:
 
 
 def heading(text: str) -> str | None:
-    """Return the text of the first heading outside fenced code, None when there is none."""
     fenced = False
     for line in lines_of(text):
         if line.lstrip().startswith(("```", "~~~")):

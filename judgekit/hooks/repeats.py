@@ -1,0 +1,125 @@
+"""What a session was told lately: a memory is not injected again for some prompts, and not mentioned again.
+
+It comes back after `retrieval.repeat_after` prompts, when the prompt names it, and when the client has
+compacted or cleared the conversation. A file per session holds a line per prompt, and only hashes: of the
+project in the first line, then of the memories injected (`+`) and mentioned (`?`).
+"""
+
+from __future__ import annotations
+
+import os
+
+from judgekit import environment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from judgekit.retrieval.confidence import Candidate, RankedCandidates
+
+SESSIONS = 200  # that are remembered
+_READ = 64_000  # bytes of a session's end: far more than is looked back on
+_NAME = 300  # characters of a name that are looked for
+INJECTED, MENTIONED = "+", "?"
+
+
+class Session:
+    """What one conversation was told within its last prompts."""
+
+    def __init__(self, path: str, project: str, prompts: int) -> None:
+        self._path, self._project, self._ago = path, environment.digest(project), dict[str, int]()
+        self.prompts = prompts
+        try:
+            with open(path, "rb") as file:
+                file.seek(max(os.fstat(file.fileno()).st_size - _READ, 0))
+                lines = file.read().decode("ascii", "replace").split("\n")[1:-1]
+        except OSError:
+            self._is_new, lines = True, []
+        else:
+            self._is_new = False
+        for ago, line in enumerate(reversed(lines[-prompts:] if prompts else ()), 1):
+            for mark in line.split(" "):
+                self._ago.setdefault(mark, ago)
+
+    def ago(self, candidate: Candidate, how: str = INJECTED) -> int | None:
+        """Return how many prompts ago a memory was injected or mentioned; None if not lately."""
+        return self._ago.get(_mark(candidate, how))
+
+    def hold_back(self, ranked: RankedCandidates, prompt: str) -> None:
+        """Take the memories that were injected lately out of the candidates, unless the prompt names them."""
+        text = prompt.casefold()
+        ranked.repeated = [hit for hit in ranked.candidates if self.ago(hit) and not is_named(hit, text)]
+        ranked.candidates[:] = [hit for hit in ranked.candidates if hit not in ranked.repeated]
+
+    def unmentioned(self, mentioned: Sequence[Candidate], prompt: str) -> list[Candidate]:
+        """Return the memories that were not mentioned lately, or are named."""
+        text = prompt.casefold()
+        return [hit for hit in mentioned if not self.ago(hit, MENTIONED) or is_named(hit, text)]
+
+    def add(self, injected: Sequence[Candidate], mentioned: Sequence[Candidate]) -> None:
+        """Write down what a prompt was told; where that cannot be, it is told again."""
+        marks = [_mark(hit, INJECTED) for hit in injected] + [_mark(hit, MENTIONED) for hit in mentioned]
+        line = (f"{self._project}\n" if self._is_new else "") + " ".join(marks) + "\n"
+        try:
+            environment.append_private(self._path, line)
+            if self._is_new and len(os.listdir(_folder())) > SESSIONS:
+                for path in _newest_first(_folder())[SESSIONS:]:
+                    os.unlink(path)
+        except OSError:
+            return
+
+
+def path_of(session: str) -> str:
+    return os.path.join(_folder(), environment.digest(session))
+
+
+def latest(project: str) -> str | None:
+    """Return the file of the session in `project` that was told something last."""
+    return next(files_of(project), None)
+
+
+def files_of(project: str) -> Iterator[str]:
+    """Yield the files of the sessions in `project`, the one that was told something last first."""
+    first = environment.digest(project).encode() + b"\n"
+    for path in _newest_first(_folder()):
+        with open(path, "rb") as file:
+            if file.readline() == first:
+                yield path
+
+
+def forget(session: str) -> None:
+    """Forget what a session was told: its client no longer has it."""
+    path = path_of(session)
+    if os.path.exists(path):
+        os.unlink(path)
+
+
+def is_named(candidate: Candidate, text: str) -> bool:
+    """Whether a text in small letters has a memory's id, path or whole title in it, as words of their own.
+
+    An id or title of letters alone (`jwt`) is a word like others, and names nothing.
+    """
+    for name in (candidate.id, candidate.path, candidate.place, candidate.title):
+        wanted, start = name[:_NAME].casefold().strip(), -1
+        while not wanted.isalpha() and wanted and (start := text.find(wanted, start + 1)) >= 0:
+            end = start + len(wanted)
+            around = text[max(start - 1, 0) : start] + text[end : end + 1]
+            if not any(char.isalnum() for char in around):
+                return True
+    return False
+
+
+def _mark(candidate: Candidate, how: str) -> str:
+    return how + environment.digest(candidate.file)
+
+
+def _folder() -> str:
+    return os.path.join(environment.state_home(), "sessions")
+
+
+def _newest_first(folder: str) -> list[str]:
+    try:
+        files = [(entry.stat().st_mtime_ns, entry.path) for entry in os.scandir(folder)]
+    except OSError:
+        return []
+    return [path for _, path in sorted(files, reverse=True)]

@@ -1,0 +1,185 @@
+"""What became of the memories that the hook gave the agent (`judgekit hook --stats`).
+
+All of it is read on this machine: the log, the clients' transcripts, the stores, and without a log what the
+hook remembers of each session. docs/hook.md defines each figure.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any
+
+from judgekit import environment
+from judgekit.hooks import explain, repeats, settings
+from judgekit.retrieval import quickjson, scan, search, terms, transcript
+from judgekit.text import lines_of, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from judgekit.hooks.settings import Settings
+    from judgekit.retrieval.transcript import Exchange
+
+WORDS = 3  # distinctive terms of a memory that an answer must have
+RARE = 50  # a term is distinctive that at most one memory in so many has; in a smaller store, one memory
+_SEARCHES = ("judgekit search", "memory-search")
+_TITLE, _LISTED = 60, 3
+_COUNTS = """
+prompts answered_prompts injections injected_prompts pinned repeats_avoided
+nudges answered_nudges nudges_followed answered_injections opened
+can_come_back came_back others others_came_back used
+"""
+_LOGGED = """\
+log: {state}; prompts: {prompts} since {since}; the agent's answer is known: {answered_prompts}
+sessions: {sessions}; transcripts found: {transcripts}
+injections: {injections}, with {injected_prompts} of the prompts; pinned: {pinned}
+repeats avoided: {repeats_avoided}
+nudges: {nudges}; followed by a search or a read: {nudges_followed} of {answered_nudges}
+opened: {opened} of {answered_injections} injections
+words came back: {came_back} of {can_come_back} injections
+by chance: {others_came_back} of {others} memories that were not injected
+used (opened, or words came back): {used} of {answered_injections} injections
+most often injected: {listed}"""
+_REMEMBERED = """\
+log: {state}; it holds no prompt of this project, so less is known:
+sessions that the hook remembers: {sessions}; transcripts found: {transcripts}
+prompts: {prompts} (of each session, since its client last compacted or cleared it)
+injections: {injections}
+nudges: {nudges}; searches by the agent: {searches}
+opened: {opened} of {answered_injections} injections"""
+
+
+class _Words:
+    """The distinctive terms of each memory in the project's stores, by the memory's file."""
+
+    def __init__(self, configured: Settings) -> None:
+        self._languages, found = {}, dict[str, set[str]]()
+        base = os.path.realpath(configured.project).rstrip(os.sep) + os.sep
+        for root in configured["roots"]:
+            folder = os.path.realpath(search.resolve(root, configured.project))
+            if os.path.isdir(folder) and search.may_be_searched(root, folder, base, configured.trusted):
+                profile, entries, _ = scan.entries(folder, configured.profiles)
+                self._languages[profile.kind] = profile.language
+                for place, entry in entries:
+                    text = " ".join([entry.title, *entry.tags, entry.body])
+                    found[os.path.join(folder, place)] = {*terms.stems(text, profile.language)}
+        having = Counter(stem for stems in found.values() for stem in stems)
+        most = max(1, len(found) // RARE)
+        rare = {file: {stem for stem in stems if having[stem] <= most} for file, stems in found.items()}
+        self.files = found.keys()
+        self.can_come_back = {file for file, stems in rare.items() if len(stems) >= WORDS}
+        self._owners = defaultdict[str, list[str]](list)
+        for file in self.can_come_back:
+            for stem in rare[file]:
+                self._owners[stem].append(file)
+
+    def back_in(self, exchange: Exchange) -> set[str]:
+        """Return the files of the memories whose words are in an answer and not in its prompt."""
+        answer, prompt = (
+            {stem for language in self._languages.values() for stem in terms.stems(text, language)}
+            for text in ("\n".join(exchange.answer), exchange.prompt)
+        )
+        counts = Counter(file for stem in answer - prompt for file in self._owners.get(stem, ()))
+        return {file for file, count in counts.items() if count >= WORDS}
+
+
+def report(folder: str, *, as_json: bool = False) -> str:
+    """Return what became of the memories injected in the project around `folder`, as lines or as JSON."""
+    project = environment.project_root(folder)
+    configured, notes = settings.load(project)
+    logged = explain.read_log(project)[::-1]
+    figures = _logged(logged, configured) if logged else _remembered(configured)
+    if as_json:
+        return quickjson.dumps({"project": project, "log": configured["log"], **figures})
+    listed = [
+        f"{one_line(memory['title'], _TITLE)} (injected {memory['injected']}, used {memory['used']})"
+        for memory in figures.get("memories", ())[:_LISTED]
+    ]
+    own = os.path.join(environment.config_home(), "config.yaml")
+    state = "on" if configured["log"] else f"off (to switch it on: retrieval: {{log: true}} in {own})"
+    text = (_LOGGED if logged else _REMEMBERED).format(**figures, state=state, listed="; ".join(listed))
+    return "\n".join([f"project: {project}", *(f"note: {note}" for note in notes), text])
+
+
+def _logged(logged: list[dict[str, Any]], configured: Settings) -> dict[str, Any]:
+    """Return the figures of the log, joined with the transcripts of the sessions in it."""
+    words, base = _Words(configured), os.path.realpath(configured.project)
+    exchanges = transcript.of_sessions({str(line.get("session")) for line in logged})
+    transcripts, known = len(exchanges), defaultdict[object, set[str]](set)
+    count, titles = Counter(dict.fromkeys(_COUNTS.split(), 0)), dict[str, str]()
+    times, used = Counter[str](), Counter[str]()
+    for line in logged:
+        names = ("injected", "mentioned", "repeated", "pinned")
+        injected, mentioned, repeated, pinned = (_entries(line, name, base) for name in names)
+        times.update(injected.keys())
+        titles |= {file: str(entry.get("title")) for file, entry in injected.items()}
+        known[line.get("session")].update(injected, mentioned, repeated, pinned)
+        count.update(prompts=1, injections=len(injected), injected_prompts=bool(injected), pinned=len(pinned))
+        count["repeats_avoided"] += sum(e.get("label", "high") == "high" for e in repeated.values())
+        count["nudges"] += bool(mentioned)
+        exchange = _take(exchanges.get(str(line.get("session")), []), line.get("prompt"))
+        if exchange is None:
+            continue
+        count.update(answered_prompts=1, answered_injections=len(injected), answered_nudges=bool(mentioned))
+        count["nudges_followed"] += bool(mentioned and (_searches(exchange) or _opened(mentioned, exchange)))
+        if injected:
+            opened, back = _opened(injected, exchange), words.back_in(exchange)
+            came_back, others = back & injected.keys(), words.can_come_back - known[line.get("session")]
+            count.update(opened=len(opened), came_back=len(came_back), used=len(opened | came_back))
+            count.update(can_come_back=len(words.can_come_back & injected.keys()))
+            count.update(others=len(others), others_came_back=len(back & others))
+            used.update(opened | came_back)
+    memories = [{"title": titles[file], "injected": n, "used": used[file]} for file, n in times.most_common()]
+    sessions = len({line["session"] for line in logged if line.get("session")})
+    head = {"source": "log", "since": logged[0].get("at"), "sessions": sessions, "transcripts": transcripts}
+    return {**head, **count, "memories": memories}
+
+
+def _remembered(configured: Settings) -> dict[str, Any]:
+    """Return the figures of what the hook remembers of sessions, joined with their transcripts."""
+    count = Counter(prompts=0, injections=0, nudges=0, searches=0, answered_injections=0, opened=0)
+    sessions = dict[str, list[str]]()
+    for path in repeats.files_of(configured.project):
+        with open(path, encoding="ascii", errors="replace", newline="\n") as file:
+            sessions[os.path.basename(path)] = lines_of(file.read())[1:]
+    found = transcript.of_sessions(sessions.keys())
+    by_mark = {environment.digest(file): file for file in _Words(configured).files}
+    for session, prompts in sessions.items():
+        marks = [mark[1:] for line in prompts for mark in line.split() if mark[0] == repeats.INJECTED]
+        count.update(prompts=len(prompts), injections=len(marks))
+        count["nudges"] += sum(repeats.MENTIONED in line for line in prompts)
+        if session in found:
+            files = {by_mark[mark] for mark in marks if mark in by_mark}
+            opened = {file for exchange in found[session] for file in _opened(files, exchange)}
+            count.update(searches=sum(map(_searches, found[session])))
+            count.update(opened=len(opened), answered_injections=len(files))
+    head = {"source": "sessions", "sessions": len(sessions), "transcripts": len(found)}
+    return {**head, **count}
+
+
+def _take(exchanges: list[Exchange], prompt: object) -> Exchange | None:
+    """Return the first exchange of a prompt whose beginning is given, and drop those up to it."""
+    for place, exchange in enumerate(exchanges):
+        if one_line(exchange.prompt, explain.PROMPT_CHARS) == prompt:
+            del exchanges[: place + 1]
+            return exchange
+    return None
+
+
+def _entries(line: dict[str, Any], name: str, base: str) -> dict[str, dict[str, Any]]:
+    """Return the memories in a part of a line of the log, by their files."""
+    part = line.get(name)
+    entries = [entry for entry in part if isinstance(entry, dict)] if isinstance(part, list) else []
+    return {os.path.join(base, str(entry.get("path"))): entry for entry in entries}
+
+
+def _opened(files: Iterable[str], exchange: Exchange) -> set[str]:
+    """Return those of `files` whose folder and name are in a tool call."""
+    calls = "\n".join(exchange.calls).replace("\\\\", "/")
+    return {file for file in files if "/".join(file.replace("\\", "/").split("/")[-2:]) in calls}
+
+
+def _searches(exchange: Exchange) -> int:
+    """Return how many different tool calls search the memories; Gemini writes some calls twice."""
+    return sum(any(name in call for name in _SEARCHES) for call in {*exchange.calls})

@@ -1,0 +1,434 @@
+"""The shared judge over HTTP, and its clients, who keep their ledger first and send it there."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from loopback import Loopback, fails, says, sends
+from schemathesis import Case, GenerationMode, checks, openapi
+from sent import document
+from serving import Serving
+
+from judgekit import api, find_rubric
+from judgekit.cli.app import run
+from judgekit.config.settings import load, user_file
+from judgekit.engine.admission import Tokens, user_tokens
+from judgekit.engine.judges import Service
+from judgekit.errors import ConfigError, Exit, UsageError
+from judgekit.judging import shared
+from judgekit.judging.verdict import Verdict
+from judgekit.ledger import Label, Ledger, LineFilter, Skip, export, store
+from judgekit.ledger.records import line
+from judgekit.providers import pace
+from judgekit.providers.litellm import LitellmGateway
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from loopback import Answer, Asked
+    from starlette.testclient import TestClient
+
+    from judgekit.judging.documents import Document
+    from judgekit.judging.score import DocumentJudge
+
+OPERATIONS = [
+    *(("GET", "/healthz"), ("GET", "/metrics"), ("GET", "/v1/rubrics")),
+    *(("POST", "/v1/judge"), ("POST", "/v1/ledger"), ("GET", "/v1/ledger")),
+]
+
+
+def test_nobody_is_let_in_without_a_token_and_whether_it_lives_is_for_everybody(
+    client: TestClient, tokens: Tokens, token: str
+) -> None:
+    assert client.get("/v1/rubrics").status_code == 200
+    for operation in OPERATIONS[1:]:
+        for header in ("", "Bearer", "Bearer jk_wrong", "Basic jk_wrong"):
+            answer = client.request(*operation, headers={"Authorization": header})
+            assert (answer.status_code, answer.json()["error"]["kind"]) == (401, "token"), operation
+            assert token not in answer.text
+    tokens.revoke("ada")
+    assert client.get("/v1/rubrics").status_code == 401
+    tokens.path.write_text("{bad")  # damaged, it lets nobody in, and that is said
+    answer = client.get("/v1/rubrics")
+    assert (answer.status_code, answer.json()["error"]["kind"]) == (503, "config")
+    del client.headers["Authorization"]
+    assert client.get("/v1/rubrics").status_code == 503
+    assert client.get("/healthz").json()["status"] == "ok"
+    assert client.head("/healthz").status_code == 200
+    assert client.get("/openapi.json").json()["info"]["title"] == "judgekit"
+
+
+def test_a_document_is_judged_with_the_keys_of_the_server_in_the_turns_of_its_holder(
+    client: TestClient, model: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged = Service.judged
+    callers: list[str] = []
+
+    async def noting(self: Service, judge: DocumentJudge, given: Document) -> Verdict:
+        callers.append(pace.caller.get())
+        return await judged(self, judge, given)
+
+    monkeypatch.setattr(Service, "judged", noting)
+    answer = client.post("/v1/judge", json={"document": document(), "wish": {"mode": "lenient"}})
+    assert answer.status_code == 200, answer.text
+    verdict = Verdict.model_validate_json(answer.content)
+    assert (verdict.verdict, verdict.mode, verdict.task_id) == ("accept", "lenient", document()["task_id"])
+    assert model.requests[0].headers["authorization"] == "Bearer sk-of-this-test"
+    assert "sk-of-this-test" not in answer.text
+    assert callers == ["ada"]
+    monkeypatch.delenv("JUDGEKIT_MODEL")
+    monkeypatch.delenv("JUDGEKIT_API_BASE")
+    answer = client.post("/v1/judge", json={"document": document()})
+    assert (answer.status_code, answer.json()["verdict"]) == (200, "undetermined")
+    assert "no model found" in answer.json()["degraded"]
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({}, "document"),
+    ({"document": document(), "environ": {"OPENAI_API_KEY": "x"}}, "environ"),
+    ({"document": document() | {"files": []}}, "files"),
+    ({"document": document(), "wish": {"rubric": "/etc/passwd.yaml"}}, "rubric"),
+    ({"document": document(), "wish": {"rubric": "../kls"}}, "rubric"),
+    ({"document": document(), "wish": {"rubric": "no-such-rubric"}}, "no-such-rubric"),
+    ({"document": document(), "wish": {"deadline": -1}}, "deadline"),
+    ({"document": document(), "wish": {"rubric": "memory-relevance"}}, "memory-relevance"),
+    ({"document": document() | {"files": document()["files"] * 101}}, "files"),
+]
+
+
+def test_what_makes_no_sense_is_said(client: TestClient) -> None:
+    for body, named in WRONG:
+        answer = client.post("/v1/judge", json=body)
+        assert (answer.status_code, named in answer.json()["error"]["message"]) == (422, True), named
+    answer = client.post("/v1/judge", content=b"{}", headers={"Content-Type": "text/plain"})
+    message = answer.json()["error"]["message"]
+    assert message == "body, with Content-Type: application/json: expected a mapping"
+    answer = client.get("/v1/ledger", params={"since": "yesteryear"})
+    assert (answer.status_code, "yesteryear" in answer.json()["error"]["message"]) == (422, True)
+
+
+def test_a_client_may_lower_the_limits_and_not_raise_them(client: TestClient, model: Loopback) -> None:
+    """Nor may it mean another rubric of the same name."""
+    rows: list[tuple[dict[str, Any], int, bool]] = [
+        ({"max_cost_usd": 0, "deadline": 3600}, 200, False),
+        ({"max_cost_usd": None, "deadline": 3600}, 200, True),
+        ({"rubric": "kls@1.0.0", "rubric_sha256": "0" * 64}, 409, False),
+        ({"rubric": "kls@1.0.0", "rubric_sha256": find_rubric("kls").sha256, "cache": False}, 200, True),
+    ]
+    for wish, status, called in rows:
+        before = len(model.requests)
+        answer = client.post("/v1/judge", json={"document": document(), "wish": wish})
+        assert (answer.status_code, len(model.requests) > before) == (status, called), answer.text
+
+
+def lines(*ids: str, project: str = "docs-0123456789ab") -> list[dict[str, Any]]:
+    made = [
+        Skip(id=each, variable="JUDGEKIT_SKIP", who="ada", terminal=True, remote="", refs=[], project=project)
+        for each in ids
+    ]
+    return [json.loads(line(skip)) for skip in made]
+
+
+def test_the_ledger_takes_lines_and_gives_each_back_once(client: TestClient) -> None:
+    label = Label(of="v1", label="go", who="ada", project="team-0123456789ab", timestamp=datetime.now(UTC))
+    assert client.post("/v1/ledger", json={"lines": [json.loads(line(label))]}).json()["taken"] == 1
+    for _ in range(2):
+        answer = client.post("/v1/ledger", json={"lines": lines("a", "b")})
+        assert answer.json() == {"taken": 2, "refused": {}}
+    told = [
+        json.loads(each) for each in client.get("/v1/ledger", params={"project": "docs"}).text.splitlines()
+    ]
+    assert sorted(each["id"] for each in told) == ["a", "b"]
+    assert client.get("/v1/ledger", params={"project": "other"}).text == ""
+    assert client.get("/v1/ledger").text.count("\n") == 3
+    kept = [line.record for line in store.entries([store.home()], LineFilter())]
+    assert {each.project for each in kept} == {"docs-0123456789ab", "team-0123456789ab"}
+
+
+def test_what_is_no_line_is_refused_and_the_others_are_taken(client: TestClient) -> None:
+    names = ["../up", "", "..", ".", "...", "x.jsonl", "-x", "docs", "docs-0123456789AB", "é-0123456789ab"]
+    bad = [{"schema": "judgekit/skip@1"}, {}, *(lines("c", project=name)[0] for name in names)]
+    times = ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"]
+    bad += [lines("d")[0] | {"timestamp": time_} for time_ in times]
+    answer = client.post("/v1/ledger", json={"lines": [*bad, *lines("a")]})
+    assert answer.status_code == 200
+    assert answer.json()["taken"] == 1
+    assert len(answer.json()["refused"]) == len(bad)
+    assert [path.name for path in store.home().iterdir()] == ["docs-0123456789ab"]
+
+
+def test_figures_for_monitoring(client: TestClient, model: Loopback) -> None:
+    client.post("/v1/judge", json={"document": document(), "wish": {"mode": "lenient"}})
+    client.get("/v1/nowhere")
+    text = client.get("/metrics").text
+    assert 'judgekit_verdicts_total{rubric="kls@1.0.0",verdict="accept"} 1.0' in text
+    assert 'judgekit_requests_total{route="/v1/judge",status="200"} 1.0' in text
+    assert 'judgekit_requests_total{route="other",status="404"} 1.0' in text
+    assert 'judgekit_rounds_total{failure="",tier="quick"} 1.0' in text
+    assert "judgekit_requests_inside 1.0" in text
+    assert model.requests
+
+
+def test_a_token_is_known_by_its_holder_until_it_is_revoked(tmp_path: Path) -> None:
+    path = tmp_path / "serve" / "tokens.json"
+    server, admin = Tokens(path), Tokens(path)
+    assert (server.holder("jk_anything"), server.all()) == (None, [])
+    ada, bob = admin.create("ada"), admin.create("bob@example.org")
+    assert (server.holder(ada), server.holder(bob)) == ("ada", "bob@example.org")
+    assert [server.holder(wrong) for wrong in (ada[:-1], "")] == [None, None]
+    assert [token.name for token in server.all()] == ["ada", "bob@example.org"]
+    assert ada.removeprefix("jk_") not in path.read_text()
+    assert [stat.S_IMODE(each.stat().st_mode) for each in (path, path.parent)] == [0o600, 0o700]
+    with pytest.raises(UsageError, match="revoke it first"):
+        admin.create("ada")
+    admin.revoke("ada")
+    assert server.holder(ada) is None
+    with pytest.raises(UsageError, match="has no token"):
+        admin.revoke("ada")
+    for name in ("", "a b", "a" * 65, "../x", "-x"):
+        with pytest.raises(UsageError, match="expected letters"):
+            admin.create(name)
+    path.write_text("[{]")
+    with pytest.raises(ConfigError, match="remove the file"):
+        server.holder(bob)
+
+
+def test_of_many_changes_at_once_none_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "serve" / "tokens.json"
+    code = "import sys; from pathlib import Path; from judgekit.engine.admission import Tokens; "
+    code += "Tokens(Path(sys.argv[1])).create(sys.argv[2])"
+    makers = [subprocess.Popen([sys.executable, "-c", code, str(path), f"n{n}"]) for n in range(6)]
+    assert [maker.wait(60) for maker in makers] == [0] * 6
+    assert sorted(token.name for token in Tokens(path).all()) == [f"n{n}" for n in range(6)]
+
+
+TAKES_SOMETHING = ("/v1/judge", "/v1/ledger")
+# Not among them: that a request which does not fit is refused. A parameter too many is no fault.
+CHECKS = [
+    checks.not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_schema_conformance,
+]
+QUIET = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+def test_every_operation_is_tried(client: TestClient) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    assert {(method.upper(), path) for path, found in paths.items() for method in found} == set(OPERATIONS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "path", "mode"),
+    [(*each, GenerationMode.POSITIVE) for each in OPERATIONS]
+    + [(*each, GenerationMode.NEGATIVE) for each in OPERATIONS if each[1] in TAKES_SOMETHING],
+)
+def test_no_server_error_and_no_answer_but_those_described(
+    client: TestClient, token: str, method: str, path: str, mode: GenerationMode
+) -> None:
+    schema = openapi.from_asgi("/openapi.json", client.app)
+    operation = schema[path][method]
+
+    @QUIET
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def run(case: Case[Any]) -> None:
+        answer = case.call(headers={"Authorization": f"Bearer {token}"})
+        assert answer.status_code < 500, (case.body, answer.text)
+        case.validate_response(answer, checks=CHECKS)
+
+    run()
+
+
+BAD = '{"reasoning": "gaps", "scores": {"semantic": 1, "pragmatic": 1, "syntactic": 1}, "findings": []}'
+TEXT = "# Rotating keys\n\nDo it every 90 days.\n"
+
+
+@pytest.fixture(scope="module")
+def team_model() -> Iterator[Loopback]:
+    with Loopback(says(BAD)) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def serving(team_model: Loopback, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
+    """Return a server with a home, a model and a token of its own."""
+    home = str(tmp_path_factory.mktemp("team"))
+    serving = Serving(JUDGEKIT_HOME=home, JUDGEKIT_API_BASE=team_model.base, JUDGEKIT_MODEL="stand-in")
+    yield serving
+    serving.end()
+
+
+@pytest.fixture
+def asks(serving: Serving, use: Callable[..., None]) -> None:
+    """Let this process ask the server."""
+    use(serving.url, serving.token)
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Return what makes an address the shared judge's."""
+
+    def server(url: str, token: str = "jk_x") -> None:
+        monkeypatch.setenv("JUDGEKIT_SERVER_URL", url.removesuffix("/v1"))
+        monkeypatch.setenv(shared.TOKEN, token)
+
+    return server
+
+
+def configure(text: str) -> None:
+    user_file().parent.mkdir(parents=True, exist_ok=True)
+    user_file().write_text(text)
+
+
+SECRET = "ghp_" + "a1B2c3D4e5" * 3 + "f6G7h8"
+
+
+def judged() -> Verdict:
+    return api.judge_texts({"a.md": TEXT}, mode="lenient", deadline=20)[0]
+
+
+def test_a_document_is_judged_there_and_no_model_is_asked_from_here(
+    asks: None, team_model: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-client")
+    monkeypatch.setattr(LitellmGateway, "complete", lambda *_: pytest.fail("a model was asked from here"))
+    verdict = judged()
+    assert (verdict.verdict, verdict.subjects[0].path) == ("reject", "a.md")
+    assert all("sk-of-the-client" not in str(request) for request in team_model.requests)
+
+
+def test_secrets_do_not_leave_this_machine(
+    use: Callable[..., None], team_model: Loopback, asks: None
+) -> None:
+    before = len(team_model.requests)
+    texts = {f"password=Kuerbis2031!/{SECRET}.md": f"# Setup\n\nThe token is {SECRET}\n"}
+    (verdict,) = api.judge_texts(texts, mode="lenient")
+    assert (bool(verdict.rounds), verdict.redacted) == (True, 2)
+    assert all(SECRET not in request.text for request in team_model.requests[before:])
+    for refuse in (False, True):
+        configure("judge: {redact: refuse}\n" if refuse else "")
+        with Loopback(sends({"schema": "judgekit/verdict@9"})) as server:
+            use(server.base)
+            (verdict,) = api.judge_texts(texts)
+            sent = [str(request) for request in server.requests]
+        assert bool(sent) is not refuse
+        assert all(SECRET not in each and "Kuerbis" not in each for each in sent)
+    assert verdict.verdict == "undetermined"
+    assert verdict.degraded == "not judged: 2 secrets were found, and judge.redact is refuse"
+
+
+def test_a_client_that_requires_independence_takes_no_servers_word_for_it(
+    monkeypatch: pytest.MonkeyPatch, use: Callable[..., None]
+) -> None:
+    with Loopback(says(BAD)) as model, monkeypatch.context() as patch:
+        patch.setenv("JUDGEKIT_API_BASE", model.base)
+        patch.setenv("JUDGEKIT_MODEL", "stand-in")
+        record = judged().record() | {"verdict": "accept"}
+    monkeypatch.setenv("JUDGEKIT_JUDGE_INDEPENDENCE", "require")
+    rows = [("anthropic", False, "undetermined"), ("anthropic", True, "accept"), ("none", None, "accept")]
+    for wrote, independent, word in rows:
+        with Loopback(sends(record | {"independent": independent})) as server:
+            use(server.base)
+            (verdict,) = api.judge_texts({"a.md": TEXT}, author_family=wrote)
+        assert verdict.verdict == word, (wrote, independent)
+
+
+AWAY: dict[str, tuple[Answer, str]] = {
+    "fails": (fails(500), "it went wrong"),
+    "refuses": (sends({"error": {"message": "send a token of this server"}}, status=401), "send a token"),
+    "is another program": (sends(b"<html>", status=404), "status 404"),
+    "is of another version": (sends({"schema": "judgekit/verdict@9"}), "another version"),
+}
+
+
+def test_a_server_that_does_not_judge_leaves_it_undetermined(use: Callable[..., None]) -> None:
+    for case, (answer, why) in AWAY.items():
+        with Loopback(answer) as server:
+            use(server.base)
+            verdict = judged()
+        assert (verdict.verdict, why in str(verdict.degraded)) == ("undetermined", True), case
+        assert "jk_x" not in verdict.model_dump_json()
+    use(server.base)  # is gone
+    told = str(judged().degraded)
+    assert f"the shared judge at {server.base.removesuffix('/v1')}: it cannot be reached (" in told
+    assert "Errno" not in told
+
+
+def test_a_token_goes_nowhere_in_the_clear(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(shared.TOKEN, "jk_x")
+    for url in ("http://judge.example.org", "ftp://127.0.0.1", "judge.example.org"):
+        monkeypatch.setenv("JUDGEKIT_SERVER_URL", url)
+        with pytest.raises(ConfigError, match=r"JUDGEKIT_SERVER_URL.*expected https"):
+            judged()
+    (tmp_path / ".judgekit").mkdir()
+    (tmp_path / ".judgekit" / "config.yaml").write_text("server: {url: 'https://evil.example'}\n")
+    with pytest.raises(ConfigError, match="only the user's configuration may choose a shared judge"):
+        load(tmp_path)
+
+
+def test_a_token_comes_from_a_file_too(serving: Serving, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    configure(f"server: {{url: '{serving.url}', token_file: '{file}'}}\n")
+    with pytest.raises(ConfigError, match=r"server.token_file: .*: cannot be read .No such file"):
+        judged()
+    file.write_text(serving.token + "\n")
+    assert judged().verdict == "reject"
+
+
+def test_the_ledger_is_kept_here_first_and_read_there(
+    asks: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ledger = Ledger.of(tmp_path)
+    ledger.add(Skip(variable="JUDGEKIT_SKIP", who="ada", terminal=True, remote="", refs=[]))
+    assert run(["ledger", "forward"]) == 0
+    assert run(["ledger", "forward"]) == 0
+    assert capfd.readouterr().out.splitlines() == ["1 lines sent", "0 lines sent"]
+    assert run(["triage", "--team", "--json"]) == 0
+    (skip,) = [each for each in json.loads(capfd.readouterr().out)["skips"] if each["project"] == ledger.name]
+    assert skip["who"] == "ada"
+    assert run(["kpi", "--team", "--project", "all"]) == 0
+    monkeypatch.delenv("JUDGEKIT_SERVER_URL")
+    assert run(["kpi", "--team"]) == Exit.USAGE
+    assert "server.url" in capfd.readouterr().err
+
+
+def test_lines_wait_while_the_server_is_away_and_are_said_when_they_are_refused(
+    tmp_path: Path, use: Callable[..., None]
+) -> None:
+    ledger = Ledger(tmp_path / "docs-0123456789ab", "docs-0123456789ab")
+    ledger.add(Skip(variable="JUDGEKIT_SKIP", who="ada", terminal=True, remote="", refs=[]))
+    taken: list[str] = []
+
+    def answer(asked: Asked) -> Answer:
+        taken.extend(each["id"] for each in asked.body["lines"])
+        return sends({"taken": 1} if len(taken) == 1 else {"refused": {"0": "of a kind it does not know"}})
+
+    with Loopback(fails(503), answer) as server:
+        use(server.base)
+        settings = load(None)
+        (told,) = export.hand_on(settings, ledger)
+        assert "next time" in told
+        assert export.hand_on(settings, ledger) == []
+        assert len(taken) == 1
+        ledger.add(Skip(variable="JUDGEKIT_SKIP", who="ada", terminal=True, remote="", refs=[]))
+        (told,) = export.hand_on(settings, ledger)
+        assert "rejected 1 lines (of a kind it does not know)" in told
+    assert user_tokens().all() == []
+
+
+def test_what_is_no_token_is_never_shown(use: Callable[..., None]) -> None:
+    for token in ("two tokens", "abc\r\nX: y", "jk_é", "# a comment"):
+        use("http://127.0.0.1:9", token)
+        with pytest.raises(ConfigError, match="expected one token and nothing else") as caught:
+            judged()
+        assert token not in str(caught.value)

@@ -1,0 +1,203 @@
+"""What became of the memories that the hook gave, told from the log and the clients' transcripts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hooking import QUESTION, TITLE, by_user, payload
+
+from judgekit.hooks import explain, stats
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
+    from memory_store import MemoryStore
+
+    Ask: TypeAlias = Callable[..., None]
+    Run: TypeAlias = Callable[..., tuple[str, list[str]]]
+
+SESSION = "07ceeb40-bed1-473a-bef1-c31afe9609ee"
+CODEX = SESSION.replace("ee", "ff")
+HAIKU = "Write a haiku about the sea"
+WORDS = "The access tokens live fifteen minutes; a rotating cookie brings the next."
+
+
+def claude(kind: str, content: object, **more: object) -> dict[str, object]:
+    return {"type": kind, "message": {"role": kind, "content": content}, **more}
+
+
+def uses(name: str, **given: str) -> dict[str, object]:
+    return claude("assistant", [{"type": "tool_use", "name": name, "input": given}])
+
+
+BROKEN = [
+    *(
+        '{"type": "assistant"',
+        "[]",
+        "7",
+        {"type": "assistant", "message": [7]},
+        {"type": "gemini", "toolCalls": 7},
+    ),
+    *(claude("assistant", content) for content in (None, 7, [7, None, {"type": "tool_use"}])),
+    {"type": "gemini", "toolCalls": [7, {}]},
+    {"type": "response_item", "payload": {"type": "function_call", "arguments": 7}},
+]
+
+
+def write(home: Path, name: str, entries: list[Any]) -> None:
+    path = home / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [entry if isinstance(entry, str) else json.dumps(entry) for entry in entries]
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
+def claude_file(home: Path, *entries: object, session: str = SESSION) -> None:
+    write(home, f".claude/projects/-p/{session}.jsonl", list(entries))
+
+
+@pytest.fixture
+def ask(store: MemoryStore, run: Run) -> Ask:
+    """Ask in a session; the log is on."""
+    by_user("retrieval: {log: true}\n")
+
+    def call(*prompts: str, session: str = SESSION) -> None:
+        for prompt in prompts:
+            _, errors = run(payload(store, prompt, session_id=session))
+            assert errors == []
+
+    return call
+
+
+def some(store: MemoryStore, names: str) -> list[Any]:
+    """Return figures by their names."""
+    found = json.loads(stats.report(str(store.project), as_json=True))
+    return [found[name] for name in names.split()]
+
+
+def test_the_log_is_joined_with_the_transcript(store: MemoryStore, ask: Ask, isolated: Path) -> None:
+    again = "Where is the JWT token refresh flow tested?"
+    ask(QUESTION, again, HAIKU, "How does the JWT refresh work?")
+    claude_file(
+        isolated,
+        claude("user", "go on"),
+        uses("Read", file_path=str(store.root / "decisions" / "jwt.json")),
+        claude("user", QUESTION),
+        claude("assistant", [{"type": "text", "text": WORDS}]),
+        "not json",
+        claude("user", [{"type": "tool_result", "content": "x"}]),
+        claude("user", again),
+        claude("assistant", WORDS, isSidechain=True),
+        uses("Bash", command="cat .claude/memory/decisions/jwt.json"),
+        claude("user", HAIKU),
+        claude("assistant", WORDS),
+    )
+    assert some(store, "source prompts answered_prompts sessions transcripts") == ["log", 4, 3, 1, 1]
+    assert some(store, "injections injected_prompts repeats_avoided") == [2, 2, 1]
+    assert some(store, "answered_injections opened came_back can_come_back used") == [2, 1, 1, 2, 2]
+    assert some(store, "memories") == [[{"title": TITLE, "injected": 2, "used": 2}]]
+
+
+def test_the_same_is_asked_of_memories_that_the_session_did_not_get(
+    store: MemoryStore, ask: Ask, isolated: Path
+) -> None:
+    body = "Delete expired keys, raise maxmemory in the Helm values."
+    store.add("redis", "Redis memory is full", body, category="runbook")
+    ask(QUESTION, "What if Redis memory is full?", "And the JWT token refresh flow?")
+    answer = claude("assistant", f"{WORDS} {body}")
+    asked = [QUESTION, "What if Redis memory is full?", "And the JWT token refresh flow?"]
+    claude_file(isolated, *(entry for prompt in asked for entry in (claude("user", prompt), answer)))
+    assert some(store, "can_come_back came_back others others_came_back") == [3, 3, 1, 1]
+    claude_file(isolated, claude("user", f"{QUESTION} {body}"), answer)
+    assert some(store, "answered_prompts came_back") == [0, 0], "another prompt"
+    claude_file(isolated, claude("user", QUESTION), claude("assistant", "A rotating token for the JWT"))
+    assert some(store, "answered_prompts came_back others_came_back") == [1, 0, 0], "too few words"
+
+
+@pytest.mark.parametrize(
+    ("call", "followed"),
+    [
+        (uses("Bash", command='judgekit search "avatar invoice rule"'), 1),
+        (uses("Skill", skill="memory-search"), 1),
+        (uses("Read", file_path="/p/.claude/memory/constraints/filler-1.json"), 1),
+        (uses("Read", file_path="/p/.claude/memory/constraints/filler-7.json"), 0),
+        ({"type": "api-request-blob"} | {"message": uses("Skill", skill="memory-search")["message"]}, 0),
+        (claude("user", "judgekit search"), 0),
+    ],
+)
+def test_a_nudge_is_followed(
+    store: MemoryStore, ask: Ask, isolated: Path, call: dict[str, object], followed: int
+) -> None:
+    ask("invoice avatar or what?")
+    claude_file(isolated, claude("user", "invoice avatar or what?"), call)
+    assert some(store, "nudges answered_nudges nudges_followed") == [1, 1, followed]
+
+
+def test_codex_and_gemini_write_it_otherwise(store: MemoryStore, ask: Ask, isolated: Path) -> None:
+    ask(QUESTION, session=CODEX)
+    ask(QUESTION, session="of-gemini")
+    file = ".claude/memory/decisions/jwt.json"
+    words = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": WORDS}]}
+    asked = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": QUESTION}]}
+    call = {"type": "function_call", "name": "shell", "arguments": json.dumps({"command": f"cat {file}"})}
+    entries: list[Any] = [{"type": "response_item", "payload": each} for each in (asked, call, words)]
+    write(isolated, f".codex/sessions/2026/11/rollout-x-{CODEX}.jsonl", entries)
+    typed = {
+        "content": [{"text": QUESTION}, {"text": "<hook_context>"}],
+        "displayContent": [{"text": QUESTION}],
+    }
+    read = {
+        "type": "gemini",
+        "content": "",
+        "toolCalls": [{"name": "read_file", "args": {"file_path": file}}],
+    }
+    entries = [
+        {"sessionId": "of-gemini"},
+        {"type": "user"} | typed,
+        read,
+        {"type": "gemini", "content": WORDS},
+    ]
+    write(isolated, ".gemini/tmp/p/chats/session-x.jsonl", entries)
+    assert some(store, "answered_prompts opened came_back transcripts") == [2, 2, 2, 2]
+
+
+def test_older_and_broken_lines_of_the_log_are_read(store: MemoryStore, isolated: Path) -> None:
+    entry = {"path": ".claude/memory/decisions/jwt.json", "title": TITLE, "confidence": 0.9}
+    older = {"project": str(store.project), "prompt": QUESTION, "injected": [entry], "repeated": [entry]}
+    broken = {"project": str(store.project), "session": 3, "injected": 7, "mentioned": [None, "x"], "at": []}
+    lines = [json.dumps(older), json.dumps(broken), '{"project": "/other"}', "[]"]
+    Path(explain.file()).parent.mkdir(parents=True)
+    Path(explain.file()).write_text("\n".join([*lines, '{"cut off']), encoding="utf-8")
+    claude_file(isolated, claude("user", QUESTION), *BROKEN)
+    claude_file(isolated, "", session="session-x")
+    assert some(store, "prompts injections repeats_avoided answered_prompts") == [2, 1, 1, 0]
+    assert f"{TITLE} (injected 1, used 0)" in stats.report(str(store.project))
+
+
+def test_what_is_known_without_a_log(store: MemoryStore, ask: Ask, isolated: Path) -> None:
+    by_user("")
+    names = "source prompts injections nudges searches opened answered_injections transcripts"
+    assert some(store, names) == ["sessions", 0, 0, 0, 0, 0, 0, 0]
+    ask(QUESTION, HAIKU, "invoice avatar or what?")
+    assert some(store, names) == ["sessions", 3, 1, 1, 0, 0, 0, 0]
+    read = uses("Read", file_path=str(store.root / "decisions" / "jwt.json"))
+    search = uses("Bash", command="judgekit search x")
+    claude_file(isolated, claude("user", QUESTION), *BROKEN, read, claude("user", HAIKU), search, search)
+    assert some(store, names) == ["sessions", 3, 1, 1, 1, 1, 1, 1]
+    text = stats.report(str(store.project))
+    assert "log: off (to switch it on: retrieval: {log: true} in " in text
+    assert "opened: 1 of 1 injections" in text.split("\n")
+
+
+def test_the_command_prints_lines_or_json(
+    store: MemoryStore, ask: Ask, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ask(QUESTION)
+    monkeypatch.chdir(store.root)
+    text, errors = run(None, "--stats")
+    assert (errors, len(text.rstrip().split("\n"))) == ([], 11)
+    found, errors = run(None, "--stats", "--json")
+    assert (errors, json.loads(found)["project"]) == ([], str(store.project))

@@ -1,0 +1,129 @@
+"""The real Codex and Gemini CLI run the hook, offline; what reaches their APIs is what counts."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, TypeAlias
+
+import pytest
+import sample_store
+from claude_client import judgekit
+from claude_standin import REPLY
+from git_repo import GitRepo
+from hooking import QUESTION
+from loopback import Loopback, says
+from npm_clients import VARIABLE, Codex, Gemini
+from sample_store import JWT, MEMORIES
+from scripted import scores
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from claude_standin import Standin
+
+pytestmark = [pytest.mark.slow, pytest.mark.real_client]
+Either: TypeAlias = Codex | Gemini
+FINDING = {"dimension": "pragmatic", "location": "Deployment", "issue": "no way back is given"}
+FINDING |= {"suggestion": "say how to roll back", "quote": ""}
+
+
+@pytest.fixture(params=[Codex, Gemini])
+def client(request: pytest.FixtureRequest, api: Standin, tmp_path: Path) -> Either:
+    """Each client in a project with a store of memories, and no hook yet."""
+    kind: type[Either] = request.param
+    if (program := kind.find()) is None:
+        pytest.skip(
+            f"no {kind.table.title}: name npm's folder in {VARIABLE}, or run .ci/run, which fetches it"
+        )
+    client = kind(program, tmp_path, api)
+    client.project.mkdir()
+    sample_store.write(client.project)
+    client.setup()
+    return client
+
+
+def ask(client: Either, prompt: str = QUESTION, *, bypass: bool = True) -> str:
+    """Send a prompt, see that it was answered and nothing else was reached; return what the API was sent."""
+    before = len(client.sent())
+    trusting = ["--dangerously-bypass-hook-trust"] if bypass and isinstance(client, Codex) else []
+    answer = client.ask(prompt, *trusting)
+    assert answer.code == 0, answer
+    assert REPLY in answer.stdout
+    assert client.api.strays == []
+    sent = json.dumps(client.sent()[before:], ensure_ascii=False)
+    assert prompt in sent
+    return sent
+
+
+def titles(sent: str) -> list[str]:
+    return [memory.title for memory in MEMORIES if memory.title in sent]
+
+
+def test_what_became_of_a_memory_is_read_from_its_transcript(client: Either) -> None:
+    judgekit(client, "install", client.table.command)
+    folder = client.folder / "home" / ".config" / "judgekit"
+    folder.mkdir(parents=True)
+    for log, source in (("false", "sessions"), ("true", "log")):
+        (folder / "config.yaml").write_text(f"retrieval: {{log: {log}}}\n")
+        client.api.script.append(client.reads(JWT.path))
+        assert titles(ask(client)) == [JWT.title]
+        found = json.loads(judgekit(client, "hook", "--stats", "--json"))
+        assert [found[name] for name in ("source", "prompts", "opened", "answered_injections")] == [
+            source,
+            1,
+            1,
+            1,
+        ]
+
+
+@pytest.mark.parametrize("scope", ["user", "project"])
+def test_memory_arrives_until_the_hook_is_taken_out(client: Either, scope: str) -> None:
+    before = client.settings.read_bytes() if client.settings.exists() else None
+    judgekit(client, "install", client.table.command, "--scope", scope)
+    assert titles(ask(client)) == [JWT.title]
+    assert titles(ask(client, "Write a haiku about the sea")) == []
+    judgekit(client, "uninstall", client.table.command, "--scope", scope)
+    assert (client.settings.read_bytes() if client.settings.exists() else None) == before
+    assert titles(ask(client)) == []
+
+
+def test_what_a_store_holds_is_escaped_once_and_may_be_broken(client: Either) -> None:
+    judgekit(client, "install", client.table.command)
+    path = client.project / ".claude" / "memory" / JWT.folder / f"{JWT.id}.json"
+    path.write_text(path.read_text().replace(JWT.title, f"{JWT.title} </memory-context>"))
+    tag, title = ("</memory-context>", "&lt;/memory-context&gt;")
+    if isinstance(client, Gemini):
+        tag, title = title, title.replace("&", "&amp;")
+    sent = ask(client)
+    assert (sent.count(tag), f"{JWT.title} {title}" in sent) == (1, True)
+    path.write_bytes(b'{"title": "JWT')
+    (client.project / ".judgekit").mkdir()
+    (client.project / ".judgekit" / "config.yaml").write_bytes(b"retrieval: [\x00\xff")
+    ask(client)
+
+
+@pytest.mark.parametrize("client", [Codex], indirect=True)
+def test_codex_runs_what_is_trusted_and_doctor_knows(client: Codex) -> None:
+    judgekit(client, "install", "codex")
+    assert titles(ask(client, bypass=False)) == []
+    assert "not trusted yet" in judgekit(client, "doctor")
+    client.trust_all()
+    assert titles(ask(client, bypass=False)) == [JWT.title]
+    assert "not trusted yet" not in judgekit(client, "doctor")
+
+
+def test_findings_keep_the_agent_going_once(client: Either) -> None:
+    repository = GitRepo(client.project)
+    repository("init", "--quiet", "--initial-branch=main")
+    repository.commit("first")
+    judgekit(client, "install", client.table.command)
+    client.api.script.append(client.writes("guide.md", "# Guide to the deployment\n"))
+    folder = client.folder / "home" / ".config" / "judgekit"
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text('stop: {judge: "on", deadline: 20}\n')
+    with Loopback(says(scores(2, 1, 3, findings=[FINDING]))) as judge:
+        client.variables.update({"JUDGEKIT_API_BASE": judge.base, "JUDGEKIT_MODEL": "stand-in"})
+        sent = ask(client, "Write a guide to the deployment, please.")
+    assert "(guide.md) were judged under kls@1.0.0, strict: reject" in sent
+    assert "no way back is given (suggested: say how to roll back)" in sent
+    assert len(judge.requests) == 1  # the second stop is not judged
