@@ -1,0 +1,1 @@
+"""Datasets: where rows come from, what each gives, who judges them, and where results go."""
