@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Comparison
 
     Record: TypeAlias = Mapping[str, Any]
-    OnVerdict: TypeAlias = Callable[[Record], None]
+    OnVerdict: TypeAlias = Callable[[Document, Record], None]
 
 
 def judge(
@@ -107,7 +107,7 @@ def _judge(
     verdicts: list[Record] = []
     project = environment.project_root()
 
-    def on_verdict(verdict: Record) -> None:
+    def on_verdict(_: Document, verdict: Record) -> None:
         verdicts.append(verdict)
         if form == "table":  # why nothing was determined is said once, at the end
             say(output.verdict_text(verdict, degraded=verdict["verdict"] != "undetermined"))
@@ -123,7 +123,9 @@ def _judge(
         from judgekit.judging.service import JudgeRequest, judge_documents
 
         wanted = JudgeRequest(**wish)
-        judge_documents(rest, Path(project), wanted, lambda verdict: on_verdict(verdict.record()), jobs)
+        judge_documents(
+            rest, Path(project), wanted, lambda given, verdict: on_verdict(given, verdict.record()), jobs
+        )
 
     if as_task:
         (task,) = documents
@@ -167,7 +169,7 @@ def _judge_task(
         return verdict.record(), [*notes, *github.by_itself([verdict], project)]
 
     record, notes = client.call("task", body, read, locally, use=use_engine, warn=warn)
-    on_verdict(record)
+    on_verdict(document, record)
     for note in notes:
         warn(note)
 

@@ -9,7 +9,6 @@ import json
 import queue
 import threading
 import time
-from collections import deque
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -74,13 +73,17 @@ def many(
     operation: str,
     things: Iterable[Thing],
     body: Callable[[Thing], bytes],
-    locally: Callable[[Iterable[Thing], Callable[[Any], None]], None],
-    on_answer: Callable[[Any], None],
+    locally: Callable[[Iterable[Thing], Callable[[Thing, Any], None]], None],
+    on_answer: Callable[[Thing, Any], None],
     *,
     at_once: int,
     warn: Callable[[str], None],
+    in_order: bool = True,
 ) -> None:
-    """Have the engine do an operation for each of `things`, in order; `locally` does what is left."""
+    """Have the engine do an operation for each of `things`; `locally` does what is left.
+
+    Answers come in the order of the things, or as they are complete.
+    """
     try:
         with client.connect_or_start() as connection:
             place = connection.place
@@ -88,46 +91,61 @@ def many(
         warn(f"{reason}; continuing in this process")
         locally(things, on_answer)
         return
-    waiting: queue.SimpleQueue[tuple[Thing, queue.SimpleQueue[Any]] | None] = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[tuple[int, Thing] | None] = queue.SimpleQueue()
+    answered: queue.SimpleQueue[tuple[int, Any]] = queue.SimpleQueue()
     connections: set[Connection] = set()
     over = threading.Event()
 
     def work() -> None:
         while (asked := waiting.get()) is not None:
-            thing, answer = asked
-            try:
-                answer.put(_ask(place, f"/v1/{operation}", body(thing), connections, over))
-            except Exception as error:  # noqa: BLE001 - raised again where the answer is taken
-                answer.put(error)
-                if isinstance(error, NoEngine):
-                    over.set()
+            answered.put((asked[0], _answer(place, f"/v1/{operation}", asked[1], body, connections, over)))
 
-    held: deque[tuple[Thing, queue.SimpleQueue[Any]]] = deque()
+    held: dict[int, Thing] = {}
+    came: dict[int, Any] = {}
+    most = AHEAD * at_once if in_order else 2 * at_once
     rest, threads = iter(things), 0
     try:
-        for thing in chain(rest, [None]):
+        for number, thing in enumerate(chain(rest, [None])):
             if thing is not None:
-                held.append((thing, queue.SimpleQueue()))
-                waiting.put(held[-1])
+                held[number] = thing
+                waiting.put((number, thing))
                 if threads < at_once:
                     threads += 1
                     threading.Thread(target=work, daemon=True).start()
-            while held and (thing is None or len(held) >= AHEAD * at_once or not held[0][1].empty()):
-                answer = held[0][1].get()
-                if isinstance(answer, NoEngine):
-                    warn("the engine refused the request or stopped; continuing in this process")
-                    locally(chain((left for left, _ in held), rest), on_answer)
-                    return
-                if isinstance(answer, Exception):
-                    raise answer
-                held.popleft()
-                on_answer(answer)
+            while held and (thing is None or len(held) >= most or not answered.empty()):
+                came.update([answered.get()])
+                while (first := next(iter(held if in_order else came), None)) in came:
+                    answer = came.pop(first)
+                    if isinstance(answer, NoEngine):
+                        warn("the engine refused the request or stopped; continuing in this process")
+                        locally(chain(held.values(), rest), on_answer)
+                        return
+                    if isinstance(answer, Exception):
+                        raise answer
+                    on_answer(held.pop(first), answer)
     finally:
         over.set()
         for connection in list(connections):
             connection.abort()
         for _ in range(threads):
             waiting.put(None)
+
+
+def _answer(
+    place: EngineAddress,
+    path: str,
+    thing: Thing,
+    body: Callable[[Thing], bytes],
+    connections: set[Connection],
+    over: threading.Event,
+) -> Any:  # noqa: ANN401 - any JSON
+    """Return an answer, or the error to raise where it is taken; the first `NoEngine` is the end for all."""
+    try:
+        return _ask(place, path, body(thing), connections, over)
+    except Exception as error:  # noqa: BLE001 - raised again where the answer is taken
+        if isinstance(error, NoEngine):
+            over.set()
+        return error
 
 
 def _ask(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from contextlib import aclosing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from judgekit import environment
 from judgekit.config import settings as configuration
@@ -26,7 +26,7 @@ from judgekit.rubric import loader
 from judgekit.rubric.schema import CompareRubric, ScoreRubric
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 
     from judgekit.config import ModeName, TierName
     from judgekit.config.settings import Config
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Endpoint, Gateway, Message
     from judgekit.rubric.loader import LoadedRubric
 
+Thing = TypeVar("Thing")
+Value = TypeVar("Value")
 
 FOR_TWO, FOR_MORE = "answer-preference", "answer-quality"
 AT_ONCE = 8
@@ -164,40 +166,61 @@ def max_concurrency(judge: DocumentJudge, at_once: int) -> int:
     return min([at_once, *(max(1, limit // calls) for limit in limits if limit)])
 
 
-async def verdicts(
-    judge: DocumentJudge, documents: Iterable[Document], at_once: int
-) -> AsyncGenerator[Verdict, None]:
-    """Yield verdicts in order, up to `at_once` judged at a time and `AHEAD` times as many documents held."""
-    most = max_concurrency(judge, at_once)
-    free = asyncio.Semaphore(most)
+async def results(
+    things: Iterable[Thing], judge: Callable[[Thing], Awaitable[Value]], most: int, *, in_order: bool = True
+) -> AsyncGenerator[tuple[Thing, Value], None]:
+    """Yield each thing with its result, up to `most` judged at a time: in order, or as they are complete.
 
-    async def one(document: Document) -> Verdict:
+    In order up to `AHEAD` times as many are held.
+    """
+    free, ended = asyncio.Semaphore(most), asyncio.Queue[asyncio.Task[Any]]()
+    held: dict[asyncio.Task[Any], Thing] = {}
+    done: dict[asyncio.Task[Any], None] = {}
+    rest = iter(things)
+
+    async def one(thing: Thing) -> Value:
         async with free:
-            return await judge.judge(document)
+            return await judge(thing)
 
-    tasks: deque[asyncio.Task[Verdict]] = deque()
+    def begin(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.create_task(work)
+        task.add_done_callback(ended.put_nowait)
+        return task
+
+    def take() -> asyncio.Task[Thing | None]:
+        return begin(running.aside(partial(next, rest, None)))  # a pipe may keep it waiting
+
+    taking: asyncio.Task[Thing | None] | None = take()
+    is_over = False
     try:
-        for document in documents:
-            tasks.append(asyncio.create_task(one(document)))
-            await asyncio.sleep(0)  # let it begin
-            while tasks and (len(tasks) >= AHEAD * most or tasks[0].done()):
-                yield await tasks[0]
-                tasks.popleft()
-        while tasks:
-            yield await tasks[0]
-            tasks.popleft()
+        while taking or held:
+            task = await ended.get()
+            if task is not taking:
+                done[task] = None
+            elif (thing := task.result()) is None:
+                taking, is_over = None, True
+            else:
+                taking, held[begin(one(thing))] = None, thing
+            for first in list(held if in_order else done):
+                if first not in done:
+                    break
+                del done[first]
+                yield held.pop(first), first.result()
+            if taking is None and not is_over and len(held) < (AHEAD * most if in_order else most):
+                taking = take()
     finally:
-        for task in tasks:
+        left = [*held, *filter(None, [taking])]
+        for task in left:
             task.cancel()
         with suppress(asyncio.CancelledError):
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*left, return_exceptions=True)
 
 
 def judge_documents(
     documents: Iterable[Document],
     project: Path | None = None,
     judge_request: JudgeRequest = AS_CONFIGURED,
-    on_verdict: Callable[[Verdict], None] | None = None,
+    on_verdict: Callable[[Document, Verdict], None] | None = None,
     at_once: int = AT_ONCE,
 ) -> list[Verdict]:
     """Judge documents as they are read; return verdicts unless `on_verdict` gets them."""
@@ -206,9 +229,13 @@ def judge_documents(
     async def run() -> None:
         async with aclosing(open_gateway(environment.environ())) as gateway:
             judge, _ = document_judge(gateway, project, judge_request)
-            async with aclosing(verdicts(judge, documents, at_once)) as stream:
-                async for verdict in stream:
-                    (on_verdict or found.append)(verdict)
+            stream = results(documents, judge.judge, max_concurrency(judge, at_once))
+            async with aclosing(stream):
+                async for document, verdict in stream:
+                    if on_verdict is None:
+                        found.append(verdict)
+                    else:
+                        on_verdict(document, verdict)
 
     running.run(run())
     return found

@@ -374,9 +374,16 @@ def alone(place: EngineAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "connect_or_start", lambda: nullcontext(found))
 
 
-def here(things: Iterable[int], on_answer: Callable[[Any], None]) -> None:
+def here(things: Iterable[int], on_answer: Callable[[int, Any], None]) -> None:
     for thing in things:
-        on_answer(-thing)
+        on_answer(thing, -thing)
+
+
+class Done(list[Any]):
+    """The answers that came."""
+
+    def on_answer(self, _: int, value: Any) -> None:  # noqa: ANN401 - any JSON
+        self.append(value)
 
 
 def number(thing: int) -> bytes:
@@ -389,8 +396,8 @@ def test_what_no_engine_does_is_done_here_in_order(monkeypatch: pytest.MonkeyPat
     if not started:
         monkeypatch.setattr(client, "connect_or_start", raises(NoEngine("the engine could not start (x)")))
     said: list[str] = []
-    done: list[int] = []
-    answers.many("judge", range(1, 51), number, here, done.append, at_once=3, warn=said.append)
+    done = Done()
+    answers.many("judge", range(1, 51), number, here, done.on_answer, at_once=3, warn=said.append)
     assert done == [-thing for thing in range(1, 51)]
     why = "the engine refused the request or stopped" if started else "the engine could not start (x)"
     assert said == [f"{why}; continuing in this process"]
@@ -410,9 +417,32 @@ def test_answers_that_came_keep_their_place(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Connection, "ask", ask)
     monkeypatch.setattr(Connection, "__init__", lambda *_: None)
     monkeypatch.setattr(Connection, "close", lambda _: None)
-    done: list[int] = []
-    answers.many("judge", range(1, 20), number, here, done.append, at_once=1, warn=print)
+    done = Done()
+    answers.many("judge", range(1, 20), number, here, done.on_answer, at_once=1, warn=print)
     assert done == [1, 2, *(-thing for thing in range(3, 20))]
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_slow_answer_holds_up_no_others_unless_they_are_wanted_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    others = threading.Semaphore(0)
+
+    def ask(self: Connection, method: str, path: str, body: bytes, *, seconds: float) -> Response:
+        if int(body) == 1:  # until five others are answered
+            assert all(others.acquire(timeout=20) for _ in range(5))
+        else:
+            others.release()
+        return answer(int(body))
+
+    monkeypatch.setattr(Connection, "ask", ask)
+    monkeypatch.setattr(Connection, "__init__", lambda *_: None)
+    monkeypatch.setattr(Connection, "close", lambda _: None)
+    for in_order in (True, False):
+        done, wanted = Done(), range(1, 9)
+        answers.many("judge", wanted, number, here, done.on_answer, at_once=2, warn=print, in_order=in_order)
+        assert sorted(done) == [*wanted]
+        assert (done == [*wanted]) == in_order
 
 
 @pytest.mark.usefixtures("alone")
