@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from judgekit.judging import prompt
 from judgekit.judging.documents import Document, Part, Task
 from judgekit.judging.fence import Fence
 from judgekit.rubric import loader
-from judgekit.rubric.schema import Given
+from judgekit.rubric.schema import Given, ScoreRubric
 
 
 def text_document(*texts: str, **task: str) -> Document:
@@ -27,6 +28,30 @@ def test_a_source_that_is_cut_says_so() -> None:
         Fence("0"), parts, Task(), Given(text="The answer", sources="The sources")
     )
     assert 'The next text is cut after 2 of its 9 characters.\n\n<judged-0 path="two" role="source">' in shown
+
+
+def test_only_a_rubric_with_a_heading_for_the_reference_shows_it() -> None:
+    rubric = loader.find_rubric("answer-quality").rubric
+    assert isinstance(rubric, ScoreRubric)
+    about = Task("Which city?", reference="Paris.")
+    example = rubric.prompt.examples[0].model_copy(update={"reference": "Rome."})
+    prompts = rubric.prompt.model_copy(update={"examples": [example]})
+    for heading, shown in ((None, 0), ("The expected answer", 1)):
+        given = rubric.given.model_copy(update={"reference": heading})
+        own = rubric.model_copy(update={"given": given, "prompt": prompts})
+        (_, user) = prompt.score_messages(own, "quick", (Part("text", "It is Paris", 11),), about)
+        assert user.content.count("Paris.") == shown
+        assert (
+            len(re.findall(r'The expected answer:\n\n<judged-\w+ role="reference">', user.content)) == shown
+        )
+        assert prompt.rating_system(own, Fence("0")).count("The expected answer: Rome.") == shown
+
+
+def test_a_rubric_that_needs_something_has_a_heading_for_it() -> None:
+    for need in ("reference", "sources"):
+        with pytest.raises(ValueError, match=f"needs lists {need}; give the heading in given.{need}"):
+            Given.model_validate({"needs": [need]})
+        Given.model_validate({"needs": [need], need: "What there is"})
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ def judge(
     task_id: Annotated[str | None, Option(help="Judge all paths as one document of this name.")] = None,
     description: Annotated[str, Option(help="Purpose of the content, shown to the models.")] = "",
     acceptance: Annotated[str, Option(help="Acceptance criteria, shown to the models.")] = "",
+    reference: Annotated[str, Option(help="The answer that you expect, shown to the models.")] = "",
     format_: output.FormatOption = "table",
     jobs: Annotated[int, Option("-j", min=1, max=256, help="Documents to judge at the same time.")] = 8,
     deadline: output.Deadline = None,
@@ -53,7 +54,7 @@ def judge(
     output.check_filled("--task-id", "a name for all paths together", task_id)
     wish: dict[str, Any] = {"rubric": rubric, "mode": mode, "deadline": deadline, "cache": not no_cache}
     wish["max_cost_usd"] = max_cost
-    task = documents.Task(encodable(description), encodable(acceptance))
+    task = documents.Task(*map(encodable, (description, acceptance, reference)))
     unreadable: list[InputError] = []
     contents = _files(files, unreadable)
     subjects = (documents.document([file], task=task, family=author_family) for file in contents)

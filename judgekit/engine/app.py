@@ -63,7 +63,7 @@ def _text(value: object) -> str:
 Raw: TypeAlias = Annotated[Any, AfterValidator(_text)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
-Words = Annotated[str, StringConstraints(max_length=20_000)]
+Words = Annotated[str, StringConstraints(max_length=CONTEXT_CHARS)]
 
 
 class FileBody(Strict):
@@ -71,6 +71,7 @@ class FileBody(Strict):
     text: Annotated[str, StringConstraints(max_length=CONTEXT_CHARS)]
     sha256: Sha256
     total: int = Field(ge=0)
+    shown: Annotated[str, StringConstraints(max_length=4096)] = ""
 
 
 class AuthorBody(Strict):
@@ -83,13 +84,14 @@ class DocumentBody(Strict):
     task_id: Name
     description: Words = ""
     acceptance: Words = ""
+    reference: Words = ""
     author: AuthorBody = AuthorBody()
     commit: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{7,64}$")] | None = None
 
     def document(self) -> Document:
         files = tuple(File(**file.model_dump()) for file in self.files)
-        task, author = Task(self.description, self.acceptance), Author(**self.author.model_dump())
-        return Document(files, self.task_id, task, author, self.commit)
+        task = Task(self.description, self.acceptance, self.reference)
+        return Document(files, self.task_id, task, Author(**self.author.model_dump()), self.commit)
 
 
 class RequestBody(Strict):

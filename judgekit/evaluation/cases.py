@@ -105,6 +105,7 @@ class Case(Strict):
     files: dict[Word, str] = {}
     description: str = ""
     acceptance: str = ""
+    reference: str = ""
     prompt: str = ""
     a: str = ""
     b: str = ""

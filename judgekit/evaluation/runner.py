@@ -84,7 +84,8 @@ def prepared(judge: AnyJudge, case: Case, folder: Path | None = None) -> tuple[A
             raise InputError(f"{case.where}: {case.path} cannot be read ({error})") from None
     texts = {case.path or "text": text, **case.files}
     files = tuple(file_of(*each) for each in texts.items())
-    return judge, Document(files, case.path or case.id, Task(case.description, case.acceptance))
+    task = Task(case.description, case.acceptance, case.reference)
+    return judge, Document(files, case.path or case.id, task)
 
 
 async def _in_order(calls: Sequence[Callable[[], Awaitable[Any]]], at_once: int) -> AsyncGenerator[Any, None]:

@@ -338,13 +338,13 @@ def _differences(
 
 def wording(rubric: Rubric, mode: ModeName) -> str:
     """Return a hash of what judgekit says to models under a rubric, and of the bars for their answers."""
-    part, task, idle = Part("a", "b", 1), Task("c", "d"), None
+    part, task, idle = Part("a", "b", 1), Task("c", "d", "h"), None
     # Models that answer in one token are asked otherwise: `points`.
     fence, endpoint = Fence("nonce"), replace(recorded("m", registry.UNKNOWN_FAMILY), pointwise=True)
     if isinstance(rubric, ScoreRubric):
         told = [prompt.Earlier(dict.fromkeys(rubric.dimensions, 1.0), "e")]
         sent = [prompt.score_messages(rubric, tier, [part, part], task, told) for tier in TIERS]
-        document = Document((file_of("a", "b"), file_of("c", "d")), "e", Task("f", "g"))
+        document = Document((file_of("a", "b"), file_of("c", "d")), "e", Task("f", "g", "h"))
         points = ScoreTask(rubric, mode, document, "quick").prompts(endpoint, fence)
         idle = prompt.idle_question(rubric)
         bars = [logprobs.ALTERNATIVES, logprobs.LEAST_MASS, logprobs.SURE]

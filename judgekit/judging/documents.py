@@ -35,10 +35,11 @@ class Author:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a document is for, in the user's words."""
+    """What a document is for, in the user's words; `reference` is the answer that a person expects."""
 
     description: str = ""
     acceptance: str = ""
+    reference: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,7 @@ TURN_CHARS = 200
 _HOW: dict[Giving, str] = {
     "description": "a description of the text's purpose; give it with --description",
     "acceptance": "acceptance criteria; give them with --acceptance",
+    "reference": "the answer that is expected; give it with --reference",
     "sources": "sources; give their paths after the text, with one --task-id",
 }
 
@@ -108,21 +110,26 @@ class Document:
 
     def body(self, name: Callable[[str], str] = str) -> dict[str, Any]:
         """Return it as an engine and a team's server take it, with names as `name` changes them."""
+        files: list[dict[str, Any]] = []
+        for file in self.files:
+            about = {"path": name(file.path), "text": file.text, "sha256": file.sha256, "total": file.total}
+            files.append(about | ({"shown": name(file.shown)} if file.shown else {}))
+        # An older server refuses keys that it does not know: these are sent only where they are set.
+        reference = {"reference": self.task.reference} if self.task.reference else {}
         return {
-            "files": [
-                {"path": name(file.path), "text": file.text, "sha256": file.sha256, "total": file.total}
-                for file in self.files
-            ],
+            "files": files,
             "task_id": name(self.task_id),
             "description": self.task.description,
             "acceptance": self.task.acceptance,
+            **reference,
             "author": {"name": self.author.name and name(self.author.name), "family": self.author.family},
             "commit": self.commit,
         }
 
     @property
     def size(self) -> int:
-        return sum(len(file.text) for file in self.files) + len(self.task.description + self.task.acceptance)
+        task = self.task.description + self.task.acceptance + self.task.reference
+        return sum(len(file.text) for file in self.files) + len(task)
 
     @property
     def wrote(self) -> tuple[str, ...]:
@@ -133,6 +140,7 @@ class Document:
         there = {
             "description": self.task.description.strip(),
             "acceptance": self.task.acceptance.strip(),
+            "reference": self.task.reference.strip(),
             "sources": self.files[1:],
         }
         missing = [_HOW[need] for need in rubric.given.needs if not there[need]]

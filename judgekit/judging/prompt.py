@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from judgekit.rubric.schema import Rubric, ScoreRubric
 
 TITLE_CHARS = 200
+TASK_ROLES = ("description", "acceptance", "reference")  # what is shown before the text, in this order
 
 ANSWER = "Answer with one JSON object and nothing else:"
 _SCORE_SHAPE = (
@@ -61,9 +62,9 @@ def document_context(fence: Fence, parts: Sequence[Part], task: Task, given: Giv
     """Return the fenced document, its task and its sources before it; a rubric's `given` has the headings."""
     given = given or Given()
     blocks = []
-    for role in ("description", "acceptance"):
-        if text := getattr(task, role):
-            blocks += [f"{getattr(given, role)}:", fence.around(text, role=role)]
+    for role in TASK_ROLES:
+        if (text := getattr(task, role)) and (heading := getattr(given, role)):
+            blocks += [f"{heading}:", fence.around(text, role=role)]
     texts, sources = (parts[:1], parts[1:]) if given.sources else (parts, ())
     if sources:
         blocks += [f"{given.sources}:", *_fenced(fence, sources, role="source")]
@@ -112,8 +113,8 @@ def rating_system(rubric: ScoreRubric, fence: Fence) -> str:
     given, rated = rubric.given, list[str]()
     for example in rubric.prompt.examples:
         blocks = ["<example>"]
-        for role in ("description", "acceptance"):
-            blocks += [f"{getattr(given, role)}: {text}"] if (text := getattr(example, role)) else []
+        told = [(getattr(given, role), getattr(example, role)) for role in TASK_ROLES]
+        blocks += [f"{heading}: {text}" for heading, text in told if heading and text]
         blocks += [f"{given.sources or 'Another file'}: {text}" for text in example.files.values()]
         blocks.append(f"{given.text}: {example.text}" if given.text else example.text)
         scores = ", ".join(f"{name} {example.scores[name]}" for name in rubric.dimensions)

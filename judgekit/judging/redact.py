@@ -14,7 +14,7 @@ import bisect
 import html
 import re
 import string
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from judgekit.judging.documents import Task
@@ -117,9 +117,9 @@ def _clean(value: Any) -> Any:  # noqa: ANN401 - as above
 def document(document: Document) -> tuple[Document, int]:
     """Return a document and its task without secrets, and how many they were."""
     files = [file(each) for each in document.files]
-    description, acceptance = redact(document.task.description), redact(document.task.acceptance)
-    count = sum(secrets for _, secrets in files) + description.secrets + acceptance.secrets
-    task = Task(description.text, acceptance.text)
+    about = [redact(text) for text in astuple(document.task)]
+    count = sum(secrets for _, secrets in files) + sum(each.secrets for each in about)
+    task = Task(*(each.text for each in about))
     return replace(document, files=tuple(each for each, _ in files), task=task), count
 
 
@@ -131,11 +131,11 @@ def file(file: File) -> tuple[File, int]:
         blank = max(whole.rfind(char, start) for char in " \n\t")
         whole = whole[: blank + 1 if blank >= 0 else start]
     text, secrets = redact(whole)
-    path = redact(file.path)
+    path, other = redact(file.path), redact(file.shown)
     # Only a path with a secret has another form: what else is shown stays what was recorded.
-    shown = path.text if path.secrets else file.shown
+    shown = other.text or (path.text if path.secrets else "")
     total = file.total + len(text) - len(file.text)
-    return replace(file, text=text, total=total, shown=shown), secrets + path.secrets
+    return replace(file, text=text, total=total, shown=shown), secrets + path.secrets + other.secrets
 
 
 def replies(record: Record) -> Record:

@@ -124,9 +124,8 @@ def _scored(rubric_path: Path, rubric: ScoreRubric, cases: Sequence[Case]) -> It
         if reached is not None and (strict, lenient) not in reached:
             text = f"{case.id}: no scores give {strict} in strict and {lenient} in lenient; change one label"
             yield Remark(path, "label", text, wrong=True, line=number)
-        task = {"description": case.description.strip(), "acceptance": case.acceptance.strip()}
         for need in rubric.given.needs:
-            if case.files if need == "sources" else task[need]:
+            if case.files if need == "sources" else getattr(case, need).strip():
                 continue
             text = f"{case.id}: {rubric.ref} needs {need}, and the case has none; add them"
             yield Remark(path, "files" if need == "sources" else need, text, wrong=True, line=number)

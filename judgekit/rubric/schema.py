@@ -85,6 +85,7 @@ class RatedExample(Strict):
     files: dict[Text, Text] = {}
     description: str = ""
     acceptance: str = ""
+    reference: str = ""
     scores: dict[Key, int]
 
 
@@ -136,25 +137,28 @@ class ScoreMode(Strict):
     confirm: Literal["accept", "reject"]
 
 
-Giving: TypeAlias = Literal["description", "acceptance", "sources"]
+Giving: TypeAlias = Literal["description", "acceptance", "reference", "sources"]
 
 
 class Given(Strict):
     """The headings over what a model is given, and what a subject cannot be judged without (`needs`).
 
     A rubric with `sources` takes the first file of a subject for the text and the others for its sources.
+    Only a rubric with `reference` shows models the answer that a person expects.
     """
 
     text: Text | None = None
     description: Text = "What the text is for"
     acceptance: Text = "What it must fulfil"
+    reference: Text | None = None
     sources: Text | None = None
     needs: list[Giving] = []
 
     @model_validator(mode="after")
-    def _sources_have_a_heading(self) -> Given:
-        if "sources" in self.needs and self.sources is None:
-            raise ValueError("needs lists sources; give their heading in given.sources")
+    def _what_is_needed_has_a_heading(self) -> Given:
+        for need in self.needs:
+            if getattr(self, need) is None:
+                raise ValueError(f"needs lists {need}; give the heading in given.{need}")
         return self
 
 
@@ -293,6 +297,7 @@ class ScoreCase(Strict):
     files: dict[Text, Text] = {}
     description: str = ""
     acceptance: str = ""
+    reference: str = ""
 
 
 class CaseCandidate(Strict):

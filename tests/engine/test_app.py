@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import httpx
@@ -20,12 +21,13 @@ from making import reply
 
 from judgekit.engine import admission, judges
 from judgekit.engine.admission import AdmissionMiddleware
-from judgekit.engine.app import Carried, JudgeBody, create_app, on_behalf_of
+from judgekit.engine.app import Carried, DocumentBody, JudgeBody, create_app, on_behalf_of
 from judgekit.engine.judges import Service, in_thread
 from judgekit.engine.process import Log
 from judgekit.environment import Brought
 from judgekit.errors import ConfigError
 from judgekit.judging import secret_search, service
+from judgekit.judging.documents import Author, Document, Task, file_of
 from judgekit.judging.service import JudgeRequest
 from judgekit.providers import litellm, running
 from judgekit.providers.gateway import open_gateway
@@ -38,12 +40,21 @@ if TYPE_CHECKING:
     from loopback import Loopback
     from starlette.types import Receive, Scope, Send
 
-    from judgekit.judging.documents import Document
     from judgekit.judging.score import DocumentJudge
     from judgekit.providers.base import Endpoint, Reply, Request
 
 GATE = json.dumps({"environ": {}, "cwd": "/", "base": "HEAD"}).encode()
 HEADERS = {"Content-Type": "application/json"}
+NEW = {"reference", "shown"}
+
+
+def test_a_document_goes_over_the_wire_as_it_is_and_an_old_server_is_sent_no_new_key() -> None:
+    plain = Document((file_of("a.md", "One."),), "T-1", Task("A guide", "Covers it"), Author(family="google"))
+    files = (replace(plain.files[0], shown="text"), file_of("b.md", "Two."))
+    for document, new in ((plain, set()), (replace(plain, files=files, task=Task(reference="One")), NEW)):
+        sent = json.loads(json.dumps(document.body()))
+        assert DocumentBody.model_validate(sent).document() == document
+        assert ({*sent} | {*sent["files"][0]}) & NEW == new
 
 
 # Who is let in, and how many at once.

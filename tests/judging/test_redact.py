@@ -236,14 +236,14 @@ def compared(subject: ComparisonInput, panel: PanelModels) -> None:
 @pytest.mark.parametrize("panel", PANELS, ids=["whole", "pointwise"])
 def test_documents_and_texts_are_sent_without_secrets(panel: PanelModels) -> None:
     gateway = Listening()
-    task = Task(f"It documents {SECRETS[1]}.", f"It must not say {SECRETS[2]}.")
+    task = Task(f"It documents {SECRETS[1]}.", f"It must not say {SECRETS[2]}.", f"Say {SECRETS[0]}.")
     # The quick tier sees 4,000 characters: the cut goes through the secret.
     files = (file("a.md", f"{SECRETS[0]}\n" + "word " * 790 + SECRETS[3] + " end"), file("b.md", SECRETS[4]))
     own = document_judge(gateway, panel)
     subject = document(files, "a", task=task)
     verdict = asyncio.run(own.judge(subject))
     assert gateway.has_no_secret()
-    assert verdict.redacted == verdict.record()["redacted"] == 5
+    assert verdict.redacted == verdict.record()["redacted"] == 6
     assert [subject.sha256 for subject in verdict.subjects] == [each.sha256 for each in files]
     shown = str([prompt for tier in TIERS for prompt in own.prompts(tier, subject)])
     assert leaked(shown) == []
@@ -274,6 +274,9 @@ def test_models_are_shown_paths_without_secrets(panel: PanelModels) -> None:
         assert verdict.redacted == 2
         assert tuple(subject.path for subject in verdict.subjects) == paths
         compared(comparison_input(f"Explain {SECRETS[0]}", files), panel)
+    named = replace(file(f"{SECRETS[2]}.md"), shown="text")
+    assert outgoing.file(named) == (named, 1)
+    assert outgoing.file(replace(named, shown=SECRETS[3]))[0].shown == "[redacted: Slack token]"
 
 
 def test_what_is_known_of_a_files_length_goes_by_what_is_shown() -> None:

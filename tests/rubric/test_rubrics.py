@@ -72,7 +72,7 @@ CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "a number above 0": lambda data: data["tiers"]["quick"].update(timeout=0),
     "margins.quick": lambda data: data.update(margins={"quick": -1}),
     "margins": lambda data: data.update(margins={"first": 1}),
-    "needs lists sources; give their heading in given.sources": lambda data: data.update(
+    "needs lists sources; give the heading in given.sources": lambda data: data.update(
         given={"needs": ["sources"]}
     ),
     "prompt.examples.0: needs a score on the scale for each": lambda data: data["prompt"].update(
