@@ -32,6 +32,7 @@ def judge(
     files: Annotated[list[str], Argument(metavar="PATH...", help="Files, folders, or - for stdin.")],
     rubric: output.RubricOption = None,
     mode: output.ModeOption = None,
+    model: output.ModelOption = None,
     task_id: Annotated[str | None, Option(help="Judge all paths as one document of this name.")] = None,
     description: Annotated[str, Option(help="Purpose of the content, shown to the models.")] = "",
     acceptance: Annotated[str, Option(help="Acceptance criteria, shown to the models.")] = "",
@@ -51,9 +52,12 @@ def judge(
     from judgekit.judging import documents
 
     output.check_filled(*output.FAMILY, author_family)
+    output.check_filled(*output.MODEL, model)
     output.check_filled("--task-id", "a name for all paths together", task_id)
     wish: dict[str, Any] = {"rubric": rubric, "mode": mode, "deadline": deadline, "cache": not no_cache}
     wish["max_cost_usd"] = max_cost
+    if model is not None:
+        wish["model"] = encodable(model)
     task = documents.Task(*map(encodable, (description, acceptance, reference)))
     unreadable: list[InputError] = []
     contents = _files(files, unreadable)
@@ -180,6 +184,7 @@ def compare(
     prompt: Annotated[str, Option(help="The prompt that the texts answer.")],
     rubric: output.RubricOption = None,
     mode: output.ModeOption = None,
+    model: output.ModelOption = None,
     format_: Annotated[Literal["table", "json", "jsonl"], Option("--format", help="Format.")] = "table",
     deadline: output.Deadline = None,
     no_cache: output.NoCache = False,
@@ -198,13 +203,14 @@ def compare(
     if files.count(documents.STDIN) > 1:
         raise UsageError("standard input (-) is given twice; give it once")
     output.check_filled(*output.FAMILY, *(author_family or ()))
+    output.check_filled(*output.MODEL, model)
     for file in files:
         if file and Path(file).is_dir():
             raise InputError(f"{file}: a folder; compare takes files")
     authors = service.authors(author_family or None, len(files))
     texts = tuple(documents.read_file(file, sys.stdin.buffer) for file in files)
     compared = documents.ComparisonInput(prompt, texts, authors)
-    request = service.JudgeRequest(rubric, mode, deadline, max_cost, cache=not no_cache)
+    request = service.JudgeRequest(rubric, mode, deadline, max_cost, not no_cache, model)
     project = Path(environment.project_root())
     if show_prompt:
         output.say_prompts("compare", service.comparison_prompts(compared, project, request))

@@ -129,6 +129,7 @@ RubricOption = Annotated[str | None, Option("--rubric", help="Rubric: ID, ID@VER
 ModeOption = Annotated[
     ModeName | None, Option("--mode", help="strict avoids wrong acceptance, lenient wrong rejection.")
 ]
+ModelOption = Annotated[str | None, Option("--model", metavar="NAME", help="Model to ask in every tier.")]
 NoCache = Annotated[bool, Option("--no-cache", help="Do not use cached replies.")]
 NoEngine = Annotated[bool, Option("--no-engine", help="Judge in this process, without the engine.")]
 ShowPrompt = Annotated[bool, Option("--show-prompt", help="Print the prompts; send nothing.")]
@@ -141,6 +142,7 @@ _MAX_COST = Option(
 MaxCost = Annotated[float | None, _MAX_COST]
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 FAMILY = ("--author-family", "a family such as anthropic")
+MODEL = ("--model", "a model such as anthropic/claude-haiku-5-5")
 
 
 def check_filled(option: str, expected: str, *given: str | None) -> None:

@@ -63,6 +63,7 @@ def _text(value: object) -> str:
 Raw: TypeAlias = Annotated[Any, AfterValidator(_text)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+Model = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 Words = Annotated[str, StringConstraints(max_length=CONTEXT_CHARS)]
 
 
@@ -100,6 +101,7 @@ class RequestBody(Strict):
     deadline: float | None = Field(default=None, gt=0, le=3600)
     max_cost_usd: float | None = Field(default=None, ge=0)
     cache: bool = True
+    model: Model | None = None
 
 
 class Carried(Strict):

@@ -79,6 +79,7 @@ class TeamRequest(RequestBody):
     # An id alone: a path would be one of the server's.
     rubric: RubricId | None = None
     rubric_sha256: Sha256 | None = None
+    model: None = None  # the server chooses
 
 
 class TeamBody(Strict):

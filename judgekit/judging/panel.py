@@ -14,6 +14,7 @@ from judgekit.config import TIERS, settings
 from judgekit.judging import documents
 from judgekit.providers.registry import UNKNOWN_FAMILY, family_by_name
 from judgekit.providers.resolve import PanelRequest, resolve
+from judgekit.text import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -133,11 +134,17 @@ _VARIABLES = ("JUDGEKIT_MODEL", *(f"JUDGEKIT_{tier.upper()}_MODEL" for tier in T
 
 
 def wanted(
-    config: Config, project: Path | None = None, environ: Mapping[str, str] | None = None
+    config: Config,
+    project: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    model: str | None = None,
 ) -> PanelRequest:
-    """Return what a configuration asks of the choice of models; variables go before files."""
+    """Return which models are asked for: a request's `model` goes before variables, these before files."""
     environ = environment.environ() if environ is None else environ
     allow, order = config.providers.allow, config.providers.order
+    if model is not None:
+        every = {tier: [encodable(model)] for tier in TIERS}
+        return PanelRequest(every, allow, order, by="named by --model")
     if any(environ.get(name, "").strip() for name in _VARIABLES):
         return PanelRequest({}, allow, order)
     theirs = settings.tiers_of_project(project)
@@ -155,12 +162,12 @@ def resolve_panel(
     return panel.endpoints, panel.reason
 
 
-def claimed(config: Config, project: Path | None = None) -> frozenset[str]:
+def claimed(config: Config, project: Path | None = None, model: str | None = None) -> frozenset[str]:
     """Return the families that only a project names: it may not send texts elsewhere than the user does."""
     environ = environment.environ()
-    variables = any(environ.get(name, "").strip() for name in (_ADDRESS, *_VARIABLES))
+    asked = model is not None or any(environ.get(name, "").strip() for name in (_ADDRESS, *_VARIABLES))
     own = settings.load(None)
-    if project is None or not (variables or settings.names_models(own)):
+    if project is None or not (asked or settings.names_models(own)):
         return frozenset()
     families = documents.named(config.judge.author_family)
     return frozenset(families) - frozenset(documents.named(own.judge.author_family))

@@ -52,6 +52,7 @@ class JudgeRequest(NamedTuple):
     deadline: float | None = None
     max_cost_usd: float | None = None
     cache: bool = True
+    model: str | None = None  # for every tier, by the user's own authority
 
 
 AS_CONFIGURED = JudgeRequest()
@@ -67,6 +68,8 @@ def document_judge(
         from judgekit.judging import shared  # noqa: PLC0415 - an HTTP client, which few need
 
         server = shared.configured(settings)
+        if (name := judge_request.model) is not None:
+            raise UsageError(f"--model {name}: the shared judge (server.url) chooses models; leave it out")
     loaded = rubric(settings, project, judge_request)
     here = server is None
     judge = judge_of(DocumentJudge, gateway, settings, loaded, project, judge_request, here=here)
@@ -101,7 +104,7 @@ def judge_of(
     """Return the judge by a request and `settings`, of `subjects` texts to score; raises `ConfigError`."""
     found = Panel({}, None, "")
     if here:
-        found = resolve(panel.wanted(settings, project), environment.environ())
+        found = resolve(panel.wanted(settings, project, model=judge_request.model), environment.environ())
     own, mode, options = settings.judge, judge_request.mode or settings.judge.mode, configured(settings.judge)
     limit, others = judge_request.max_cost_usd, found.others
     if limit is None:
@@ -127,7 +130,7 @@ def judge_of(
         options,
         own.author_family,
         others=others,
-        claimed=panel.claimed(settings, project) if own.author_family else frozenset(),
+        claimed=panel.claimed(settings, project, judge_request.model) if own.author_family else frozenset(),
         independence=own.independence,
     )
 

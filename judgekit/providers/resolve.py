@@ -40,12 +40,14 @@ class PanelRequest:
     """What the user asked for: models, the providers to `allow` (None: all but commands), which first.
 
     In the tiers of `listed_only` a project named the models: general-purpose credentials do not count there.
+    `by` is how an error says who named the models; "" is the configuration.
     """
 
     models: Mapping[TierName, str | Sequence[str] | None] = field(default_factory=dict)
     allow: Sequence[str] | None = None
     order: Sequence[str] | None = None
     listed_only: frozenset[TierName] = frozenset()
+    by: str = ""
 
     def allows(self, profile: Profile) -> bool:
         return not isinstance(profile, CommandProfile) if self.allow is None else self.asks_for(profile)
@@ -137,7 +139,8 @@ def _named(
         profile = profile or next(iter(_addressed(known, environ)), None)
         problem = _unusable(profile, tier, wanted, environ) if profile else "no allowed provider serves it"
         if profile is None or problem:
-            return Panel({}, None, f"the model {name} is configured ({tier}), but {problem}")
+            by = wanted.by or f"configured ({tier})"
+            return Panel({}, None, f"the model {name} is {by}, but {problem}")
         endpoints[tier] = (*endpoints.get(tier, ()), endpoint(profile, model, environ))
     used = [endpoint.profile for jury in endpoints.values() for endpoint in jury]
     if all(profile == used[0] for profile in used):

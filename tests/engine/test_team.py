@@ -99,6 +99,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"document": document(), "wish": {"rubric": "../kls"}}, "rubric"),
     ({"document": document(), "wish": {"rubric": "no-such-rubric"}}, "no-such-rubric"),
     ({"document": document(), "wish": {"deadline": -1}}, "deadline"),
+    ({"document": document(), "wish": {"model": "mine"}}, "model"),
     ({"document": document(), "wish": {"rubric": "memory-relevance"}}, "memory-relevance"),
     ({"document": document() | {"files": document()["files"] * 101}}, "files"),
 ]
