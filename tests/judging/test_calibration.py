@@ -26,7 +26,6 @@ from judgekit.judging.orchestrator import USUAL, JudgeOptions
 from judgekit.judging.verdict import rubric_ref
 from judgekit.providers import base, registry
 from judgekit.rubric import loader
-from judgekit.rubric.schema import CompareRubric
 
 if TYPE_CHECKING:
     from judgekit.config import TierName
@@ -155,15 +154,6 @@ def test_a_stale_one_is_not_used_and_said() -> None:
     assert (verdict.verdict, asked, verdict.degraded) == ("reject", ["quick", "deep"], None)
 
 
-def test_it_holds_for_its_tiers_one_mode_and_one_rubric() -> None:
-    keep(known())
-    two: PanelModels = {tier: endpoint for tier, endpoint in PANEL.items() if tier != "tiebreaker"}
-    assert "and is nobody now" in str(calibration.find(KLS, "strict", two).calibration_warning)
-    assert calibration.find(KLS, "strict", {"quick": PANEL["quick"]}) == NOTHING
-    assert calibration.find(KLS, "lenient", PANEL) == NOTHING
-    assert calibration.find(loader.find_rubric("memory-relevance"), "strict", PANEL) == NOTHING
-
-
 # --- Which file counts
 
 
@@ -190,14 +180,12 @@ OTHERS = (OURS.replace("kls", "other"), OURS.replace("strict", "lenient"))
             for text in ("{", "[]", "{}", '{"schema": "judgekit/calibration@2"}')
         ),
         ("ours.json", f"{SCHEMA}, {OURS}}}", True),
-        ("ours.json", f"{SCHEMA.replace('@1', '@2')}, {OURS}}}", True),
         ("ours.json", f'{SCHEMA}, {OURS}, "made": ', True),
         # A verdict says nothing of files that have nothing to do with it.
         ("notes.json", "{}", False),
         *(("ours.json", f"{SCHEMA}, {other}}}", False) for other in OTHERS),
         ("bytes.json", "\xff\xfe", False),
         ("kls-lenient-0123456789ab.json", "{", False),
-        ("other-strict-0123456789ab.json", "{", False),
     ],
 )
 def test_a_damaged_file_is_said_if_it_is_meant_and_not_used(name: str, text: str, said: bool) -> None:  # noqa: FBT001 - a table
@@ -211,23 +199,6 @@ def test_a_damaged_file_is_said_if_it_is_meant_and_not_used(name: str, text: str
     if said:
         with pytest.raises(ConfigError):
             calibration.read(path)
-
-
-def test_a_damaged_file_is_said_beside_one_that_is_stale_and_one_that_fits(tmp_path: Path) -> None:
-    bad = ours(tmp_path).with_name("kls-strict-0123456789ab.json")
-    ours(tmp_path).rename(bad)
-    bad.write_text("{")
-    keep(known().model_copy(update={"prompt_sha256": "1" * 64}))
-    rules, warning = find(tmp_path)
-    assert (rules, warning.count("not used")) == (None, 2)
-    assert str(bad) in warning
-    assert "the prompt has changed" in warning
-    keep(known())
-    for number in range(9):  # of many a few are named
-        bad.with_name(f"kls-strict-{number:012}.json").write_text("{")
-    rules, warning = find(tmp_path)
-    assert rules == known().rules()
-    assert warning.count("not used") == 3
 
 
 def test_a_folder_full_of_files_is_read_in_part(tmp_path: Path) -> None:
@@ -271,7 +242,7 @@ def test_a_projects_own_counts_only_when_the_user_accepted_these_bytes(
 
 SHOWN = {"tier": "quick", "outcome": "accept", "labels": 120, "errors": 0, "bound": 0.03}
 OF_A_GATE: list[tuple[str, dict[str, Any]]] = [
-    *(("labels", {"labels": count}) for count in (0, 50, 121, -1)),
+    *(("labels", {"labels": count}) for count in (0, 121)),
     ("labels", {"errors": 9}),
     *(("errors", {"errors": count}) for count in (-1, 121)),
     ("gains", {"errors": 9, "gains": 9}),
@@ -286,7 +257,6 @@ FLAWS: list[tuple[str, dict[str, Any]]] = [
     ("gates.0.labels", {"gates": [SHOWN, {**SHOWN, "outcome": "reject"}]}),
     ("promise.reference", {"promise": {"rate": 0.05, "confidence": 0.95, "reference": "quick"}}),
     ("gates.0.labels", {"promise": {"rate": 0.001, "confidence": 0.95}}),
-    ("gates.0.labels", {"promise": {"rate": 0.03, "confidence": 0.999}}),
     ("cases", {"cases": -5}),
     ("gates.0.labels", {"cases": 60}),
     ("with_gates.errors", {"with_gates": {"decided": 9, "errors": 10, "calls": {}}}),
@@ -397,27 +367,6 @@ def test_it_holds_for_how_scores_are_read() -> None:
             assert why is None or why.startswith("what quick said was ")
 
 
-def test_the_two_ways_are_told_and_older_ones_hold_where_probabilities_play_no_part() -> None:
-    own = read_so({"scores": GOOD})
-    assert misfit(own, {"quick": TELLING, "deep": DEEP}) == (
-        "what quick said was taken as it stood in the reply"
-        " and is an expectation over tokens' probabilities now"
-    )
-    older = own.model_copy(update={"read": {}})
-    assert misfit(older, {"quick": PLAIN, "deep": DEEP}) is None
-    assert misfit(older, {"quick": POINTWISE, "deep": DEEP}) is None
-    unknown = str(misfit(older, {"quick": TELLING, "deep": DEEP}))
-    assert unknown.startswith("it does not say how the scores of quick were read")
-    # Probabilities of candidates are those of tokens, unless they were counted.
-    for more, how in (({}, "points"), ({"samples": 3}, "whole")):
-        quick = {"model": "small", "probabilities": {"m1": 0.9}, **more}
-        assert samples.score_sources([case(1, quick=quick)])[0]["quick"] == {"small": how}
-    # Of samples fractions are no sign of probabilities.
-    sampled = read_so({"scores": NEARLY}, samples=3)
-    assert sampled.read["quick"] == {"small": "whole"}
-    assert misfit(sampled, {"quick": PLAIN, "deep": DEEP}, judge_options(samples=3)) is None
-
-
 def test_criteria_one_by_one_matter_where_there_are_two_ways() -> None:
     for name, single_tokens, fits in (
         ("kls", True, True),
@@ -491,43 +440,29 @@ def test_an_opinion_that_could_not_be_read_so_goes_up_and_that_is_said() -> None
 # --- The words and bars that it is bound to
 
 
-@pytest.mark.parametrize("name", ["kls", "memory-relevance", "answer-preference"])
-def test_judgekits_own_words_are_known_by_a_hash(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    rubric = loader.find_rubric(name).rubric
+def test_judgekits_own_words_are_known_by_a_hash(monkeypatch: pytest.MonkeyPatch) -> None:
+    rubric = loader.find_rubric("memory-relevance").rubric
     before = calibration.wording(rubric, "strict")
     # Labels of candidates are drawn by a secret of each installation.
     monkeypatch.setattr(fence, "_secret", lambda: b"of another installation")
     assert calibration.wording(rubric, "strict") == before
     with monkeypatch.context() as patch:
         patch.setattr(prompt, "ANSWER", "Answer with one JSON object:")
-        assert calibration.wording(rubric, "strict") != before
         why = "judgekit's own prompts, or how it reads replies, have changed"
         assert misfit(known(), PANEL) == why
         assert misfit(known().model_copy(update={"wording_sha256": None}), PANEL) is None
-    # The words for models of single tokens count, too.
-    if isinstance(rubric, CompareRubric):
-        monkeypatch.setattr(compare, "FIRST", "one")
-    else:
-        for each in ("rating_question", "candidate_context"):
-            monkeypatch.setattr(prompt, each, lambda *_: "Which?")
-    assert calibration.wording(rubric, "strict") != before
 
 
 IDLE = prompt_candidate("idle", "T", category="FACT", text="Deep.")
 BARS: list[tuple[str, Any, str, Any]] = [
     ("kls", prompt, "idle_question", lambda _: "How long is it?"),
-    ("kls", pointwise, "LEAST_LEAD", 0.5),
-    ("kls", pointwise, "LEAST_MASS", 0.5),
-    ("kls", logprobs, "LEAST_MASS", 0.5),
-    ("kls", logprobs, "SURE", 0.5),
+    *(("kls", pointwise, name, 0.5) for name in ("LEAST_LEAD", "LEAST_MASS")),
+    *(("kls", logprobs, name, 0.5) for name in ("LEAST_MASS", "SURE")),
+    *(("memory-relevance", pointwise, f"LEAST_GAIN{of}", 9.0) for of in ("", "_OVER_MEMORY")),
     ("memory-relevance", pointwise, "IDLE", "How deep is the Danube?"),
     ("memory-relevance", pointwise, "IDLE_MEMORY", IDLE),
-    ("memory-relevance", pointwise, "LEAST_GAIN", 9.0),
-    ("memory-relevance", pointwise, "LEAST_GAIN_OVER_MEMORY", 9.0),
     ("memory-relevance", select, "KEEP_AT", 0.9),
-    ("memory-two-criteria", pointwise, "LEAST_GAIN", 9.0),
     ("answer-preference", compare, "LEAST_LEANING", 0.9),
-    ("answer-preference", pointwise, "LEAST_MASS", 0.5),
 ]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,14 +21,13 @@ from scripted import (
 )
 
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.judging import fence, pointwise
+from judgekit.judging import fence
 from judgekit.providers import replay
 from judgekit.providers.registry import Limits
 from judgekit.providers.replay import Recorder, ReplayGateway
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from scripted import Answer
@@ -115,14 +113,6 @@ def test_two_criteria_are_combined_by_code(mode: ModeName, kept: str, *, each: b
     assert "".join(own.id for own in selection.decisions if own.decision == "kept") == kept
     parts = [request.call_key.part for _, request in gateway.requests]
     assert (parts, len(selection.rounds)) == (["relevant", "useful"] if each else [""], 1)
-
-
-def test_a_limit_for_each_call_and_a_tiebreaker_that_stands_in() -> None:
-    gateway = ScriptedGateway({"quick": [TIMEOUT], "deep": [TIMEOUT], "tiebreaker": [keep(A)]})
-    assert words(judge(gateway, call_seconds=3.0)) == ["kept", "dropped", "dropped"]
-    assert [request.timeout for request in gateway.requests] == [3, 3, 3]
-    instructions = loader.find_rubric("memory-relevance").rubric.prompt.instructions
-    assert instructions.deep in gateway.requests[2].messages[0].content  # it is told of no disagreement
 
 
 def test_what_a_model_bears_is_shared_among_the_candidates() -> None:
@@ -212,23 +202,6 @@ def test_what_a_turn_makes_likely_of_any_memory_is_dropped() -> None:
         assert words(judge(gateway, count=1, turns=("user: Before.",), tiers=SMALL)) == [decided]
 
 
-def test_the_idle_memory_stands_in_for_the_memory_once_for_all() -> None:
-    gateway = ScriptedGateway({"quick": [for_what_is_asked] * 7})
-    assert words(judge(gateway, turns=("user: Before.",), tiers=SMALL)) == ["kept"] * 3
-    assert [request.call_key.part for request in gateway.requests] == [
-        *("a/relevant", "a/idle/relevant", "a/idle-memory/relevant"),
-        *("b/relevant", "b/idle/relevant"),
-        *("c/relevant", "c/idle/relevant"),
-    ]
-    asked, idle = gateway.requests[:2]
-    assert idle.messages[:-1] == asked.messages[:-1]
-    assert idle.messages[-1].content == asked.messages[-1].content.replace(REQUEST, pointwise.IDLE)
-    first, memory = asked.messages[-1].content, gateway.requests[2].messages[-1].content
-    assert pointwise.IDLE_MEMORY.title in memory
-    assert A not in memory
-    assert memory.endswith(first[first.index("The conversation so far") :])
-
-
 def test_a_pointwise_model_that_fails_on_one_candidate_leaves_that_one_open() -> None:
     # A call about the candidate, or about the idle request beside it.
     for answers, decided in (
@@ -312,29 +285,6 @@ def test_most_of_the_last_jury_decide() -> None:
         assert failed == ["timeout" if answer is TIMEOUT else None for answer in answers.values()]
         told = "quick: timeout (no answer in 3 s)" if TIMEOUT in answers.values() else None
         assert selection.degraded == (told if "undetermined" in decided else None)
-
-
-def leaning(yes: float) -> Callable[[Request], Reply]:
-    """Answer yes with a probability, as a model with token probabilities does; hardly to an idle request."""
-
-    def answer(request: Request) -> Reply:
-        likely = 0.05 if pointwise.IDLE in request.messages[-1].content else yes
-        tokens = {"yes": math.log(likely), "no": math.log(1 - likely)}
-        return reply("yes", "small", call_usage(1, 1), logprobs=(tokens,))
-
-    return answer
-
-
-def test_probabilities_are_averaged_where_every_model_has_them() -> None:
-    m, n = of_family("m", pointwise=True), of_family("n", pointwise=True)
-    both = judge(ByModel({"m": leaning(0.9), "n": leaning(0.7)}), tiers={"quick": [m, n]})
-    assert both.decisions[0].probability == pytest.approx(0.8)
-    mixed = judge(ByModel({"m": leaning(0.9), "n": keep(A)}), tiers={"quick": [m, of_family("n")]})
-    assert mixed.decisions[0].probability is None
-    # Where there are probabilities, there is nothing to repeat.
-    gateway = ByModel({"m": leaning(0.4)})
-    judge(gateway, tiers={"quick": [m]}, options=judge_options(samples=8))
-    assert len(gateway.requests) == len(CANDIDATES)
 
 
 def test_the_share_of_samples_that_keep_a_candidate_is_its_probability() -> None:

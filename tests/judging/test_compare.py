@@ -106,14 +106,11 @@ def compare(
     ("said", "mode", "end", "lead", "words"),
     [
         ("AAA", "strict", ("A", "deep", "unanimous"), 1.0, "AAAA"),  # a win is confirmed
-        ("BBB", "lenient", ("B", "quick", "single"), 1.0, "BB"),  # the first win holds
         ("1AA", "lenient", ("A", "deep", "single"), 1.0, "ABAA"),  # what likes the first place finds a tie
         ("ABB", "strict", ("B", "tiebreaker", "majority"), 1.0, "AABBBB"),
-        ("TTT", "lenient", ("tie", "deep", "unanimous"), 0.0, "TTTT"),
         ("ATT", "strict", ("tie", "deep", "single"), 0.0, "AATT"),
         ("BAT", "strict", ("escalate", None, "none"), None, "BBAATT"),
         ("AFA", "strict", ("A", "tiebreaker", "unanimous"), 1.0, "AAFFAA"),
-        ("FBB", "lenient", ("B", "deep", "single"), 1.0, "FFBB"),
         ("TFF", "lenient", ("undetermined", None, "none"), None, "TTFFFF"),
         ("FFF", "strict", ("undetermined", None, "none"), None, "FFFFFF"),
     ],
@@ -162,12 +159,6 @@ def test_one_order_alone_is_no_opinion() -> None:
     comparison = compare(Half({"q": "A", "d": "A"}), TWO)
     assert (comparison.verdict, comparison.judge_tier) == ("A", "deep")
     assert comparison.degraded == "quick: timeout (no answer)"
-
-
-def test_no_model_compares_a_text_with_itself() -> None:
-    comparison = compare(panel := Pairing({}), THREE, two_texts("A", "A"))
-    assert (comparison.verdict, comparison.rounds, comparison.degraded) == ("tie", [], None)
-    assert panel.requests == []
 
 
 @pytest.mark.parametrize(
@@ -308,18 +299,6 @@ def test_several_replies_in_both_orders_are_averaged() -> None:
         assert [request.sample for request in panel.requests] == [1, 1, 2, 2, 3, 3]
 
 
-def test_calls_that_failed_alike_are_told_once() -> None:
-    class Numbered(Pairing):
-        """Fails with another message each time."""
-
-        def word(self, model: str, request: Request) -> str:
-            kind = FailureKind.TIMEOUT if request.sample < 3 else FailureKind.RATE_LIMIT
-            raise GatewayError(kind, f"{model}: call {len(self.requests)}")
-
-    comparison = compare(Numbered({}), {"quick": "m"}, options=judge_options(samples=3))
-    assert comparison.degraded == "quick: timeout (m: call 1); quick: rate_limit (m: call 5)"
-
-
 @pytest.mark.parametrize(
     ("words", "samples", "word"),
     [
@@ -406,11 +385,6 @@ def test_a_calibration_for_other_models_is_not_used_and_who_left_is_named() -> N
         comparison = compare(panel, {"quick": "x/a", "deep": "y/b"}, wrote=wrote, finality=finality)
         told = f"calibration c not used: {left} wrote this text, so other models judge it"
         assert (comparison.degraded, comparison.calibration) == (told, None)
-        more: dict[str, Any] = {"finality": finality, "calibration_warning": "not used: x"}
-        assert (
-            compare(panel, {"quick": "x/a", "deep": "y/b"}, wrote=wrote, **more).degraded
-            == f"{told}; not used: x"
-        )
 
 
 PROMPT = "Say yes."
@@ -468,16 +442,6 @@ def test_what_cannot_be_compared(tmp_path: Path) -> None:
         judgekit.compare("a", "b", prompt=PROMPT, rubric=str(path))
 
 
-def test_without_a_model_it_is_undetermined_and_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    files = tuple(file(name, name, sha256=name * 64, total=1) for name in "ab")
-    comparison = service.compare(comparison_input(PROMPT, files))
-    assert (comparison.verdict, comparison.rounds) == ("undetermined", [])
-    assert "not judged: no model found" in str(comparison.degraded)
-
-
 @pytest.mark.usefixtures("server")
 def test_who_wrote_them_is_said_for_all_or_for_each(tmp_path: Path) -> None:
     def families(given: str | list[str | None] | None) -> list[str | None]:
@@ -505,14 +469,6 @@ def test_samples_and_criteria_are_those_of_the_configuration(
     assert (comparison.verdict, len(server.requests)) == ("B", 2 * 2 * 3)
 
 
-def test_a_reply_that_was_kept_costs_no_second_call(server: Loopback) -> None:
-    found = [
-        judgekit.compare(*texts, prompt=PROMPT, mode="lenient").verdict
-        for texts in (("no", "yes"), ("no", "yes"), ("yes", "no"))
-    ]
-    assert (found, len(server.requests)) == (["B", "B", "A"], 2)
-
-
 def three_texts(*authors: str | None) -> ComparisonInput:
     return comparison_input("Why?", tuple(file_of(each, each) for each in "abc"), authors)
 
@@ -532,10 +488,3 @@ def test_which_families_wrote_and_which_of_them_have_a_favourite() -> None:
     for authors, wrote, sided in cases:
         found = three_texts(*authors)
         assert (list(found.wrote), list(found.sided)) == (wrote, sided)
-
-
-def test_a_configuration_speaks_for_subjects_of_which_nothing_is_said() -> None:
-    found = three_texts("openai", None, "none").written_by("anthropic")
-    assert [found.families(each) for each in "ABC"] == [("openai",), ("anthropic",), ()]
-    assert three_texts().written_by(None).wrote == ()
-    assert [three_texts().written_by("mistral").author(each) for each in "ABC"] == ["mistral"] * 3

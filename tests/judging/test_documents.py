@@ -38,9 +38,6 @@ def test_a_file_is_read_with_its_hash(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (b"", "empty; nothing to judge"),
-        (b" \n\t\n", "empty; nothing to judge"),
-        ("\u200b\u200b".encode(), "empty; nothing to judge"),
         ("\ufeff \u2060\n\u3164\ufe0f".encode() * 5_000, "empty; nothing to judge"),
         (b"\x89PNG\r\n\0\0", "a binary file"),
         ("Grüße".encode("latin-1"), "not UTF-8 (byte 2)"),
@@ -132,23 +129,3 @@ def test_an_empty_path_is_not_the_current_folder() -> None:
     with pytest.raises(UsageError, match="is a variable unset"):
         next(documents.expand(["a.md", ""]))
     assert list(documents.expand(["b.md", "-", "a.md"])) == ["b.md", "-", "a.md"]
-
-
-def test_one_task_has_one_hash_that_follows_every_file(tmp_path: Path) -> None:
-    (tmp_path / "a.md").write_text("one")
-    (tmp_path / "b.md").write_text("two")
-    read = [documents.read_file(str(tmp_path / name), NOTHING) for name in ("a.md", "b.md")]
-    both = documents.document(read, "task-7")
-    assert both.task_id == "task-7"
-    assert both.sha256 not in {file.sha256 for file in read}
-    assert documents.document(read[:1]).sha256 == read[0].sha256
-    assert documents.document(read[:1]).task_id == f"{read[0].path}@{read[0].sha256[:16]}"
-
-
-def test_a_file_of_a_folder_is_looked_at_when_its_turn_comes(tmp_path: Path) -> None:
-    for name in ("a.md", "b.md"):
-        (tmp_path / name).write_text("Hello.")
-    found = documents.expand([str(tmp_path)])
-    assert next(found) == str(tmp_path / "a.md")
-    (tmp_path / "b.md").write_bytes(b"\0")
-    assert list(found) == []

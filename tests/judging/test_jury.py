@@ -14,7 +14,6 @@ from judgekit.judging import jury
 from judgekit.judging.compare import ended
 from judgekit.judging.escalation import EscalationRules, Final
 from judgekit.judging.jury import Mark, Opinion, Vote, outcomes
-from judgekit.judging.verdict import Finding
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from judgekit.judging.compare import Ended
     from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.jury import JuryRule, PairWord, TierVote
+    from judgekit.judging.verdict import Finding
     from judgekit.providers.base import Endpoint
 
 RULES: tuple[JuryRule, JuryRule] = ("mean", "majority")
@@ -83,17 +83,6 @@ def test_the_scores_of_a_jury() -> None:
     assert sat("majority", a=(4, 4, 4), b=(5, 5, 5), c=R).scores == dict.fromkeys(NAMES, 4.5)
     assert sat("mean", a=(4, 4, 4), b=(5, 5, 5), c=(3, 3, 3)).scores == dict.fromkeys(NAMES, 4.0)
     assert sat("mean", a_1=A, a_2=(5, 5, 5), b=(1, 1, 1)).scores["semantic"] == round((4.5 + 1) / 2, 2)
-
-
-def test_the_words_are_those_of_the_nearest_and_the_findings_of_all() -> None:
-    gap, typo = Finding(issue="a gap"), Finding(issue="a typo")
-    voices = [
-        (endpoint("a"), said(5, 5, 5, reasoning="Splendid.", findings=(typo,))),
-        (endpoint("b"), said(4, 4, 4, reasoning="Sound.", findings=(gap, typo))),
-        (endpoint("c"), said(3, 4, 4, reasoning="Fair.")),
-    ]
-    opinion = jury.opinion(voices, "mean", decide)
-    assert (opinion.reasoning, opinion.findings) == ("Sound.", (typo, gap))
 
 
 def test_candidates_are_marked_by_family() -> None:

@@ -88,8 +88,6 @@ def test_each_score_is_the_mean_of_what_its_number_might_have_been() -> None:
         PLAIN.replace("Sound.", "Gut — aber »knapp« 🙂."),
         '{"semantic": 4, "pragmatic": 3, "syntactic": 4, "reasoning": "flat"}',
         '{"scores": {"semantic": {"score": 4, "why": "x"}, "pragmatic": {"score": 3}, "syntactic": 4}}',
-        '{"scores": {"semantic": "4", "pragmatic": "3", "syntactic": "4"}}',
-        json.dumps(json.loads(PLAIN), indent=2),
         PLAIN.replace(" ", ""),
         '<think>{"scores": {"semantic": 1, "pragmatic": 1, "syntactic": 1}} No, rather:</think>' + PLAIN,
     ],

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from making import document_judge, file
-from scripted import ScriptedGateway, of_family, scores, scripted_endpoint
+from scripted import of_family
 
-from judgekit.cli.output import verdict_text
 from judgekit.config import TIERS, settings
-from judgekit.judging import documents
 from judgekit.judging.panel import apart, is_independent, resolve_panel, signed
 from judgekit.providers import servers
 
@@ -20,7 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.config import TierName
-    from judgekit.judging.verdict import Verdict
     from judgekit.providers.base import Endpoint
 
 BASE = "http://127.0.0.1:9/v1"
@@ -71,40 +66,26 @@ def test_a_project_leads_no_text_away_from_the_users_address(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("person", "family"),
     [
-        ("Claude <noreply@anthropic.com>", "anthropic"),
-        ("Claude Opus 5.5 <noreply@anthropic.com>", "anthropic"),
         ("Claude Code <claude@example.org>", "anthropic"),
         ("Claude <12345+claude@users.noreply@github.com>", "anthropic"),
         ("claude[bot] <209825114+claude[bot]@users.noreply.github.com>", "anthropic"),
-        ("Codex <codex@openai.com>", "openai"),
         ("OpenAI Codex", "openai"),
-        ("ChatGPT <noreply@openai.com>", "openai"),
-        ("gpt-6-luna", "openai"),
-        ("Gemini <gemini@example.org>", "google"),
         ("gemini-code-assist[bot] <1+gemini-code-assist[bot]@users.noreply.github.com>", "google"),
-        ("gemini-cli <218195315+gemini-cli@users.noreply.github.com>", "google"),
         ("google-labs-jules[bot] <1+google-labs-jules[bot]@users.noreply.github.com>", "google"),
         ("Qwen-Coder <qwen-coder@alibabacloud.com>", "alibaba"),
         ("Mistral Vibe <vibe@mistral.ai>", "mistral"),
         ("Copilot <198982749+Copilot@users.noreply.github.com>", "unknown"),
-        ("GitHub Copilot", "unknown"),
         ("copilot-swe-agent[bot] <1+copilot-swe-agent[bot]@users.noreply.github.com>", "unknown"),
-        ("Cursor Agent <cursoragent@cursor.com>", "unknown"),
         ("devin-ai-integration[bot] <1+devin-ai-integration[bot]@users.noreply.github.com>", "unknown"),
         ("aider (claude-opus-5-5) <noreply@aider.chat>", "anthropic"),
         ("aider <noreply@aider.chat>", "unknown"),
         # People have no family.
-        ("Ada <ada@example.org>", None),
         ("Claude Monet <claude@example.org>", None),
         ("Claude <claude@dupont.example>", None),
-        ("Claudette Opus <c@example.org>", None),
-        ("Devin Smith <devin@example.org>", None),
         ("Devin <devin@example.org>", None),
         ("Jules <jules@example.org>", None),
-        ("Cursorius Maximus <c@example.org>", None),
         ("Gemini Ganesan <g@example.org>", None),
         ("GitHub <noreply@github.com>", None),
-        ("Grokh Ann <g@example.org>", None),
         ("", None),
     ],
 )
@@ -146,17 +127,12 @@ def test_the_family_that_wrote_it_is_skipped_where_another_can_take_its_tier() -
     for given, wrote, judges in (
         ("g/c/m", "anthropic", "g/m/m"),
         ("c/g/m", "anthropic", "g/g/m"),
-        ("c/c2/g", "anthropic", "g/g/g"),
-        ("g/m/c", "anthropic", "g/m/m"),
         ("c g/c/c", "anthropic", "g/g/g"),
         ("c1 c2/g m u/c", "anthropic", "g m/g m u/g"),
         ("c/c2/c3", "anthropic", "c/c2/c3"),
-        ("c", "anthropic", "c"),
         ("u/c/c", "anthropic", "u/u/u"),
         ("c/g/m", "mistral", "c/g/g"),
-        ("c/g/m", "cohere", "c/g/m"),
         ("c/g/m", "unknown", "c/g/m"),
-        ("u/g/m", "unknown", "u/g/m"),
         ("c/g/m", "anthropic openai", "m/m/m"),
     ):
         assert apart(panel(given), set(wrote.split())) == panel(judges), (given, wrote)
@@ -165,61 +141,14 @@ def test_the_family_that_wrote_it_is_skipped_where_another_can_take_its_tier() -
 def test_another_family_must_have_had_a_say() -> None:
     cases: list[tuple[set[str], set[str], bool | None]] = [
         ({"anthropic"}, {"openai"}, True),
-        ({"anthropic"}, {"anthropic", "openai"}, True),
         ({"anthropic"}, {"anthropic"}, False),
         ({"anthropic", "openai"}, {"anthropic", "openai"}, False),
         ({"anthropic"}, {"unknown"}, None),
-        ({"anthropic"}, {"anthropic", "unknown"}, None),
         ({"anthropic"}, {"openai", "unknown"}, True),
         ({"anthropic"}, set(), None),
         (set(), {"openai"}, None),
-        ({"unknown"}, {"openai"}, None),
         ({"anthropic", "unknown"}, {"openai"}, None),
         ({"anthropic", "unknown"}, {"anthropic"}, False),
     ]
     for wrote, judged, expected in cases:
         assert is_independent(wrote, judged) is expected, (wrote, judged)
-
-
-# --- and the verdict says so
-
-GOOD, BAD = scores(4, 4, 5), scores(1, 2, 3)
-FILE = file("docs/a.md", "Some text.", sha256="ab" * 32)
-
-
-def model_of(family: str) -> Endpoint:
-    return dataclasses.replace(scripted_endpoint(f"{family}/model"), family=family)
-
-
-def judge(
-    *families: str,
-    wrote: str | None = "anthropic",
-    deep: str = GOOD,
-    **options: Any,  # noqa: ANN401 - passed on
-) -> tuple[Verdict, list[str]]:
-    """Return the verdict of a panel by the families of its tiers, and whom it asked."""
-    endpoints: Any = dict(zip(TIERS, map(model_of, families), strict=False))
-    gateway = ScriptedGateway({"quick": [GOOD], "deep": [deep], "tiebreaker": [GOOD]})
-    own = document_judge(gateway, endpoints, mode="strict", **options)
-    verdict = asyncio.run(own.judge(documents.document([FILE], family=wrote)))
-    return verdict, [each.model for each in verdict.rounds]
-
-
-def test_a_model_of_the_authors_family_is_skipped_where_another_can_take_its_tier() -> None:
-    verdict, asked = judge("anthropic", "openai", "mistral")
-    assert asked == ["openai/model", "openai/model"]
-    assert (verdict.verdict, verdict.consensus, verdict.independent) == ("accept", "single", True)
-    assert verdict.author.family == "anthropic"
-    verdict, asked = judge("anthropic", "anthropic")
-    assert (asked, verdict.verdict, verdict.independent) == (["anthropic/model"] * 2, "accept", False)
-    told = verdict_text(verdict.record())
-    assert "not independent: judged by models of the author's family (anthropic)" in told
-    for wrote, independent in ((None, None), ("none", None), ("Claude", True), ("openai, mistral", False)):
-        assert judge("openai", "mistral", wrote=wrote)[0].independent is independent, wrote
-
-
-def test_a_configuration_can_name_the_family() -> None:
-    verdict, asked = judge("anthropic", "openai", wrote=None, written_by="anthropic")
-    assert (asked, verdict.author.family) == (["openai/model"] * 2, "anthropic")
-    both, asked = judge("anthropic", "openai", "mistral", wrote="openai", written_by="anthropic")
-    assert (asked, both.author.family) == (["mistral/model"] * 2, "openai, anthropic")

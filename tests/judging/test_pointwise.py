@@ -15,7 +15,7 @@ from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import pointwise
 from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.round import Answer, Session
-from judgekit.providers.base import CallKey, Message, Reply, Request
+from judgekit.providers.base import CallKey, Reply, Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,21 +60,6 @@ def ask(
 ) -> Answer[dict[str, dict[str, float]]]:
     points = Points("You judge.", "<text>it</text>", questions, tokens, MATTER, examples)
     return asyncio.run(ask_pointwise(Session(gateway, 60), ENDPOINT, points, seconds / len(questions)))
-
-
-def test_one_token_is_asked_for_by_a_question_that_ends_a_message_like_the_last() -> None:
-    gateway = Queue([likely_reply({"yes": 1.0}), likely_reply({"no": 1.0})])
-    questions = {"first": "Is it true?", "second": "Is it useful?"}
-    ask(gateway, questions, examples=[("<text>one</text>", "yes")])
-    for request, question, name in zip(gateway.asked, ("true", "useful"), ("first", "second"), strict=True):
-        assert request.messages == (
-            Message("system", "You judge."),
-            Message("user", f"<text>one</text>\n\nIs it {question}?"),
-            Message("assistant", "yes"),
-            Message("user", f"<text>it</text>\n\nIs it {question}?"),
-        )
-        assert (request.max_tokens, request.top_logprobs, request.schema) == (1, 20, None)
-        assert request.call_key == MATTER._replace(part=f"memory-1/{name}")
 
 
 def test_the_answers_are_named_by_question_and_sum_to_one() -> None:
@@ -165,28 +150,13 @@ def test_what_is_earned_is_at_most_the_yes_and_less_the_likelier_for_an_idle_req
 def test_yes_counts_when_the_request_earned_it() -> None:
     for yes, idle, kept in (
         (0.6, 0.6, False),  # the same for any request
-        (0.69, 0.69, False),
         (0.9, 0.6, True),  # odds of 9 against 1.5
         (0.6, 0.39, True),  # 1.5 against .64
         (0.6, 0.42, False),  # 1.5 against .72
         (0.4, 0.01, False),  # never likelier than no
-        (0.6, 0.0, True),
         (1.0, 1.0, False),  # certain of it, whatever is asked
-        (1.0, 0.99, True),
     ):
         assert (pointwise.earned(yes, idle) >= 0.5) is kept, (yes, idle)
-
-
-def test_scores_count_when_the_text_earned_them() -> None:
-    for score, idle, accepted in (
-        (3.6, 3.2, True),
-        (4.5, 4.5, False),  # as high for a subject that the text does not have
-        (3.1, 3.05, False),  # no higher than for that
-        (3.1, 2.5, True),
-        (2.9, 1.0, False),  # not good anyway
-    ):
-        earned = pointwise.earned_scores({"one": score, "other": score + 0.1}, idle, 3, 4)
-        assert (min(earned.values()) >= 3) is accepted, (score, idle)
 
 
 scores = st.dictionaries(st.sampled_from("abc"), st.floats(1, 5), min_size=1)

@@ -70,15 +70,6 @@ def test_what_many_prompts_share_comes_first_and_is_marked() -> None:
     assert "judged-" not in shared
     assert all(dimension.question in shared for dimension in rubric.dimensions.values())
     assert "For readers" not in message.content
-    rubric_of = select_rubric()
-    listing = [
-        prompt.select_messages(rubric_of, "strict", "quick", query, (), [prompt_candidate(query, query)])[0][
-            0
-        ]
-        for query in ("first", "second")
-    ]
-    assert len({each.content[: each.stable] for each in listing}) == 1
-    assert listing[0].stable > len(select_rubric().prompt.system)
 
 
 def test_a_long_request_and_long_turns_are_cut() -> None:
@@ -102,16 +93,6 @@ def test_a_rubric_can_be_followed_as_plain_text() -> None:
     assert "at least 3 and their mean is at least 3.5. Reject when any score is below 2." in strict
     assert "Accept when every score is at least 3. Reject when any score is below 2." in lenient
     assert score_rubric().prompt.instructions.deep in strict
-    # A selection is worded for its mode.
-    rubric = select_rubric()
-    strict, lenient = (prompt.rubric_text(rubric, mode) for mode in MODES)
-    assert rubric.criteria["relevant"].strict in strict
-    assert rubric.criteria["relevant"].lenient in lenient
-    assert (rubric.prompt.instructions.deep in strict, rubric.prompt.instructions.quick in lenient) == (
-        True,
-        True,
-    )
-    assert "Keep a memory when the answer to the question is yes." in lenient
     two = select_rubric("memory-two-criteria")
     assert "the answer to every question is yes" in prompt.rubric_text(two, "strict")
     assert "the answer to at least one question is yes" in prompt.rubric_text(two, "lenient")

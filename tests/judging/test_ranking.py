@@ -105,11 +105,9 @@ ALL_UP = "qA qB qC dA dB tA tB"
         (("341", "52"), "lenient", {"quick": 2.0}, "qA qB qC dB dA", ("A", "deep", "majority")),
         (("503", "352"), "lenient", {}, "qA qB qC dA dB dC", ("B", "deep", "single")),  # one failed
         (("441", "04", "40"), "lenient", {}, ALL_UP, ("undetermined", None, "none")),
-        (("441", "04", "40"), "strict", {}, ALL_UP, ("undetermined", None, "none")),
         # Who is near at the end ties in strict and wins in lenient mode.
         (("441", "44", "44"), "lenient", {}, ALL_UP, ("tie", "tiebreaker", "majority")),
         (("441", "44", "45"), "lenient", {}, ALL_UP, ("B", "tiebreaker", "majority")),
-        (("441", "44", "45"), "strict", {}, ALL_UP, ("B", "tiebreaker", "majority")),
         (("441", "44", "45"), "strict", {"tiebreaker": 0.5}, ALL_UP, ("tie", "tiebreaker", "majority")),
     ],
 )
@@ -154,15 +152,6 @@ def test_copies_are_scored_once_and_tie(mode: ModeName) -> None:
         assert len(panel.asked) == len(set(panel.asked))
 
 
-def test_a_rubric_that_needs_what_a_comparison_does_not_have_asks_no_model() -> None:
-    judge = RankingJudge(
-        panel := Ranking({}), panel_of({"quick": "q"}), loader.find_rubric("groundedness"), "strict", 60
-    )
-    comparison = asyncio.run(judge.judge(some_texts("ABC")))
-    assert (comparison.verdict, comparison.rounds, panel.asked) == ("undetermined", [], [])
-    assert "needs sources" in str(comparison.degraded)
-
-
 def test_what_would_be_sent_can_be_shown() -> None:
     judge = RankingJudge(Ranking({}), panel_of({"quick": "m"}), loader.find_rubric("kls"), "strict", 60)
     texts = [messages[1].content for messages in judge.prompts("quick", some_texts("ABC"))]
@@ -189,21 +178,9 @@ def test_the_models_of_one_family_weigh_as_much_as_one_in_each_tier() -> None:
     both = rank(panel, {**three, "deep": "x/2"}, "AB")
     # Quick: x 5 and 4, y 4 and 5. Deep: x 2 and 5.
     assert means(both) == [pytest.approx(11 / 3, abs=1e-4), pytest.approx(14 / 3, abs=1e-4)]
-    # A model that stands twice in a tier is asked twice.
-    twice = rank(Ranking({"one": "52", "two": "44"}), {"quick": ["one", "one", "two"]}, "AB")
-    assert [own.model for own in twice.rounds] == ["one", "one", "two"] * 2
-    assert means(twice) == [pytest.approx(14 / 3, abs=1e-4), pytest.approx(8 / 3, abs=1e-4)]
 
 
-def test_several_replies_and_dimensions_one_by_one_as_many_at_a_time_as_the_provider_bears() -> None:
-    for options, calls in (
-        (making.judge_options(samples=3), 6),
-        (making.judge_options(samples=2, each=True), 12),
-    ):
-        panel = Ranking({"m": "42"})
-        comparison = rank(panel, {"quick": "m"}, "AB", options=options)
-        assert (comparison.verdict, len(panel.asked), len(comparison.rounds)) == ("A", calls, 2)
-        assert means(comparison) == [4, 2]
+def test_as_many_are_asked_at_a_time_as_the_provider_bears() -> None:
     for bears, most in ((1, 1), (3, 3), (None, 12)):
         limits = PROFILE.limits.model_copy(update={"concurrency": bears})
         modest = endpoint("m", profile=PROFILE.model_copy(update={"limits": limits}))
@@ -259,13 +236,11 @@ def test_a_calibration_says_which_lead_is_final() -> None:
     last = making.finality_rules("c", last="deep")
     cases: list[tuple[str, FinalityRules, ModeName, str]] = [
         ("531", gate, "strict", "q"),
-        ("135", gate, "strict", "q"),
         ("531", gate, "lenient", "q"),
         ("541", gate, "lenient", "qd"),  # not far enough ahead
         ("551", gate, "lenient", "qdt"),
         ("531", unread, "lenient", "qd"),  # read otherwise than the scores that it was learned from
         ("531", last, "lenient", "qd"),
-        ("551", last, "lenient", "qd"),
     ]
     for digits, finality, mode, asked in cases:
         panel = Ranking(dict.fromkeys("qdt", digits))
@@ -299,11 +274,8 @@ def test_the_mean_of_each_subject() -> None:
         ([("m", {"A": [4.0, 5.0], "B": [3.0, 3.0]}), ("n", {"A": [3.0], "B": [4.0]})], None, (4.0, 10 / 3)),
         # A model that failed for one subject counts for none: its leniency would lift the others alone.
         ([("kind", {"A": [5.0]}), ("stern", {"A": [2.0], "B": [3.0]})], None, (2.0, 3.0)),
-        ([("kind", {"A": [5.0]})], None, None),
-        ([], None, None),
         # Most of a jury must have scored them all.
         ([("one", ONE), ("two", {"A": [1.0]})], 3, None),
-        ([("one", ONE), ("two", {"A": [1.0]})], 2, None),
         ([("one", ONE), ("two", {"A": [1.0]})], 1, (4.0, 2.0)),
         ([("one", ONE), ("two", {"A": [1.0]}), ("three", ONE)], 3, (4.0, 2.0)),
         # One that was not asked about a loser counts.

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from loopback import Loopback, says
-from making import call_usage, candidate_judge, document, document_judge, file, prompt_candidate, query, reply
-from scripted import PROFILE, ScriptedGateway, keep, scripted_endpoint, three_models
+from making import call_usage, document, document_judge, file, reply
+from scripted import PROFILE, ScriptedGateway, scripted_endpoint, three_models
 
 from judgekit import environment
 from judgekit.errors import KEPT
 from judgekit.judging import cache as reply_cache
-from judgekit.judging import documents, pointwise, service
+from judgekit.judging import documents, service
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.documents import file_of
 from judgekit.judging.fence import Fence, without_nonce
@@ -85,26 +85,6 @@ def test_what_is_kept_comes_back_without_its_cost_to_its_owner(tmp_path: Path, c
     assert cache.find(replayed, request()) is None, "a recording is not kept"
     path = tmp_path / "cache" / "replies.sqlite"
     assert [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)] == [0o700, 0o600]
-
-
-def test_candidates_and_pointwise_answers_are_kept(cache: ReplyCache) -> None:
-    shown = [prompt_candidate("a", "Title a", category="DECISION", text="Body")]
-    likely = reply("yes", "small", call_usage(30, 1), logprobs=({"yes": -0.1, "no": -3.0},))
-    idle = reply("no", "small", call_usage(30, 1), logprobs=({"yes": -3.0, "no": -0.1},))
-
-    def is_idle(request: Request) -> bool:
-        return pointwise.IDLE in request.messages[-1].content
-
-    def select(gateway: ScriptedGateway, model: Endpoint) -> list[str]:
-        own = candidate_judge(gateway, {"quick": model}, cache=cache)
-        return [decision.decision for decision in asyncio.run(own.select(query("query"), shown)).decisions]
-
-    for model, answer in (
-        (scripted_endpoint("large"), keep("Title a")),
-        (scripted_endpoint("small", pointwise=True), lambda request: idle if is_idle(request) else likely),
-    ):
-        assert select(ScriptedGateway({"quick": [answer] * 2}), model) == ["kept"]
-        assert select(ScriptedGateway({}), model) == ["kept"]
 
 
 @pytest.mark.parametrize("content", [b"", b"no database", b"SQLite format 3\0" + b"x" * 200])

@@ -14,7 +14,6 @@ from scripted import ByModel, ScriptedGateway, of_family, scores, scripted_endpo
 from judgekit.cli.output import verdict_text
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import documents, score, service
-from judgekit.judging.fence import without_nonce
 from judgekit.judging.verdict import Finding
 from judgekit.providers.replay import Recorder
 from judgekit.rubric import loader
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Verdict
     from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
 
-GOOD, WEAK, BAD = scores(4, 4, 5), scores(3, 3, 2), scores(1, 2, 3)
+GOOD, BAD = scores(4, 4, 5), scores(1, 2, 3)
 TIMEOUT = GatewayError(FailureKind.TIMEOUT, "no answer in 45 s")
 INSTRUCTIONS = loader.find_rubric("kls").rubric.prompt.instructions
 Answers = dict[str, "Answer"]
@@ -271,31 +270,6 @@ def test_a_jury(answers: Answers, tiers: list[str], asked: str, end: tuple[str, 
     assert (verdict.degraded or told).startswith(told)
 
 
-def test_a_limit_of_cost_asks_one_after_another_and_stops() -> None:
-    verdict, gateway = sat(dict.fromkeys("abc", GOOD), "abc", max_cost_usd=0.002, mode="lenient")
-    assert (gateway.most, gateway.asked) == (1, ["a", "b"])
-    assert (verdict.verdict, verdict.consensus) == ("accept", "unanimous")
-    assert failures(verdict) == [None, None, "budget"]
-
-
-def test_the_tiebreaker_is_shown_every_opinion_that_counted_in_whatever_order_a_jury_is_named() -> None:
-    answers: Answers = {
-        **{
-            name: scores(*values, reasoning=f"FROM {name}")
-            for name, values in {"a": (4, 4, 5), "b": (5, 5, 5), "c": (4, 5, 5), "d": (1, 1, 1)}.items()
-        },
-        "e": BAD,
-    }
-    told = []
-    for quick in ("abc", "cba", "bac"):
-        verdict, gateway = sat(answers, quick, "d", "e")
-        assert ended(verdict) == ("reject", "majority", "tiebreaker")
-        (asked,) = [request for model, request in gateway.requests if model == "e"]
-        told.append([without_nonce(message.content) for message in asked.messages])
-    assert all(f"FROM {name}" in told[0][-1] for name in "abcd")
-    assert told[0] == told[1] == told[2]
-
-
 def test_a_margin_sends_close_scores_up() -> None:
     answers: Answers = {"a": scores(1, 3, 3), "b": GOOD, "c": GOOD}  # one point below what rejects
     for margin, asked in ((0.0, "a"), (1.0, "a"), (1.5, "abc")):
@@ -394,12 +368,9 @@ def with_terms(**wanted: list[str]) -> ScoreRubric:
 
 def test_a_text_is_about_the_dimensions_whose_terms_it_has() -> None:
     for text, dimensions in (
-        ("The status code is factually WRONG.", ("semantic",)),
-        ("Sections stand in no order, and two links are broken.", ("syntactic",)),
         ("It contradicts itself; a reader cannot act on it.", ("semantic", "pragmatic")),
         ("Syntactic: fine.", ("syntactic",)),
         ("The wrongdoer ordered a subdomain.", ("syntactic",)),  # a form of order, the others of nothing
-        ("Nothing to say.", ()),
         ("", ()),
     ):
         assert tuple(score.mentions(text, kls())) == dimensions, text
@@ -416,24 +387,12 @@ def test_a_finding_gets_the_dimension_it_is_about() -> None:
     for finding, dimension in (
         (Finding(issue="This link leads nowhere."), "syntactic"),
         (Finding(issue="Rollback is left as a TODO.", suggestion="Say what a reader must do."), "pragmatic"),
-        (Finding(dimension="Semantic", issue="A missing section."), "semantic"),  # named by the judge
         (Finding(dimension="PRAGMATIC", issue="The link is broken."), "pragmatic"),
         (Finding(dimension="accuracy and facts", issue="The name is wrong."), "semantic"),
         (Finding(issue="Wrong order."), ""),  # one term of each of two dimensions
-        (Finding(dimension="tone", issue="Too cheerful."), "tone"),
         (Finding(issue="Too cheerful.", quote="the wrong, outdated domain"), ""),
     ):
         assert score.placed([finding], kls()) == (finding.model_copy(update={"dimension": dimension}),)
-
-
-def test_every_bundled_rubric_knows_what_is_said_in_its_own_words() -> None:
-    for name in ("kls", "code-review", "commit-message", "answer-quality", "agent-task"):
-        rubric = loader.find_rubric(name).rubric
-        assert isinstance(rubric, ScoreRubric)
-        for dimension, each in rubric.dimensions.items():
-            assert each.terms
-            for term in each.terms:
-                assert dimension in score.mentions(f"So: {term}.", rubric)
 
 
 def test_opinions_and_findings_are_tagged_and_a_person_sees_which_scores_nobody_explained() -> None:
@@ -457,28 +416,12 @@ def test_opinions_and_findings_are_tagged_and_a_person_sees_which_scores_nobody_
         assert "nothing is said about" not in verdict_text(said.record())
 
 
-CHANGING = ("id", "timestamp", "duration_ms", "latency_ms")
 JURY: PanelModels = {
     "quick": (scripted_endpoint("quick-a"), scripted_endpoint("quick-b"), scripted_endpoint("quick-c")),
     "deep": (scripted_endpoint("deep-a"),),
     "tiebreaker": (scripted_endpoint("third", pointwise=True),),
 }
 LIKELY = {"yes": math.log(0.7), "no": math.log(0.3), "4": math.log(0.6), "3": math.log(0.4)}
-
-
-def guide() -> Document:
-    return documents.document([file("docs/a.md", "Some text.", sha256="ab" * 32)])
-
-
-def stable(found: Verdict) -> str:
-    """Return all that may not change, as it would be written."""
-
-    def without(value: Any) -> Any:  # noqa: ANN401 - any JSON
-        if isinstance(value, dict):
-            return {name: without(each) for name, each in value.items() if name not in CHANGING}
-        return [without(each) for each in value] if isinstance(value, list) else value
-
-    return json.dumps(without(json.loads(found.model_dump_json(by_alias=True))))
 
 
 def token(_: object) -> Reply:
@@ -489,7 +432,7 @@ def test_a_recording_gives_the_same_verdict_each_time(
     tmp_path: Path, isolated: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From the configuration on: who judges, and how, is found anew each time."""
-    file = tmp_path / "recording.jsonl"
+    recording, guide = tmp_path / "recording.jsonl", documents.document([file("docs/a.md")])
     (isolated / "judgekit").mkdir()
     (isolated / "judgekit" / "config.yaml").write_text("judge: {samples: 2, jury: majority}\n")
     good, bad = scores(4, 4, 5, reasoning="Sound."), scores(1, 2, 3, reasoning="Wrong.")
@@ -499,11 +442,10 @@ def test_a_recording_gives_the_same_verdict_each_time(
         "tiebreaker": [token] * 3,
     }
     options = judge_options("majority", samples=2)
-    own = document_judge(Recorder(ScriptedGateway(answers), file), JURY, mode="strict", options=options)
-    first = asyncio.run(own.judge(guide()))
-    monkeypatch.setenv("JUDGEKIT_REPLAY", str(file))
-    found = [stable(service.judge_documents([guide()])[0]) for _ in range(3)]
-    assert len(set(found)) == 1
-    told = json.loads(found[0])
-    assert (told["verdict"], told["scores"]) == (first.verdict, first.scores)
-    assert [each["model"] for each in told["rounds"]][:3] == ["quick-a", "quick-b", "quick-c"]
+    own = document_judge(Recorder(ScriptedGateway(answers), recording), JURY, options=options)
+    first = asyncio.run(own.judge(guide))
+    monkeypatch.setenv("JUDGEKIT_REPLAY", str(recording))
+    for again in (service.judge_documents([guide])[0] for _ in range(2)):
+        assert (again.verdict, again.scores) == (first.verdict, first.scores)
+        assert [own.opinion for own in again.rounds] == [own.opinion for own in first.rounds]
+        assert [own.model for own in again.rounds][:3] == ["quick-a", "quick-b", "quick-c"]

@@ -126,21 +126,6 @@ def keeping(title: str) -> Callable[[Asked], Answer]:
 PROMPT = "What about the queue, the payment tables and the JWT refresh?"
 
 
-def test_the_hooks_judge_is_one_call_and_its_word_holds(
-    hook: Callable[..., tuple[str, str]],
-) -> None:
-    kept = sample_store.MEMORIES[1].title
-    with Loopback(keeping(kept)) as server:
-        out, err = hook(PROMPT, server)
-    assert len(server.requests) == 1
-    assert kept in out
-    assert out.count('confidence="judged"') == out.count("<result") == 1
-    assert "<memory-nudge" not in out
-    assert err == ""
-    with Loopback(says('{"keep": []}')) as server:
-        assert hook("How do we refresh the JWT?", server) == ("", "")
-
-
 def test_of_a_long_prompt_models_see_the_best_parts_first(hook: Callable[..., tuple[str, str]]) -> None:
     secret = secret_texts.form("anthropic", 4)
     talk = " ".join(
@@ -257,11 +242,6 @@ def test_a_project_cannot_switch_the_judge_on(hook: Callable[..., tuple[str, str
         out, _ = hook("How do we refresh the JWT?", server, "judge: 'off'")
         assert server.requests == []
     assert sample_store.JWT.title in out
-
-
-def test_two_stores_with_the_same_id_stay_apart() -> None:
-    shown = search._shown([candidate(name, "high") for name in "aba"], ["1", "2", "3"])
-    assert [prompt_candidate.id for prompt_candidate in shown] == ["a~0", "b", "a~2"]
 
 
 def test_a_calibration_says_nothing_of_requests_with_a_conversation_before_them() -> None:
