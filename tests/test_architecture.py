@@ -21,6 +21,7 @@ HOMES = {
 PACKAGES = {
     "fastapi": "engine",
     "matplotlib": "evaluation",
+    "pyarrow": "data",
     "starlette": "engine",
     "uvicorn": "engine",
     "typer": "cli",

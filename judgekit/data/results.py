@@ -1,0 +1,363 @@
+"""Where results go: what a row of OUT holds, which rows a second run keeps, and how no row is lost or double.
+
+A line of JSON is written for each row as soon as it is judged: to OUT itself where that is JSON Lines, else
+to `OUT.part.jsonl`, from which OUT is written at the end. A second run rests on these lines. It does not read
+a finished CSV file, in which numbers and nested values have become text.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import sqlite3
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from judgekit import environment
+from judgekit.config.files import take
+from judgekit.data.rows import bounded_lines
+from judgekit.errors import InputError, UsageError
+from judgekit.judging.documents import MAX_BYTES
+from judgekit.text import encodable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from judgekit.data.rows import Row, Rows
+
+OURS = (
+    "id",
+    "verdict",
+    "average",
+    "scores",
+    "reasoning",
+    "model",
+    "cost_usd",
+    "duration_ms",
+    "error",
+    "fingerprint",
+    "judged",
+)
+"""The columns that follow a row's own."""
+UNDETERMINED = "undetermined"
+ENDINGS = (".jsonl", ".ndjson")
+_WORDS = ("verdict", "fingerprint")  # what makes a line one of ours, beside its id
+_LONGEST = 8 * MAX_BYTES  # of a line: JSON writes some characters with six
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+_ROWS = """CREATE TABLE rows (
+    id TEXT PRIMARY KEY,
+    place INTEGER,  -- in the input; null for a row that it no longer has
+    aside INTEGER, start INTEGER, size INTEGER,  -- its newest line: in which file, and where
+    fingerprint TEXT, word TEXT, failed INTEGER,
+    again INTEGER NOT NULL DEFAULT 0,  -- whether it is to be judged again
+    moved INTEGER  -- where the line starts in the file that is being written
+) WITHOUT ROWID"""
+_NOTE = """INSERT INTO rows (id, aside, start, size, fingerprint, word, failed) VALUES (?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (id) DO UPDATE SET aside = excluded.aside, start = excluded.start, size = excluded.size,
+    fingerprint = excluded.fingerprint, word = excluded.word, failed = excluded.failed, again = 0"""
+_IN_ORDER = (
+    "SELECT id, aside, start, size FROM rows WHERE {} ORDER BY place IS NULL, place, aside DESC, start"
+)
+
+
+def result(
+    row: Row, row_id: str | int, record: Mapping[str, Any] | None, error: str | None, fingerprint: str
+) -> dict[str, Any]:
+    """Return a row of OUT: the row's own columns, then `OURS`; a number that JSON cannot say becomes null.
+
+    An own column with one of our names becomes `row.NAME`, unless it holds the same value. `record` is that
+    of a verdict or of a comparison, None for a row that could not be judged.
+    """
+    judged = record or {}
+    verdict, scores, model = judged.get("verdict", UNDETERMINED), judged.get("scores"), judged.get("model")
+    if judged.get("schema", "").startswith("judgekit/comparison@"):  # its scores are those of its subjects
+        scores = {each["letter"]: each["score"] for each in judged["subjects"] if each["score"] is not None}
+        deciding = [own["model"] for own in judged["rounds"] if own["tier"] == judged["judge_tier"]]
+        scores, model = scores or None, ", ".join(dict.fromkeys(deciding)) or None
+    if error is None and verdict == UNDETERMINED:
+        error = judged.get("degraded")
+    known = {**judged, "id": row_id, "verdict": verdict, "scores": scores, "model": model, "error": error}
+    known |= {"fingerprint": fingerprint, "judged": record}
+    ours = _finite({name: known.get(name) for name in OURS})
+    found: dict[str, Any] = {}
+    for name, value in _finite(row.columns).items():
+        new = name
+        while new in ours or (new != name and new in row.columns):
+            new = f"row.{new}"
+        if new == name or json.dumps(value) != json.dumps(ours[name]):
+            found[new] = value
+    return {**found, **ours}
+
+
+class Ids:
+    """The ids that were met, with the numbers of their rows; 1 and "1" are the same id.
+
+    They are in a temporary file, so that a million need no more memory than a thousand.
+    """
+
+    def __init__(self) -> None:
+        self._table = _temporary("CREATE TABLE ids (id TEXT PRIMARY KEY, number INTEGER) WITHOUT ROWID")
+
+    def add(self, row_id: str | int, number: int) -> int | None:
+        """Note the id of a row; returns the number of the row that has it already, if there is one."""
+        try:
+            self._table.execute("INSERT INTO ids VALUES (?, ?)", (str(row_id), number))
+        except sqlite3.IntegrityError:
+            found = self._table.execute("SELECT number FROM ids WHERE id = ?", (str(row_id),))
+            return int(found.fetchone()[0])
+        return None
+
+    def close(self) -> None:
+        self._table.close()
+
+
+class Results:
+    """Where results go; this class prints them as JSON Lines, and keeps nothing.
+
+    For each row, ask `kept` first, in the order of the input: that is the order of OUT, too. Rows that are
+    not kept and never added stay as they were.
+    """
+
+    name = "standard output"
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def kept(self, row_id: str | int, fingerprint: str) -> str | None:
+        """Return the word of the verdict where OUT has one for this row and this fingerprint.
+
+        An undetermined row, and one with an error, is to be judged again: None.
+        """
+
+    def add(self, found: Mapping[str, Any]) -> None:
+        """Write a row of `result`, whole or not at all; raises `InputError` where that fails."""
+        self._write(_line(found).decode())
+
+    def finish(self) -> None:
+        """Put the rows in the order of the input, each once, and write OUT if it is no JSON Lines."""
+
+
+class _File(Results):
+    """Results in a file; see the module."""
+
+    def __init__(self, out: str, *, fresh: bool, source: Rows | None) -> None:
+        self.name, self._fresh = encodable(out), fresh
+        self._path = Path(os.path.realpath(out))
+        self._part = self._path
+        # What is judged again waits here: a reader of OUT finds no row twice, and no verdict is lost before
+        # the next one is there, be it that the run is killed, or that it asked a model by mistake.
+        self._aside = self._path.with_name(f"{self._path.name}.again.jsonl")
+        self._places, self._begun, self._end = 0, False, 0
+        if source is not None and source.path and os.path.realpath(source.path) in map(str, self._files()):
+            raise UsageError(f"{self.name}: the rows are read from this file; choose another --out")
+        self._opened = ExitStack()
+        with ExitStack() as opened:
+            self._lock(opened)
+            self._table = _temporary(_ROWS)
+            opened.callback(self._table.close)
+            try:
+                if not fresh:
+                    self._index(self._aside, 1, 0)
+                    self._index(self._part, 0, 0)
+                self._made = not self._part.exists()
+                self._descriptor = os.open(self._part, _FLAGS, 0o600)
+            except OSError as error:
+                raise self._failed(error) from None
+            opened.callback(lambda: os.close(self._descriptor))
+            self._opened = opened.pop_all()
+
+    def __exit__(self, *_: object) -> None:
+        empty = self._made and not self._begun
+        self._opened.close()
+        if empty:  # the run ended before its first row
+            self._part.unlink(missing_ok=True)
+
+    def kept(self, row_id: str | int, fingerprint: str) -> str | None:
+        self._places += 1
+        place = "INSERT INTO rows (id, place) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET place = "
+        self._table.execute(f"{place} coalesce(place, excluded.place)", (str(row_id), self._places))
+        wanted = "SELECT fingerprint, word, failed, start FROM rows WHERE id = ?"
+        was, word, failed, start = self._table.execute(wanted, (str(row_id),)).fetchone()
+        if start is None:
+            return None
+        if was == fingerprint and not failed and word != UNDETERMINED:
+            return str(word)
+        self._table.execute("UPDATE rows SET again = 1 WHERE id = ?", (str(row_id),))
+        return None
+
+    def add(self, found: Mapping[str, Any]) -> None:
+        raw = _line(found)
+        try:
+            self._begin()
+            start = os.lseek(self._descriptor, 0, os.SEEK_END)
+            written = 0
+            try:
+                written = os.write(self._descriptor, raw)
+            finally:
+                if written < len(raw):
+                    os.ftruncate(self._descriptor, start)
+        except OSError as error:
+            raise self._failed(error) from None
+        if written < len(raw):  # the system says why only when nothing at all could be written
+            raise self._failed(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
+        self._note(found, 0, start, len(raw))
+        if start == self._end:  # else an interrupted call wrote a line that was not noted; see `finish`
+            self._end += len(raw)
+
+    def finish(self) -> None:
+        try:
+            self._clean()
+            if os.fstat(self._descriptor).st_size > self._end:
+                self._index(self._part, 0, self._end)
+            end = 0
+            for _, aside, start, size in self._table.execute(_IN_ORDER.format("start IS NOT NULL")):
+                if aside or start != end:
+                    self._rewrite(self._part, 0, "start IS NOT NULL")
+                    break
+                end += size
+            self._aside.unlink(missing_ok=True)
+        except OSError as error:
+            raise self._failed(error) from None
+
+    def _files(self) -> tuple[Path, ...]:
+        return self._path, self._part, self._aside
+
+    def _failed(self, error: OSError) -> InputError:
+        what = "free space or choose another --out; run the same command again to go on"
+        return InputError(f"{self.name}: cannot be written ({error.strerror or error}); {what}")
+
+    def _lock(self, opened: ExitStack) -> None:
+        """Take the lock of OUT, which ends with this process; raises `UsageError` where another has it."""
+        folder = environment.cache_folder("results")
+        held = take(Path(folder) / environment.file_name_for(str(self._path)))
+        if held is None:
+            raise UsageError(f"{self.name}: another run writes to it; wait for it, or choose another --out")
+        opened.callback(os.close, held)
+
+    def _index(self, path: Path, aside: int, start: int) -> None:
+        """Note the lines of a file from a place on; raises `UsageError` for one that is not ours."""
+        with suppress(FileNotFoundError), path.open("rb") as file:
+            file.seek(start)
+            for number, line in enumerate(bounded_lines(file, _LONGEST), 1):
+                raw = b"?" if line is None else line
+                ended = line is None or raw.endswith(b"\n")
+                found, torn = _read(raw)
+                if torn and not ended and raw[:2] == b'{"'[: len(raw)]:
+                    break  # its writer was killed
+                if found is None and raw.strip():
+                    problem = f"line {number} is no result of judgekit"
+                    what = "take the line out, choose another --out, or lose the file with --fresh"
+                    raise UsageError(f"{encodable(str(path))}: {problem}; {what}")
+                size = file.tell() - start + (not ended)
+                if found is not None:
+                    self._note(found, aside, start, size)
+                start += size
+                if not aside:
+                    self._end = start
+
+    def _note(self, found: Mapping[str, Any], aside: int, start: int, size: int) -> None:
+        values = (str(found["id"]), aside, start, size, found["fingerprint"], found["verdict"])
+        self._table.execute(_NOTE, (*values, found.get("error") is not None))
+
+    def _clean(self) -> None:
+        """Cut off a torn line, end one that lacks its end; empty the file for a fresh run. Once."""
+        if self._begun:
+            return
+        self._begun = True
+        if self._fresh:
+            self._aside.unlink(missing_ok=True)
+        size = os.fstat(self._descriptor).st_size
+        if size > self._end:
+            os.ftruncate(self._descriptor, self._end)
+        elif size < self._end:
+            os.write(self._descriptor, b"\n")
+
+    def _begin(self) -> None:
+        if self._begun:
+            return
+        self._clean()
+        if self._table.execute("SELECT 1 FROM rows WHERE again AND NOT aside LIMIT 1").fetchone():
+            self._rewrite(self._aside, 1, "aside OR again")
+            self._rewrite(self._part, 0, "NOT aside")
+
+    def _rewrite(self, target: Path, aside: int, which: str) -> None:
+        """Replace a file by the lines of some rows, in the order of the input, at once."""
+        temporary = target.with_name(f"{target.name}.{os.getpid()}")
+        self._table.execute("UPDATE rows SET moved = NULL")
+        at = 0
+        with ExitStack() as opened:
+            opened.callback(temporary.unlink, missing_ok=True)
+            descriptor = os.open(temporary, _FLAGS | os.O_TRUNC, 0o600)
+            file = opened.enter_context(open(descriptor, "wb"))  # noqa: PTH123 - a descriptor
+            self._aside.touch(0o600)
+            sources = [opened.enter_context(path.open("rb")) for path in (self._part, self._aside)]
+            for name, source, start, size in self._table.execute(_IN_ORDER.format(which)):
+                sources[source].seek(start)
+                file.write(sources[source].read(size))
+                self._table.execute("UPDATE rows SET moved = ? WHERE id = ?", (at, name))
+                at += size
+            file.flush()
+            os.fsync(descriptor)
+            os.close(self._descriptor)  # Windows replaces no file that is open
+            try:
+                temporary.replace(target)
+            finally:
+                self._descriptor = os.open(self._part, _FLAGS, 0o600)
+        self._table.execute("UPDATE rows SET aside = ?, start = moved WHERE moved IS NOT NULL", (aside,))
+        self._end = os.fstat(self._descriptor).st_size
+
+
+def open_results(
+    out: str | None, stdout: Callable[[str], None], *, fresh: bool, source: Rows | None = None
+) -> Results:
+    """Return where results go: a file that is resumed, unless `fresh`, or JSON Lines by `stdout` for None.
+
+    `source` are the rows that are judged: their file cannot be OUT, too. Raises `UsageError` for an ending
+    that names no format, for a file that holds no results, and where another run writes to it; `InputError`
+    where it cannot be read or written.
+    """
+    if out is None:
+        return Results(stdout)
+    ending = Path(out).suffix.lower()
+    if ending not in ENDINGS:
+        raise UsageError(f"{out}: unknown ending of a file of results; expected {', '.join(ENDINGS)}")
+    return _File(out, fresh=fresh, source=source)
+
+
+def _temporary(table: str) -> sqlite3.Connection:
+    """Return a database with a table, in a file that SQLite removes when it is closed or its process dies."""
+    database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+    database.execute(table)
+    database.execute("BEGIN")
+    return database
+
+
+def _line(found: Mapping[str, Any]) -> bytes:
+    return json.dumps(found, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace") + b"\n"
+
+
+def _read(raw: bytes) -> tuple[dict[str, Any] | None, bool]:
+    """Return the row of OUT that a line holds, None for any other line, and whether it is no JSON."""
+    try:
+        found = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None, True
+    ours = isinstance(found, dict) and all(isinstance(found.get(name), str) for name in _WORDS)
+    return found if ours and isinstance(found.get("id"), str | int) else None, False
+
+
+def _finite(value: Any) -> Any:  # noqa: ANN401 - any value of JSON
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    return [_finite(each) for each in value] if isinstance(value, list) else value

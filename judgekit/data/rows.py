@@ -1,0 +1,358 @@
+"""Where rows come from: JSON Lines, CSV, TSV, Parquet, or JSON Lines on standard input; how each cell reads.
+
+Rows are read one by one, so a million need no more memory than a thousand. A row that cannot be read is
+yielded as `Unreadable`, and reading goes on with the next one.
+"""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import stat
+from collections import Counter, deque
+from contextlib import contextmanager
+from datetime import date, time, timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+from judgekit.config.files import install_extra
+from judgekit.errors import InputError
+from judgekit.judging.documents import MAX_BYTES, STDIN
+from judgekit.text import encodable, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import pyarrow as pa
+    from pyarrow import parquet
+
+ENDINGS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
+DELIMITERS = {".csv": ",", ".tsv": "\t"}
+DEEPEST = 100  # lists and objects inside each other; Python itself stops somewhere below 1,000
+_BATCH = 64  # rows of a Parquet file in memory at once
+_BUFFER = 1_000_000  # bytes of a Parquet column that are read ahead
+_PIECE = 1_000_000  # bytes, of a line that is too long to keep
+_TOO_LONG = f"it has more than {MAX_BYTES // 1_000_000} MB"
+_BOM = b"\xef\xbb\xbf"
+_KINDS = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+
+
+class Row(NamedTuple):
+    """One row: its number among the rows of the input, from 1, and its columns as the input has them.
+
+    A cell of CSV is text. A cell of Parquet is what JSON can say: a time or a date is text (ISO 8601, to the
+    microsecond), a duration is seconds, a decimal is text with all its digits, bytes are text (in Base64
+    where they are not UTF-8), and a map is a list of pairs.
+    """
+
+    number: int
+    columns: Mapping[str, Any]
+
+
+class Unreadable(NamedTuple):
+    """In place of a row: what was expected, in which column ("" for all of it). Number 0 is the header."""
+
+    number: int
+    column: str
+    problem: str
+
+
+class Rows:
+    """The rows of one input. Each iteration reads it from the start; standard input can be read once.
+
+    `name` is for messages; `path` is "" for standard input; `schema` is that of a Parquet file, else None.
+    Iterating raises `InputError` where the file itself can be read no further.
+    """
+
+    def __init__(
+        self, path: str, read: Callable[[], Iterator[Row | Unreadable]], schema: pa.Schema | None = None
+    ) -> None:
+        self.path = "" if path == STDIN else path
+        self.name = encodable(self.path) or "standard input"
+        self.lasting = bool(self.path)
+        self.schema = schema
+        self._read = read
+
+    def __iter__(self) -> Iterator[Row | Unreadable]:
+        with _readable(self.name):
+            yield from self._read()
+
+
+def open_rows(path: str, stdin: BinaryIO) -> Rows:
+    """Return the rows of a file, or of JSON Lines on standard input for `-`; raises `InputError`."""
+    if path == STDIN:
+        return Rows(path, partial(_json_rows, stdin))
+    ending = Path(path).suffix.lower()
+    if ending not in ENDINGS:
+        expected = f"{', '.join(ENDINGS)}, or - for JSON Lines on standard input"
+        raise InputError(f"{path}: unknown ending of a file of rows; expected {expected}")
+    with _readable(path):
+        if not stat.S_ISREG(Path(path).stat().st_mode):
+            raise InputError(f"{path}: not a file; pass its rows as JSON Lines on standard input: -")
+        if ending == ".parquet":
+            with _parquet(path) as file:
+                return Rows(path, partial(_parquet_rows, path), file.schema_arrow)
+        Path(path).open("rb").close()
+    return Rows(path, partial(_text_rows, path, DELIMITERS.get(ending)))
+
+
+def _text_rows(path: str, delimiter: str | None) -> Iterator[Row | Unreadable]:
+    with Path(path).open("rb") as file:
+        yield from _csv_rows(file, delimiter) if delimiter else _json_rows(file)
+
+
+def bounded_lines(file: BinaryIO, most: int) -> Iterator[bytes | None]:
+    """Yield the lines of a file with their ends; None in place of one that has more than `most` bytes."""
+    while line := file.readline(most):
+        if len(line) < most or line.endswith(b"\n"):
+            yield line
+            continue
+        while (rest := file.readline(_PIECE)) and not rest.endswith(b"\n"):
+            pass
+        yield None
+
+
+class _CellError(Exception):
+    """Why a row cannot be read: the column ("" for the whole row) and what was expected."""
+
+    def __init__(self, problem: str, column: str = "") -> None:
+        self.column, self.problem = column, problem
+
+
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path; also pyarrow's own errors
+        why = getattr(error, "strerror", None) or one_line(str(error), 200)
+        raise InputError(f"{name}: cannot be read ({why})") from None
+
+
+def _json_rows(file: BinaryIO) -> Iterator[Row | Unreadable]:
+    number = 0
+    for line, raw in enumerate(bounded_lines(file, MAX_BYTES), 1):
+        if line == 1 and raw is not None:
+            raw = raw.removeprefix(_BOM)  # noqa: PLW2901 - the mark is no part of the first row
+        if raw is not None and not raw.strip():
+            continue
+        number += 1
+        try:
+            yield Row(number, _object(raw))
+        except _CellError as error:
+            yield _unreadable(error, number, line)
+
+
+def _unreadable(error: _CellError, number: int, line: int) -> Unreadable:
+    where = f" (line {line})" if line != number else ""
+    return Unreadable(number, error.column, error.problem + where)
+
+
+def _object(raw: bytes | None) -> dict[str, Any]:
+    if raw is None:
+        raise _CellError(f"expected a shorter row; {_TOO_LONG}")
+    try:
+        text = raw.decode()
+        found = json.loads(text)
+    except UnicodeDecodeError as error:
+        raise _CellError(f"expected UTF-8, got the byte 0x{raw[error.start]:02x}") from None
+    except json.JSONDecodeError as error:
+        raise _CellError(f"expected a JSON object; {error.msg} at character {error.pos + 1}") from None
+    except ValueError:
+        raise _CellError("expected a shorter number, got one of thousands of digits") from None
+    except RecursionError:
+        found = None
+    deep = text.count("[") + text.count("{") > DEEPEST and (found is None or _is_deep(found))
+    if deep:
+        raise _CellError(f"expected at most {DEEPEST} lists and objects inside each other, got more")
+    if not isinstance(found, dict):
+        raise _CellError(f"expected a JSON object, got {_KINDS.get(type(found), 'a number')}")
+    if "\\ud" in text or "\\uD" in text:
+        for column, value in found.items():
+            try:
+                json.dumps([column, value], ensure_ascii=False).encode()
+            except UnicodeEncodeError:
+                problem = "expected text, got half of a surrogate pair (a \\ud8… without its other half)"
+                raise _CellError(problem, encodable(column)) from None
+    return found
+
+
+def _is_deep(value: object) -> bool:
+    level = [value]
+    for _ in range(DEEPEST + 1):
+        held = [each for each in level if isinstance(each, dict | list)]
+        if not held:
+            return False
+        level = [part for each in held for part in (each.values() if isinstance(each, dict) else each)]
+    return True
+
+
+class _CsvLines:
+    """The lines of a CSV file; all but the first of a row that turned out to be broken can be read again."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._lines = bounded_lines(file, MAX_BYTES)
+        self._again: deque[str] = deque()
+        self._row: list[str] = []
+        self._size = 0
+        self.line = 0  # the number of the row's first line
+
+    def __iter__(self) -> _CsvLines:
+        return self
+
+    def __next__(self) -> str:
+        if self._again:
+            line = self._again.popleft()
+        else:
+            raw = next(self._lines)
+            first = self.line == 1 and not self._row
+            # What is not UTF-8 is found in its cell: the quotes of the line have to be seen first.
+            line = (raw or b"").removeprefix(_BOM if first else b"").decode("utf-8", "surrogateescape")
+        self._row.append(line)
+        self._size += len(line)
+        if not line or self._size > MAX_BYTES:
+            raise csv.Error(_TOO_LONG)
+        return line
+
+    def begin(self) -> None:
+        self.line += len(self._row) or 1
+        self._row, self._size = [], 0
+
+    def give_back(self) -> None:
+        self._again.extendleft(reversed(self._row[1:]))
+        del self._row[1:]
+
+    @property
+    def is_blank(self) -> bool:
+        return not "".join(self._row).strip(" \r\n")  # a row of TSV may consist of tabs
+
+
+def _csv_rows(file: BinaryIO, delimiter: str) -> Iterator[Row | Unreadable]:
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_BYTES))
+    lines = _CsvLines(file)
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
+    names: list[str] | None = None
+    number = 0
+    while True:
+        lines.begin()
+        problem: _CellError | None = None
+        row: dict[str, str] = {}
+        try:
+            cells = next(reader, None)
+            if cells is None:
+                return
+            if lines.is_blank:
+                continue
+            if names is None:
+                names = _checked_names(cells)
+                continue
+            row = _named(names, cells)
+        except csv.Error as error:
+            lines.give_back()  # a quote that was left open must not swallow the rows behind it
+            problem = _CellError(f"expected quotes around whole cells, and doubled inside them ({error})")
+        except _CellError as error:
+            problem = error
+        number += names is not None
+        yield Row(number, row) if problem is None else _unreadable(problem, number, lines.line)
+        if names is None:  # no row can be read without its header
+            return
+
+
+def _checked_names(names: Sequence[str]) -> list[str]:
+    for at, (name, times) in enumerate(Counter(names).items(), 1):
+        _check_text(name)
+        if not name.strip():
+            raise _CellError(f"expected a name for each column, got none for column {at}; add it")
+        if times > 1:
+            raise _CellError(f"expected different names, got this one {times} times; rename one", name)
+    return list(names)
+
+
+def _named(names: Sequence[str], cells: Sequence[str]) -> dict[str, str]:
+    if len(cells) != len(names):
+        raise _CellError(f"expected {len(names)} cells, as many as the header has, got {len(cells)}")
+    for name, cell in zip(names, cells, strict=True):
+        _check_text(cell, name)
+    return dict(zip(names, cells, strict=True))
+
+
+def _check_text(cell: str, name: str = "") -> None:
+    if "\0" in cell:
+        raise _CellError("expected text, got a NUL byte", name)
+    try:
+        cell.encode()
+    except UnicodeEncodeError as error:
+        got = ord(cell[error.start]) - 0xDC00
+        raise _CellError(f"expected UTF-8, got the byte 0x{got:02x}", name) from None
+
+
+def _parquet(path: str) -> parquet.ParquetFile:
+    try:
+        from pyarrow import parquet  # noqa: PLC0415 - an extra, which only Parquet needs
+    except ImportError as error:
+        how = install_extra("data")
+        raise InputError(f"{path}: Parquet needs pyarrow ({error}); run {how}") from None
+    return parquet.ParquetFile(path, buffer_size=_BUFFER)
+
+
+def _parquet_rows(path: str) -> Iterator[Row | Unreadable]:
+    with _parquet(path) as file:
+        try:
+            names = _checked_names(file.schema_arrow.names)
+        except _CellError as error:
+            yield _unreadable(error, 0, 0)
+            return
+        number = 0
+        for batch in file.iter_batches(_BATCH, use_threads=False):
+            for cells in zip(*map(plain_cells, batch.columns), strict=True):
+                number += 1
+                row = dict(zip(names, cells, strict=True))
+                wrong = next((name for name, cell in row.items() if isinstance(cell, _CellError)), None)
+                if wrong is None:
+                    yield Row(number, row)
+                else:
+                    yield Unreadable(number, wrong, row[wrong].problem)
+
+
+def plain_cells(column: pa.Array) -> list[Any]:
+    """Return the cells of an Arrow array as `Row` says, an error in place of one that Python cannot hold."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    kind = column.type
+    if pa.types.is_timestamp(kind) and kind.unit == "ns":
+        column = column.cast(pa.timestamp("us", kind.tz), safe=False)
+    elif kind in (pa.duration("ns"), pa.time64("ns")):
+        column = column.cast((pa.duration if pa.types.is_duration(kind) else pa.time64)("us"), safe=False)
+    try:
+        return [_plain(cell) for cell in column.to_pylist()]
+    except (ValueError, OverflowError):
+        return [_plain_cell(cell) for cell in column]
+
+
+def _plain_cell(cell: pa.Scalar) -> object:
+    try:
+        return _plain(cell.as_py())
+    except (ValueError, OverflowError) as error:
+        return _CellError(f"expected a value that Python can hold ({one_line(str(error), 100)})")
+
+
+def _plain(value: object) -> object:
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case list() | tuple():
+            return [_plain(each) for each in value]
+        case dict():
+            return {str(key): _plain(each) for key, each in value.items()}
+        case date() | time():  # a datetime is a date
+            return value.isoformat()
+        case timedelta():
+            return value.total_seconds()
+        case bytes():
+            try:
+                return value.decode()
+            except UnicodeDecodeError:
+                return base64.b64encode(value).decode()
+        case _:
+            return str(value)
