@@ -189,7 +189,7 @@ def test_every_module_imports_from_there_without_developer_dependencies(installe
         "import importlib, importlib.util as u, pkgutil, judgekit\n"
         "print(judgekit.__file__, *map(u.find_spec, ('pytest', 'mypy')))\n"
         "for each in pkgutil.walk_packages(judgekit.__path__, 'judgekit.'):\n"
-        "    if not each.name.endswith('__main__'):\n"
+        "    if not each.name.endswith(('__main__', '.pytest_plugin')):\n"
         "        importlib.import_module(each.name)\n"
         "        print(each.name)\n"
     )
@@ -197,6 +197,8 @@ def test_every_module_imports_from_there_without_developer_dependencies(installe
     assert Path(where).is_relative_to(installed.venv)
     assert words[:2] == ["None", "None"]
     assert "judgekit.cli.app" in words
+    code = "from importlib.metadata import entry_points; print(*entry_points(group='pytest11'))"
+    assert "value='judgekit.cli.pytest_plugin'" in installed.judgekit("-c", code)
 
 
 def test_its_commands_work_without_a_provider(installed: Installed) -> None:
