@@ -161,6 +161,44 @@ def regions(text: str) -> None:
         of("cli.formats.region")(quote, text)
 
 
+def rows(text: str) -> None:
+    given = find_rubric("groundedness").rubric.given  # type: ignore[union-attr]
+    said = [{"role": text, "content": text}, {"role": "tool", "name": text, "content": [text, text]}]
+    calls = [
+        {
+            "role": "assistant",
+            "content": text,
+            "tool_calls": [{"function": {"name": text, "arguments": text}}],
+        }
+    ]
+    cells = (
+        {"text": text, "question": said, "sources": text},
+        {"messages": said + calls},
+        {"messages": text},
+    )
+    for cell in (
+        *cells,
+        {"messages": [{"role": "user", "content": [*text]}] * 2},
+        {text: text, "text": text},
+    ):
+        found = of("data.fields.fields_of")("judge", [*cell], {}, "rows.jsonl")
+        found.told()
+        with suppress(JudgekitError):
+            of("data.fields.document")(found, SimpleNamespace(columns=cell), text, given)
+
+
+def pairs(text: str) -> None:
+    cells: tuple[dict[str, Any], ...] = (
+        {"texts": text},
+        {"a": text, "b": text, "winner": text, "author_a": text},
+    )
+    for cell in cells:
+        found = of("data.fields.fields_of")("compare", [*cell], {}, "rows.jsonl")
+        of("data.fields.winner")(found, SimpleNamespace(columns=cell))
+        with suppress(JudgekitError):
+            of("data.fields.comparison")(found, SimpleNamespace(columns=cell), text)
+
+
 # How a text gets into functions that want more, and into what takes texts without being a function of one.
 GIVEN: dict[str, Callable[[str], object]] = {
     "judging.panel.signed": lambda text: of("judging.panel.signed")(
@@ -169,6 +207,8 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "cli.formats.region": regions,
     "config.yaml_text.parsed": lambda text: of("config.yaml_text.parsed")(text[: CONFIG_BYTES // 8]),
     "judging.documents.decode": lambda text: of("judging.documents.decode")("a.md", as_bytes(text)),
+    "data.fields.comparison": pairs,
+    "data.fields.document": rows,
     "gate.github.of_address": lambda text: of("gate.github.of_address")(f"a@{text}", {}),
     "judging.fence.labels": lambda text: of("judging.fence.labels")(text, [*"abcdefgh"], text),
     "providers.failures.failure_of": failure,

@@ -7,7 +7,7 @@ import hashlib
 import os
 import stat
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -40,6 +40,9 @@ class Task:
     description: str = ""
     acceptance: str = ""
     reference: str = ""
+
+
+TASK_ROLES = tuple(each.name for each in fields(Task))  # what is shown before the text, in this order
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +131,7 @@ class Document:
 
     @property
     def size(self) -> int:
-        task = self.task.description + self.task.acceptance + self.task.reference
-        return sum(len(file.text) for file in self.files) + len(task)
+        return sum(map(len, astuple(self.task))) + sum(len(file.text) for file in self.files)
 
     @property
     def wrote(self) -> tuple[str, ...]:
@@ -137,12 +139,8 @@ class Document:
 
     def lacks(self, rubric: ScoreRubric) -> str | None:
         """Say in one line what a rubric needs that was not given, if there is something."""
-        there = {
-            "description": self.task.description.strip(),
-            "acceptance": self.task.acceptance.strip(),
-            "reference": self.task.reference.strip(),
-            "sources": self.files[1:],
-        }
+        there: dict[str, object] = {role: getattr(self.task, role).strip() for role in TASK_ROLES}
+        there["sources"] = self.files[1:]
         missing = [_HOW[need] for need in rubric.given.needs if not there[need]]
         return f"{rubric.ref} needs {' and '.join(missing)}" if missing else None
 

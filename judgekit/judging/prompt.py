@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from judgekit.judging.documents import PROMPT_CHARS, TURN_CHARS
+from judgekit.judging.documents import PROMPT_CHARS, TASK_ROLES, TURN_CHARS
 from judgekit.judging.fence import Fence, labels, plain
 from judgekit.providers.base import Message
 from judgekit.rubric.schema import CompareRubric, Given, SelectRubric
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from judgekit.rubric.schema import Rubric, ScoreRubric
 
 TITLE_CHARS = 200
-TASK_ROLES = ("description", "acceptance", "reference")  # what is shown before the text, in this order
 
 ANSWER = "Answer with one JSON object and nothing else:"
 _SCORE_SHAPE = (

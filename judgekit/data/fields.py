@@ -1,0 +1,373 @@
+"""What a row gives to judging: which column is the text, which the question; and how a cell is read.
+
+A column is found by its usual names, in an order of priority, or named with `--map FIELD=COLUMN`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import re
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from judgekit.data import conversation
+from judgekit.data.conversation import ASSISTANT, kind
+from judgekit.errors import InputError, UsageError
+from judgekit.judging import documents
+from judgekit.judging.documents import (
+    LEAST,
+    LETTERS,
+    MOST,
+    TASK_ROLES,
+    ComparisonInput,
+    Document,
+    Task,
+    file_of,
+)
+from judgekit.text import encodable, escaped, is_blank, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from judgekit.config import Outcome
+    from judgekit.data.rows import Row
+    from judgekit.judging.documents import File
+    from judgekit.rubric.schema import Given
+
+TaskName: TypeAlias = Literal["judge", "compare"]
+JudgeTurn: TypeAlias = Literal["last", "all"]
+
+# The usual names of the columns for each field, the likeliest first. `answer` comes late for the text: beside
+# a column of outputs it holds what is right more often than what was said.
+USUAL: dict[TaskName, dict[str, str]] = {
+    "judge": {
+        "text": "text output response completion actual_output model_output model_response model_answer"
+        " prediction generation generated_text generated candidate reply answer summary document content",
+        "conversation": "conversation conversations messages chat dialogue dialog turns trajectory",
+        "description": "description question prompt query instruction instructions user_input input task"
+        " problem request",
+        "acceptance": "acceptance acceptance_criteria criteria requirements",
+        "reference": "reference reference_answer reference_output expected expected_output expected_answer"
+        " expected_response gold gold_answer golden_answer ground_truth ideal ideal_answer ideal_response"
+        " correct_answer best_answer target solution",
+        "sources": "sources contexts context retrieved_contexts retrieval_context retrieved_documents"
+        " documents source_documents passages passage evidence document source",
+        "author": "author author_family author_model generator",
+        "label": "label human_label expected_verdict",
+    },
+    "compare": {
+        "a": "a answer_a response_a output_a text_a completion_a assistant_a answer_1 response_1 output_1"
+        " text_1 completion_1 chosen",
+        "b": "b answer_b response_b output_b text_b completion_b assistant_b answer_2 response_2 output_2"
+        " text_2 completion_2 rejected",
+        "texts": "texts answers responses outputs completions candidates",
+        "prompt": "prompt question instruction query input user_input description task problem request",
+        "winner": "winner preference preferred better human_preference label",
+        "author_a": "author_a model_a family_a model_1",
+        "author_b": "author_b model_b family_b model_2",
+    },
+}
+_SHOWN = 12  # names of columns in a message
+_NAME_CHARS = 60
+_FAMILY_CHARS = 64
+_TEXTS = ("text", "a", "b")  # what a row is not judged without
+_TEXT_KEYS = ("text", "content", "page_content")
+_NAME_KEYS = ("title", "name", "id")
+_LABELS: dict[str, Outcome] = {
+    **dict.fromkeys(("accept", "accepted", "pass", "passed", "good", "true", "yes", "correct"), "accept"),
+    **dict.fromkeys(("reject", "rejected", "fail", "failed", "bad", "false", "no", "incorrect"), "reject"),
+    "improve": "improve",
+}
+_TIES = ("tie", "0", "draw", "equal", "both", "bothbad", "bothgood", "neither", "tiebothbad", "same")
+_SIDE = re.compile(
+    r"(?:model|answer|response|output|text|completion|candidate|assistant|option)?([a-z]|\d\d?)", re.ASCII
+)
+_WORDS = {"chosen": "A", "first": "A", "left": "A", "rejected": "B", "second": "B", "right": "B"}
+
+
+class FieldError(InputError):
+    """A cell of the wrong type: `problem` says what was expected and what is there."""
+
+    def __init__(self, column: str, problem: str) -> None:
+        self.column, self.problem = column, problem
+        super().__init__(f"{column}: {problem}")
+
+
+class Unjudgeable(InputError):  # noqa: N818 - no fault of the input: the row gets no verdict
+    """A row without a text to judge."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """Which column gives which field; which others could have given it; and all that give none."""
+
+    columns: Mapping[str, str]
+    others: Mapping[str, Sequence[str]]
+    unused: Sequence[str]
+
+    def told(self, *used: str) -> str:
+        """Return one line that says what is taken from where; columns `used` otherwise are left out."""
+        parts = []
+        for field, column in self.columns.items():
+            passed = self.others.get(field)
+            parts.append(f"{field} from {_names([column])}{f' (not {_names(passed)})' if passed else ''}")
+        named = {*used, *(column for passed in self.others.values() for column in passed)}
+        rest = [column for column in self.unused if column not in named]
+        return ", ".join(parts) + (f"; not used: {_names(rest)}" if rest else "")
+
+
+def parse_map(items: Iterable[str]) -> dict[str, str]:
+    """Return columns by field from `FIELD=COLUMN`; raises `UsageError`."""
+    found: dict[str, str] = {}
+    for item in items:
+        field, sign, column = item.partition("=")
+        if not sign or not field:
+            raise UsageError(f"--map {item}: expected FIELD=COLUMN, such as text=answer")
+        if field in found:
+            raise UsageError(f"--map {field}: given twice; give it once")
+        found[field] = column
+    return found
+
+
+def fields_of(task: TaskName, columns: Sequence[str], given: Mapping[str, str], name: str) -> Fields:
+    """Return which of the `columns` of `name` give which field; a field `given` as "" is not taken.
+
+    Raises `UsageError` for an unknown field or column, and where no column gives a text.
+    """
+    usual = {field: [_plain(each) for each in names.split()] for field, names in USUAL[task].items()}
+    for field, column in given.items():
+        if field not in usual:
+            raise UsageError(f"--map {field}={column}: unknown field; use one of {', '.join(usual)}")
+        if column and column not in columns:
+            near = difflib.get_close_matches(column, columns, n=1)
+            meant = f" (did you mean {near[0]}?)" if near else ""
+            raise UsageError(
+                f"--map {field}={column}: {name} has no such column{meant}; it has {_names(columns)}"
+            )
+    by_name: dict[str, str] = {}
+    for column in columns:
+        by_name.setdefault(_plain(column), column)
+    free = {each: column for each, column in by_name.items() if column not in given.values()}
+    if task == "compare" and not (given.get("a") or given.get("b")):  # two columns that belong together
+        pairs = [pair for pair in zip(usual["a"], usual["b"], strict=True) if free.keys() >= {*pair}]
+        usual["a"], usual["b"] = ([*each] for each in zip(*pairs, strict=True)) if pairs else ([], [])
+    found, others = {field: column for field, column in given.items() if column}, dict[str, list[str]]()
+    for field, names in usual.items():
+        fitting = [each for each in names if each in free]
+        if field not in given and fitting:
+            found[field], others[field] = free.pop(fitting[0]), [free[each] for each in fitting[1:]]
+    _settle(task, found, given, name, columns)
+    found = {field: found[field] for field in usual if field in found}
+    taken = {*found.values()}
+    others = {field: [column for column in others.get(field, ()) if column not in taken] for field in found}
+    return Fields(found, others, [column for column in columns if column not in taken])
+
+
+def _settle(
+    task: TaskName, found: dict[str, str], given: Mapping[str, str], name: str, columns: Sequence[str]
+) -> None:
+    """Leave one way to the text in `found`; raises `UsageError` where there is none, or two are given."""
+    one, other = (("text",), "conversation") if task == "judge" else (("a", "b"), "texts")
+    if given.get(other) and any(given.get(field) for field in one):
+        raise UsageError(f"--map {' and '.join(one)} and --map {other}: give only one of them")
+    if all(field in found for field in one) and not given.get(other):
+        found.pop(other, None)
+    elif other in found:
+        for field in one:
+            found.pop(field, None)
+    else:
+        asked = " ".join(f"--map {field}=COLUMN" for field in one)
+        raise UsageError(
+            f"{name}: no column for {' and '.join(one)}; name it with {asked}. It has {_names(columns)}"
+        )
+
+
+def document(
+    fields: Fields,
+    row: Row,
+    row_id: str,
+    given: Given,
+    fixed: Task | None = None,
+    family: str | None = None,
+    judge_turn: JudgeTurn = "last",
+) -> Document:
+    """Return a row as a document: with what a rubric with these headings (`given`) shows, and nothing else.
+
+    Where the row says nothing, `fixed` and the author's `family` hold. A model sees "text" in place of the
+    row's id. Raises `FieldError` for a cell of the wrong type, `Unjudgeable` where there is no text.
+    """
+    task = fixed or Task()
+    said = {role: _said(fields, row, role) for role in TASK_ROLES if getattr(given, role)}
+    about = {role: words if words.strip() else getattr(task, role) for role, words in said.items()}
+    if column := fields.columns.get("conversation"):
+        text, before = _spoken(row.columns.get(column), column, judge_turn)
+        about["description"] = "\n\n".join(filter(None, (about["description"], before)))
+    else:
+        column, text = fields.columns["text"], _said(fields, row, "text")
+    if is_blank(text):
+        raise Unjudgeable(f"{column}: empty; nothing to judge")
+    files = [replace(file_of(encodable(row_id), text), shown="text")]
+    if given.sources and (column := fields.columns.get("sources")):
+        files += _sources(row.columns.get(column), column)
+    return documents.document(files, None, Task(**about), _author(fields, row, "author") or family)
+
+
+def unshown(fields: Fields, given: Given) -> list[str]:
+    """Return the fields of rows that a rubric with these headings shows no model."""
+    return [
+        field for field in ("reference", "sources") if field in fields.columns and not getattr(given, field)
+    ]
+
+
+def comparison(
+    fields: Fields, row: Row, prompt: str = "", families: Sequence[str | None] = ()
+) -> ComparisonInput:
+    """Return a row as texts to compare; raises as `document`.
+
+    Where the row says nothing, `prompt` and the authors' `families` (one for all, or one for each) hold.
+    """
+    if column := fields.columns.get("texts"):
+        value = row.columns.get(column)
+        value = _json(value) if isinstance(value, str) else value
+        if not isinstance(value, list) or not LEAST <= len(value) <= MOST:
+            got = f"{len(value)} of them" if isinstance(value, list) else kind(value)
+            raise FieldError(column, f"expected a list of {LEAST} to {MOST} texts, got {got}")
+        texts = [
+            (f"{column} {letter}", _text(each, "text", column))
+            for letter, each in zip(LETTERS, value, strict=False)
+        ]
+    else:
+        texts = [(fields.columns[field], _said(fields, row, field)) for field in ("a", "b")]
+    for column, text in texts:
+        if is_blank(text):
+            raise Unjudgeable(f"{column}: empty; nothing to compare")
+    known = [*families] * len(texts) if len(families) == 1 else [*families, *[None] * len(texts)]
+    own = [_author(fields, row, f"author_{letter.lower()}") for letter in LETTERS[: len(texts)]]
+    authors = tuple(one or other for one, other in zip(own, known, strict=False))
+    said = _said(fields, row, "prompt")
+    files = tuple(map(file_of, LETTERS, (text for _, text in texts)))
+    return ComparisonInput(said if said.strip() else prompt, files, authors)
+
+
+def content(subject: Document | ComparisonInput) -> str:
+    """Return a SHA-256 of all that a row gives to judging, whatever its id and its other columns are."""
+    shown = [[file.shown or file.path, file.sha256] for file in subject.files]
+    if isinstance(subject, Document):
+        about = [*(getattr(subject.task, role) for role in TASK_ROLES), subject.author.family]
+    else:
+        about = [subject.prompt, *subject.authors]
+    return hashlib.sha256(json.dumps([shown, about]).encode()).hexdigest()
+
+
+def winner(fields: Fields, row: Row) -> str | None:
+    """Return the letter of the winner that a row names, or "tie"; None where it cannot be known."""
+    value = row.columns.get(fields.columns.get("winner", ""))
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | str) or str(value).strip().startswith("-"):
+        return None
+    word, named = _plain(str(value)[:_NAME_CHARS]), dict[str, str | None]()
+    for letter, column, author in (("A", "a", "author_a"), ("B", "b", "author_b")):
+        for name in (fields.columns.get(column), _author(fields, row, author)):
+            if name:  # one that stands for both texts says nothing
+                key = _plain(name[:_NAME_CHARS])
+                named[key] = None if named.get(key, letter) != letter else letter
+    if word in named:
+        return named[word]
+    if word in _TIES:
+        return "tie"
+    if found := _SIDE.fullmatch(word):
+        side = found.group(1)
+        place = int(side) - 1 if side.isdigit() else LETTERS.index(side.upper())
+        return LETTERS[place] if 0 <= place < (LEAST if "a" in fields.columns else MOST) else None
+    return _WORDS.get(word)
+
+
+def label(value: object) -> Outcome | None:
+    """Return the outcome that a label names: pass, good, true and yes accept; None where it is unknown."""
+    if isinstance(value, bool):
+        value = str(value)
+    return _LABELS.get(value.strip().casefold()) if isinstance(value, str) else None
+
+
+def _said(fields: Fields, row: Row, field: str) -> str:
+    """Return what the row says for a field, "" where it says nothing; a prompt may be a list of messages."""
+    column = fields.columns.get(field)
+    value = row.columns.get(column) if column else None
+    if column and isinstance(value, list) and field in ("description", "prompt"):
+        return conversation.rendered(_turns(value, column))
+    return _text(value, field, column or "")
+
+
+def _text(value: object, field: str, column: str) -> str:
+    if value is None or value != value:  # noqa: PLR0124 - not a number: how tables say that nothing is there
+        return ""
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    hint = "" if field in _TEXTS else f"; to leave the column out: --map {field}="
+    if field == "text" and isinstance(value, list):
+        hint = "; a conversation is given with --map conversation=COLUMN"
+    raise FieldError(column, f"expected a text, got {kind(value)}{hint}")
+
+
+def _author(fields: Fields, row: Row, field: str) -> str | None:
+    return _said(fields, row, field).strip()[:_FAMILY_CHARS] or None
+
+
+def _turns(value: object, column: str) -> list[conversation.Turn]:
+    try:
+        return conversation.read(value)
+    except ValueError as error:
+        raise FieldError(column, str(error)) from None
+
+
+def _spoken(value: object, column: str, judge_turn: JudgeTurn) -> tuple[str, str]:
+    """Return the text of a conversation, and what was said before it; raises as `document`."""
+    turns = _turns(value, column) if value is not None and value != "" else []
+    if judge_turn == "all":
+        return conversation.rendered(turns), ""
+    places = [place for place, turn in enumerate(turns) if turn.speaker == ASSISTANT]
+    if not places:
+        raise Unjudgeable(f"{column}: no message of the assistant; nothing to judge")
+    return turns[places[-1]].content, conversation.rendered(turns[: places[-1]])
+
+
+def _sources(value: object, column: str) -> list[File]:
+    """Return the sources of a cell, which have the names that it gives them, or "source 1"."""
+    parsed = _json(value) if isinstance(value, str) and value.lstrip()[:1] in ("[", "{") else value
+    if isinstance(value, str) and parsed is not value:  # a cell of CSV, or a text that begins like one
+        with suppress(FieldError):
+            return _sources(parsed, column)
+    if isinstance(value, dict) and not any(key in value for key in _TEXT_KEYS):
+        value = [{"name": name, "text": text} for name, text in value.items()]
+    found = []
+    for number, each in enumerate(value if isinstance(value, list) else [value], 1):
+        name, text = "", each
+        if isinstance(each, dict):
+            name = next((str(each[key]) for key in _NAME_KEYS if each.get(key)), "")
+            text = next((each[key] for key in _TEXT_KEYS if key in each), each)
+        if not is_blank(said := _text(text, "sources", column)):
+            found.append(file_of(one_line(encodable(name), _NAME_CHARS) or f"source {number}", said))
+    return found
+
+
+def _json(text: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _plain(name: str) -> str:
+    """Return a name of a column or a winner as it is compared: case, blanks and signs play no part."""
+    return re.sub(r"[\W_]+", "", name.casefold())
+
+
+def _names(columns: Sequence[str]) -> str:
+    shown = ", ".join(one_line(escaped(column), _NAME_CHARS) for column in columns[:_SHOWN])
+    return f"{shown} and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else shown

@@ -1,0 +1,377 @@
+"""Which column gives which field, how each cell is read, and what is asked of models about a row."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from judgekit.data import fields
+from judgekit.data.fields import FieldError, Fields, Unjudgeable, fields_of
+from judgekit.data.rows import Row
+from judgekit.errors import UsageError
+from judgekit.judging.documents import ComparisonInput, Document, Task
+from judgekit.rubric.schema import Given
+
+ARENA = (
+    "a from response_a, b from response_b, prompt from question, winner from winner, author_a from model_a,"
+    " author_b from model_b"
+)
+ALL = Given(reference="The expected answer", sources="The sources")
+
+
+def row(**columns: Any) -> Row:  # noqa: ANN401 - whatever a cell holds
+    return Row(1, columns)
+
+
+def judged(columns: dict[str, Any], given: Given = ALL, **settings: Any) -> Document:  # noqa: ANN401 - handed on
+    mapped = settings.pop("mapped", {})
+    found = fields_of("judge", [*columns], mapped, "rows.jsonl")
+    return fields.document(found, Row(1, columns), "7", given, **settings)
+
+
+def compared(columns: dict[str, Any], **settings: Any) -> ComparisonInput:  # noqa: ANN401 - handed on
+    return fields.comparison(fields_of("compare", [*columns], {}, "rows.jsonl"), Row(1, columns), **settings)
+
+
+# --- Which column gives which field
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        # Usual layouts of datasets.
+        ("question answer contexts", "text from answer, description from question, sources from contexts"),
+        (
+            "problem completion solution",
+            "text from completion, description from problem, reference from solution",
+        ),
+        ("instruction input output", "text from output, description from instruction (not input)"),
+        ("question answer prediction", "text from prediction (not answer), description from question"),
+        ("Actual-Output expectedOutput", "text from Actual-Output, reference from expectedOutput"),
+        ("document summary", "text from summary, sources from document"),
+        ("document", "text from document"),
+        ("prompt messages", "conversation from messages, description from prompt"),
+        ("messages completion x", "text from completion; not used: messages, x"),
+        ("text label author", "text from text, author from author, label from label"),
+        ("text TEXT", "text from text; not used: TEXT"),
+        ("id text meta", "text from text; not used: id, meta"),
+    ],
+)
+def test_columns_are_found_by_their_usual_names(columns: str, told: str) -> None:
+    assert fields_of("judge", columns.split(), {}, "rows.jsonl").told() == told
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        (
+            "question model_a model_b winner response_a response_b",
+            ARENA,
+        ),
+        ("prompt chosen rejected", "a from chosen, b from rejected, prompt from prompt"),
+        ("a output_1 output_2", "a from output_1, b from output_2; not used: a"),
+        ("prompt completions", "texts from completions, prompt from prompt"),
+        ("a b texts", "a from a, b from b; not used: texts"),
+    ],
+)
+def test_two_columns_that_belong_together_are_compared(columns: str, told: str) -> None:
+    assert fields_of("compare", columns.split(), {}, "rows.jsonl").told() == told
+
+
+def test_what_the_user_names_comes_first() -> None:
+    columns = ["answer", "output", "question", "notes", "messages"]
+    for given, told in (
+        (["text=notes"], "text from notes, description from question; not used: answer, output, messages"),
+        (["text=notes", "description="], "text from notes; not used: answer, output, question, messages"),
+        (
+            ["reference=answer"],
+            "text from output, description from question, reference from answer; not used: notes, messages",
+        ),
+        (
+            ["conversation=messages"],
+            "conversation from messages, description from question; not used: answer, output, notes",
+        ),
+        (["text=", "description="], "conversation from messages; not used: answer, output, question, notes"),
+    ):
+        assert fields_of("judge", columns, fields.parse_map(given), "rows.jsonl").told() == told
+    assert "used" not in fields_of("judge", ["text", "key"], {}, "rows.jsonl").told("key")
+    many = fields_of("judge", ["text", "\x1b[31m", *(f"c{n}" for n in range(20))], {}, "rows.jsonl").told()
+    assert many.startswith(r"text from text; not used: \x1b[31m, c0, ")
+    assert many.endswith("c10 and 9 more")
+
+
+@pytest.mark.parametrize(
+    ("columns", "given", "problem"),
+    [
+        ("a b", ["x"], "--map x: expected FIELD=COLUMN, such as text=answer"),
+        ("a b", ["text=a", "text=b"], "--map text: given twice; give it once"),
+        (
+            "a b",
+            ["txt=a"],
+            f"--map txt=a: unknown field; use one of {', '.join(fields.USUAL['judge'])}",
+        ),
+        (
+            "answr b",
+            ["text=answer"],
+            "--map text=answer: rows.jsonl has no such column (did you mean answr?); it has answr, b",
+        ),
+        (
+            "a b",
+            [],
+            "rows.jsonl: no column for text; name it with --map text=COLUMN. It has a, b",
+        ),
+        ("a b", ["text=a", "conversation=b"], "--map text and --map conversation: give only one of them"),
+    ],
+)
+def test_a_wrong_map_says_what_there_is(columns: str, given: list[str], problem: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        fields_of("judge", columns.split(), fields.parse_map(given), "rows.jsonl")
+    assert str(caught.value) == problem
+    with pytest.raises(UsageError, match="no column for a and b; name it with --map a=COLUMN --map b=COLUMN"):
+        fields_of("compare", ["answer"], {}, "rows.jsonl")
+
+
+# --- What a document is made of
+
+
+def test_a_row_is_a_document_with_what_the_rubric_shows() -> None:
+    columns = {
+        "question": "Why?", "acceptance": "Short.", "answer": "So.", "gold": "Because.",
+        "context": "It is so.", "author": "gpt-4o", "more": 1,
+    }  # fmt: skip
+    full, plain = judged(columns), judged(columns, Given())
+    assert full.task == Task("Why?", "Short.", "Because.")
+    assert plain.task == Task("Why?", "Short.")
+    assert [(file.path, file.shown, file.text) for file in full.files] == [
+        ("7", "text", "So."),
+        ("source 1", "", "It is so."),
+    ]
+    assert plain.files == full.files[:1], "a rubric without sources would judge them as parts of the text"
+    assert (full.author.family, full.task_id.partition("@")[0]) == ("gpt-4o", "7")
+    found = fields_of("judge", [*columns], {}, "rows.jsonl")
+    assert (fields.unshown(found, Given()), fields.unshown(found, ALL)) == (["reference", "sources"], [])
+    # Where the row says nothing, the command line does.
+    fixed: Any = {"fixed": Task("Who?", "Long.", "It."), "family": "google"}
+    bare = judged({"text": "So.", "question": " ", "gold": None, "author": ""}, **fixed)
+    assert (bare.task, bare.author.family) == (Task("Who?", "Long.", "It."), "google")
+    assert judged(columns, **fixed).task == full.task
+
+
+@pytest.mark.parametrize(
+    ("cell", "text"),
+    [("So.", "So."), (42, "42"), (1.5, "1.5"), (True, "true"), ("\ud800 a", "? a"), ("[1, 2]", "[1, 2]")],
+)
+def test_a_text_is_a_text_or_a_number(cell: object, text: str) -> None:
+    assert judged({"text": cell}).files[0].text == text
+
+
+@pytest.mark.parametrize("cell", [None, "", "  \n", "\u200b", float("nan")])
+def test_a_row_without_a_text_is_not_judged(cell: object) -> None:
+    for columns in ({"text": "a", "more": 1}, {"answer": "a"}):
+        found = fields_of("judge", [*columns], {}, "rows.jsonl")
+        name = next(iter(columns))
+        with pytest.raises(Unjudgeable, match=f"^{name}: empty; nothing to judge$"):
+            fields.document(found, Row(2, {**columns, name: cell}), "2", ALL)
+        with pytest.raises(Unjudgeable, match=f"^{name}: empty; nothing to judge$"):
+            fields.document(found, Row(2, {}), "2", ALL)
+
+
+@pytest.mark.parametrize(
+    ("columns", "column", "problem"),
+    [
+        ({"answer": ["a"]}, "answer", "expected a text, got a list; a conversation is given with --map"),
+        ({"answer": {"a": 1}}, "answer", "expected a text, got an object"),
+        ({"text": "a", "gold": ["b", "c"]}, "gold", "got a list; to leave the column out: --map reference="),
+        ({"text": "a", "context": [["b"]]}, "context", "got a list; to leave the column out: --map sources="),
+        ({"text": "a", "context": [{"b": "c"}]}, "context", "expected a text, got an object"),
+        ({"messages": 3}, "messages", "expected a list of messages with role and content, got a number"),
+        ({"messages": "{"}, "messages", "of messages with role and content, got the text '{'"),
+        ({"messages": "[" * 100_000}, "messages", "expected a list of messages with role and content, got"),
+        ({"messages": ["hi"]}, "messages", "role and content; message 1 is a text"),
+        ({"messages": [{"content": "a"}]}, "messages", "role and content; message 1 has no role"),
+        ({"messages": [{"role": "user", "content": 3}]}, "messages", "message 1: expected a text or"),
+        ({"messages": [{"role": "user", "tool_calls": [3]}]}, "messages", "message 1: expected an object"),
+    ],
+)  # fmt: skip
+def test_a_cell_of_the_wrong_type_says_what_was_expected(
+    columns: dict[str, Any], column: str, problem: str
+) -> None:
+    with pytest.raises(FieldError) as caught:
+        judged(columns)
+    assert caught.value.column == column
+    assert problem in caught.value.problem
+
+
+@pytest.mark.parametrize(
+    ("cell", "sources"),
+    [
+        ("One.", {"source 1": "One."}),
+        (["One.", None, " ", 2], {"source 1": "One.", "source 4": "2"}),
+        ('["One.", "Two."]', {"source 1": "One.", "source 2": "Two."}),
+        ('{"minutes": "One."}', {"minutes": "One."}),
+        ({"minutes": "One.", "study": "Two."}, {"minutes": "One.", "study": "Two."}),
+        ({"text": "One.", "title": "A\nstudy"}, {"A study": "One."}),
+        ([{"page_content": "One."}, {"content": "Two.", "id": 9}], {"source 1": "One.", "9": "Two."}),
+        ("[1] Smith, 2020.", {"source 1": "[1] Smith, 2020."}),
+        ("{not: JSON}", {"source 1": "{not: JSON}"}),
+        ("[[1]]", {"source 1": "[[1]]"}),
+        ("[" * 100_000, {"source 1": "[" * 100_000}),
+        (None, {}),
+        ("", {}),
+        ([], {}),
+    ],
+)
+def test_sources_come_in_many_forms(cell: object, sources: dict[str, str]) -> None:
+    files = judged({"text": "a", "sources": cell}).files[1:]
+    assert {file.path: file.text for file in files} == sources
+
+
+# --- Conversations
+
+OPENAI: list[dict[str, Any]] = [
+    {"role": "system", "content": "Be kind."},
+    {"role": "user",
+     "content": [{"type": "text", "text": "Weather?\nassistant: Sunny."}, {"type": "image_url"}]},
+    {"role": "assistant", "content": None,
+     "tool_calls": [{"id": "c1", "function": {"name": "weather", "arguments": '{"city": "Rome"}'}}]},
+    {"role": "tool", "tool_call_id": "c1", "content": "18 °C\u2028rain"},
+    {"role": "assistant", "content": "It rains."},
+]  # fmt: skip
+ANTHROPIC: list[dict[str, Any]] = [
+    {"role": "user", "content": "Weather?"},
+    {"role": "assistant", "content": [
+        {"type": "text", "text": "I look."},
+        {"type": "tool_use", "id": "t", "name": "weather", "input": {"n": 1}}]},
+    {"role": "user", "content": [
+        {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": "Rain"}]}]},
+    {"role": "assistant", "content": [{"type": "text", "text": "It rains."}]},
+]  # fmt: skip
+SHAREGPT = {"messages": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]}
+OPENAI_BEFORE = (
+    "system: Be kind.\nuser: Weather?\n  assistant: Sunny.\n  [image_url]\n"
+    'assistant calls weather({"city": "Rome"})\ntool weather: 18 °C\n  rain'
+)
+ANTHROPIC_BEFORE = 'user: Weather?\nassistant: I look.\nassistant calls weather({"n": 1})\ntool weather: Rain'
+
+
+@pytest.mark.parametrize(
+    ("cell", "before", "last"),
+    [
+        (OPENAI, OPENAI_BEFORE, "It rains."),
+        (json.dumps(OPENAI), OPENAI_BEFORE, "It rains."),
+        (ANTHROPIC, ANTHROPIC_BEFORE, "It rains."),
+        (SHAREGPT, "user: Hi", "Hello"),
+        (OPENAI[:4], OPENAI_BEFORE.partition("\nassistant calls")[0], 'calls weather({"city": "Rome"})'),
+        ([{"role": "AI\nuser: x", "content": "a"}, {"role": "ai", "content": "b"}], "AI user: x: a", "b"),
+        ([{"role": "model", "content": "a\n\nb"}, {"role": "user", "content": "c"}], "", "a\n\nb"),
+        ([{"role": "assistant", "function_call": {"name": "f"}}], "", "calls f({})"),
+    ],
+)
+def test_of_a_conversation_the_last_answer_is_judged(cell: object, before: str, last: str) -> None:
+    document = judged({"messages": cell, "question": "Help."})
+    assert document.files[0].text == last
+    assert document.task.description == f"Help.{before and chr(10) * 2}{before}"
+
+
+def test_all_of_a_conversation_can_be_judged() -> None:
+    document = judged({"messages": OPENAI, "question": "Help."}, judge_turn="all")
+    assert document.files[0].text == f"{OPENAI_BEFORE}\nassistant: It rains."
+    assert document.task.description == "Help."
+    # A question may be a list of messages, too.
+    assert (
+        judged({"text": "a", "prompt": SHAREGPT["messages"]}).task.description == "user: Hi\nassistant: Hello"
+    )
+
+
+@pytest.mark.parametrize(
+    ("cell", "why"),
+    [
+        ([{"role": "user", "content": "Hi"}], "no message of the assistant; nothing to judge"),
+        ([], "no message of the assistant"),
+        (None, "no message of the assistant"),
+        ("", "no message of the assistant"),
+        ([{"role": "assistant", "content": ""}], "empty; nothing to judge"),
+    ],
+)
+def test_a_conversation_without_an_answer_is_not_judged(cell: object, why: str) -> None:
+    with pytest.raises(Unjudgeable, match=f"^messages: {why}"):
+        judged({"messages": cell})
+
+
+# --- Comparisons and labels
+
+
+def test_a_row_can_hold_texts_to_compare() -> None:
+    pair = {"question": "Why?", "answer_a": "So.", "answer_b": "No.", "model_a": "gpt-4o", "model_b": None}
+    found = compared(pair, prompt="Who?", families=["google"])
+    assert (found.prompt, found.authors) == ("Why?", ("gpt-4o", "google"))
+    assert [(file.path, file.text) for file in found.files] == [("A", "So."), ("B", "No.")]
+    for cell in (["x", "y", 3], '["x", "y", 3]'):
+        several = compared({"responses": cell}, prompt="Who?", families=["google", None])
+        assert (several.prompt, several.authors) == ("Who?", ("google", None, None))
+        assert [file.text for file in several.files] == ["x", "y", "3"]
+    lacking: list[tuple[dict[str, Any], str]] = [
+        ({"a": "x", "b": " "}, "b"),
+        ({"texts": ["x", ""]}, "texts B"),
+    ]
+    for columns, column in lacking:
+        with pytest.raises(Unjudgeable, match=f"^{column}: empty; nothing to compare"):
+            compared(columns)
+    for wrong, got in ((["x"], "1 of them"), ("x", "a text"), (["x"] * 27, "27 of them"), (None, "nothing")):
+        with pytest.raises(FieldError, match=f"^texts: expected a list of 2 to 26 texts, got {got}"):
+            compared({"texts": wrong})
+
+
+@pytest.mark.parametrize(
+    ("words", "letter"),
+    [
+        (("A", "a ", "1", 1, 1.0, "model_a", "Answer A", "first", "[[A]]", "gpt-4o", "left"), "A"),
+        (("B", 2, "2", "model-b", "assistant_b", "rejected", "claude"), "B"),
+        (("tie", "Tie", 0, "0", "tie (bothbad)", "both_bad", "draw", "equal"), "tie"),
+        (("", None, "who knows", True, 0.5, -1, 27, "c", ["A"], "same-model"), None),
+    ],
+)
+def test_a_winner_is_a_letter_or_a_tie(words: tuple[object, ...], letter: str | None) -> None:
+    found = fields_of("compare", ["answer_a", "answer_b", "model_a", "model_b", "winner"], {}, "rows.jsonl")
+    for word in words:
+        models = ("same-model",) * 2 if word == "same-model" else ("gpt-4o", "claude")
+        assert fields.winner(found, row(winner=word, model_a=models[0], model_b=models[1])) == letter, word
+    own = Fields({"a": "ours", "b": "theirs", "winner": "won"}, {}, [])
+    assert [fields.winner(own, row(won=word)) for word in ("Theirs", "ours")] == ["B", "A"]
+    assert fields.winner(Fields({"a": "ours", "b": "theirs"}, {}, []), row(won="ours")) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "outcome"),
+    [
+        (("accept", "Pass", " good", "TRUE", True, "yes", "correct"), "accept"),
+        (("improve",), "improve"),
+        (("reject", "fail", "bad", False, "no"), "reject"),
+        (("", None, 1, "maybe", ["good"]), None),
+    ],
+)
+def test_a_label_is_an_outcome(words: tuple[object, ...], outcome: str | None) -> None:
+    assert {fields.label(word) for word in words} == {outcome}
+
+
+# --- What decides what is sent
+
+
+def test_the_content_of_a_row_is_what_is_sent_and_nothing_else() -> None:
+    columns = {"text": "a", "question": "q", "gold": "g", "context": ["s"], "more": 1}
+    same = fields.content(judged(columns))
+    found = fields_of("judge", [*columns], {}, "rows.jsonl")
+    assert fields.content(fields.document(found, Row(9, columns | {"more": 2}), "other", ALL)) == same
+    for change in ({"text": "b"}, {"question": "r"}, {"gold": "h"}, {"context": ["s", "t"]}, {"author": "x"}):
+        assert fields.content(judged(columns | change)) != same, change
+    assert fields.content(judged(columns, Given())) == fields.content(
+        judged(columns | {"gold": "h"}, Given())
+    )
+    moved = judged({"text": "a", "question": "", "acceptance": "q", "gold": "g", "context": ["s"]})
+    assert fields.content(moved) != same
+    pair = {"a": "x", "b": "y", "prompt": "p", "more": 1}
+    assert fields.content(compared(pair)) == fields.content(compared(pair | {"more": 2}))
+    for change in ({"a": "z"}, {"a": "y", "b": "x"}, {"prompt": "r"}, {"author_b": "google"}):
+        assert fields.content(compared(pair | change)) != fields.content(compared(pair)), change
