@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -175,3 +177,35 @@ def test_a_failure_costs_what_it_says_or_nothing_unless_a_model_may_have_worked(
         assert of_failure(GatewayError(kind, "failed")).unpriced_calls == (1 if kind in may else 0)
         assert of_failure(GatewayError(kind, "failed", usage=TOLD)) == TOLD
         assert of_failure(GatewayError(kind, "failed", usage=call_usage())) == call_usage()
+
+
+def test_work_beside_the_loop_reuses_a_thread_and_keeps_a_few() -> None:
+    async def idents(count: int) -> set[int]:
+        together = threading.Barrier(count)
+
+        def work() -> int:
+            together.wait(10)
+            return threading.get_ident()
+
+        return set(await asyncio.gather(*(running.aside(work) for _ in range(count))))
+
+    async def in_turn() -> list[set[int]]:
+        return [await idents(1) for _ in range(20)]
+
+    async def fails() -> None:
+        def work() -> None:
+            raise ValueError("said where the caller waits")
+
+        await running.aside(work)
+
+    one = asyncio.run(in_turn())
+    assert len(set.union(*one)) == 1, "a thread for each work"
+    with pytest.raises(ValueError, match="where the caller waits"):
+        asyncio.run(fails())
+    assert len(asyncio.run(idents(20))) == 20, "work waits for other work"
+    for _ in range(100):  # the others take a moment to end
+        kept = [each.name for each in threading.enumerate()].count("judgekit-aside")
+        if kept <= 8:
+            break
+        time.sleep(0.1)
+    assert kept <= 8, "idle threads are not ended"

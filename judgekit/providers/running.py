@@ -12,15 +12,20 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import partial
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
+
+    Jobs: TypeAlias = "SimpleQueue[Callable[[], Callable[[], None]]]"
 
 Value = TypeVar("Value")
 _END_SECONDS = 2.0  # for what is cancelled as the process ends, which takes milliseconds
 # Seconds that a fork waits for imports; litellm takes three of CPU, on a busy machine more than ten.
 _MOST_IMPORTING = 30.0
+_MOST_IDLE = 8  # threads that wait for work: to start one for each call holds up the loop that calls
 
 _lock = threading.Lock()
 _home: tuple[asyncio.AbstractEventLoop, threading.Thread] | None = None
@@ -28,6 +33,7 @@ lasting: dict[str, Any] = {}
 """The gateways that all callers of this process share, by their kind."""
 closing: list[Callable[[], Coroutine[Any, Any, None]]] = []
 """What is awaited in the loop when the process ends."""
+_idle: list[Jobs] = []  # what the threads wait on that have nothing to do; changed by single operations
 _left: list[object] = []  # of the process that this one was forked from, whose sockets are not ours to close
 
 
@@ -47,14 +53,31 @@ async def aside(work: Callable[[], Value]) -> Value:
     future: Future[Value] = Future()
     future.set_running_or_notify_cancel()  # its caller may be cancelled, the work cannot
 
-    def settle() -> None:
+    def settle() -> Callable[[], None]:
         try:
-            future.set_result(context.run(work))
+            return partial(future.set_result, context.run(work))
         except BaseException as error:  # noqa: BLE001 - raised again where the caller waits
-            future.set_exception(error)
+            return partial(future.set_exception, error)
 
-    threading.Thread(target=settle, name="judgekit-aside", daemon=True).start()
+    try:
+        jobs = _idle.pop()
+    except IndexError:
+        jobs = SimpleQueue()
+        threading.Thread(target=_serve, args=(jobs,), name="judgekit-aside", daemon=True).start()
+    jobs.put(settle)
     return await asyncio.wrap_future(future)
+
+
+def _serve(jobs: Jobs) -> None:
+    """Do one job after another, until enough other threads are idle."""
+    is_kept = True
+    while is_kept:
+        hand_over = jobs.get()()
+        is_kept = len(_idle) < _MOST_IDLE
+        if is_kept:
+            _idle.append(jobs)  # before the caller goes on, who may have more work at once
+        hand_over()
+        del hand_over  # and what it holds
 
 
 async def inside(work: Callable[[], Coroutine[Any, Any, Value]], patience: float = 0.0) -> Value:
@@ -128,6 +151,7 @@ def _in_child() -> None:
     _left.extend((_home, dict(lasting)))
     _home = None
     lasting.clear()
+    _idle.clear()  # their threads are the parent's
 
 
 atexit.register(end)
