@@ -24,7 +24,15 @@ if TYPE_CHECKING:
     from golden import Run
 
 GOLDEN = Path(__file__).parent / "golden"
-SCORING = ("agent-task", "answer-quality", "code-review", "commit-message", "groundedness", "kls")
+SCORING = (
+    "agent-task",
+    "answer-correctness",
+    "answer-quality",
+    "code-review",
+    "commit-message",
+    "groundedness",
+    "kls",
+)
 SELECTING = ("memory-relevance", "memory-two-criteria")
 MODES = ("strict", "lenient")
 # Quick says what must be confirmed, deep something else: every tier is asked.
@@ -71,7 +79,8 @@ def prose(name: str, *runs: Run) -> None:
 def test_documents(world: World, rubric: str, mode: str) -> None:
     world.panel("json-schema", **CONTESTED[mode])
     task = ("--description", "A guide.", "--acceptance", "It can be followed.", "--task-id", "guide")
-    done = world.run(*JUDGE, "damaged.md", *task, "--rubric", rubric, "--mode", mode)
+    reference = ("--reference", "It says how.")  # which only one of these rubrics shows
+    done = world.run(*JUDGE, "damaged.md", *task, *reference, "--rubric", rubric, "--mode", mode)
     machine(f"judge-{rubric}-{mode}", done)
 
 

@@ -64,6 +64,12 @@ def test_a_rubric_that_needs_something_has_a_heading_for_it() -> None:
         ),
         ("answer-quality", text_document("a", description=" "), "answer-quality@1.0.0 needs a description"),
         ("answer-quality", text_document("a", description="Why?"), ""),
+        (
+            "answer-correctness",
+            text_document("a", description="Why?"),
+            "needs the answer that is expected; give",
+        ),
+        ("answer-correctness", text_document("a", reference="So."), ""),
         ("groundedness", text_document("a"), "needs sources; give their paths after the text"),
         ("groundedness", text_document("a", "b"), ""),
         ("agent-task", text_document("a", acceptance="Short."), "--description"),
