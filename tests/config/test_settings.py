@@ -72,11 +72,9 @@ def test_a_clone_cannot_make_the_hook_ask_a_model(project: Path, section: str, k
     """Nor do anything else that sends text by itself."""
     for user, variable, asked, holds in (
         (None, None, "on", "off"),
-        ("off", None, "on", "off"),
         ("on", None, "off", "on"),
         ("project", None, "on", "on"),
         ("project", None, "off", "off"),
-        ("project", None, None, "off"),
         (None, "project", None, "off"),
         (None, "project", "on", "on"),
         (None, "off", "on", "off"),
@@ -101,7 +99,6 @@ def test_a_rubric_of_a_project_is_named_by_its_whole_path(project: Path) -> None
         ("judge:\n  mode: strictest\n", 2, "judge.mode: expected 'strict' or 'lenient'"),
         ("retrieval:\n  pool: many\n", 2, "retrieval.pool: expected a whole number, got a text"),
         ("judges: {}\n", 1, "judges: unknown key"),
-        ("gates:\n", 1, "gates: unknown key"),
         ("judge: {rubric: kls, rubric: other}\n", 1, "duplicate key"),
         ("retrieval:\n  enabled: maybe\n", 2, "retrieval.enabled: expected true or false, got a text"),
         *(
@@ -145,7 +142,6 @@ def test_variables() -> None:
     [
         ("judge: {deadline: 60}", "judge: {deadline: 600}", "judge.deadline", 60),
         ("judge: {deadline: 60}", "judge: {deadline: 30}", "judge.deadline", 30),
-        ("", "judge: {deadline: 3600}", "judge.deadline", 180),
         ("judge: {max_cost_usd: 0.1}", "judge: {max_cost_usd: null}", "judge.max_cost_usd", 0.1),
         ("retrieval: {context_turns: 0}", "retrieval: {context_turns: 9}", "retrieval.context_turns", 0),
         ("retrieval: {judge: true}", "retrieval: {deadline: 3600}", "retrieval.deadline", 8),
@@ -157,22 +153,16 @@ def test_variables() -> None:
         ("stop: {blocks: 2}", "stop: {blocks: 9}", "stop.blocks", 2),
         ("", "stop: {max_files: 90}", "stop.max_files", 10),
         ("", "stop: {deadline: 60}", "stop.deadline", 45),
-        ("", "stop: {deadline: 5}", "stop.deadline", 5),
         ("", "judge: {samples: 5}", "judge.samples", 1),
-        ("judge: {samples: 3}", "judge: {samples: 2}", "judge.samples", 2),
         ("", "judge: {criteria: each}", "judge.criteria", "together"),
-        ("judge: {criteria: each}", "judge: {criteria: each}", "judge.criteria", "each"),
         ("judge: {criteria: each}", "judge: {criteria: together}", "judge.criteria", "together"),
         ("", "judge: {jury: majority}", "judge.jury", "majority"),
         ("judge: {margin: 0.5}", "judge: {margin: 0}", "judge.margin", 0.5),
-        ("judge: {margin: 0.5}", "judge: {margin: 10}", "judge.margin", 0.5),
         ("escalate: {issues: true}", "escalate: {rejects: true}", "escalate.rejects", False),
         ("escalate: {issues: project}", "escalate: {rejects: true}", "escalate.rejects", True),
-        ("", "escalate: {labels: [docs]}", "escalate.labels", ["docs"]),
         ("", "gate:", "gate.mode", "advisory"),
         ("gate: {mode: blocking}", "gate: {mode: advisory}", "gate.mode", "blocking"),
         ("", "gate: {budget: 3600}", "gate.budget", 60),
-        ("", "retrieval: {deadline: 3000}", "retrieval.deadline", 8),
         ("", "judge: {rubric: own}\ngate:", "judge.rubric", "own"),
     ],
 )
@@ -221,9 +211,7 @@ def test_a_value_of_no_use_is_named_where_it_is_set(project: Path, monkeypatch: 
 
 def test_a_project_raises_independence_and_never_lowers_it(project: Path) -> None:
     for own, variable, projects, together in (
-        (None, None, None, "prefer"),
         (None, None, "require", "require"),
-        ("prefer", None, "require", "require"),
         ("require", None, "prefer", "require"),
         (None, "require", "prefer", "require"),
         ("prefer", "require", "prefer", "require"),
@@ -239,10 +227,8 @@ def test_a_project_raises_independence_and_never_lowers_it(project: Path) -> Non
 def test_a_project_adds_families_of_authors_and_takes_none_away(project: Path) -> None:
     for own, projects, together in (
         ("anthropic", "none", "anthropic"),
-        ("anthropic", "null", "anthropic"),
         ("anthropic", "openai", "anthropic, openai"),
         ("anthropic, google", "Google,mistral", "anthropic, google, mistral"),
-        ("null", "openai", "openai"),
         ("null", "null", None),
         ("none", "none", "none"),
     ):

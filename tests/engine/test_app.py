@@ -21,7 +21,7 @@ from making import reply
 
 from judgekit.engine import admission, judges
 from judgekit.engine.admission import AdmissionMiddleware
-from judgekit.engine.app import Carried, DocumentBody, JudgeBody, create_app, on_behalf_of
+from judgekit.engine.app import Carried, DocumentBody, create_app, on_behalf_of
 from judgekit.engine.judges import Service, in_thread
 from judgekit.engine.process import Log
 from judgekit.environment import Brought
@@ -166,16 +166,9 @@ async def test_nobody_has_more_than_is_left_for_the_others(monkeypatch: pytest.M
     monkeypatch.setattr(admission, "MOST_BYTES", 100)
     inside = Inside()
     at = door(inside)
-    rows = [
-        ("ada", "30", 1),
-        ("ada", "30", 1),
-        ("ada", "20", 2),
-        ("bob", "40", 3),
-        ("", "11", 3),
-        ("", "10", 4),
-    ]
+    rows = [("ada", 30, 1), ("ada", 30, 1), ("ada", 20, 2), ("bob", 40, 3), ("", 11, 3), ("", 10, 4)]
     for holder, size, entered in rows:
-        await ask(at, size=size, holder=holder)
+        await ask(at, size=str(size), holder=holder)
         assert inside.entered == entered, (holder, size)
     inside.go.set()
 
@@ -259,16 +252,12 @@ async def test_who_cannot_be_served_is_told_at_once(
 
 WRONG = [
     (b"{}", "input", "environ"),
-    (b"[]", "input", ""),
     (b"not JSON", "input", ""),
     (changed(extra=1), "input", "extra"),
     (changed(environ={"KEY": "sk-secret", "A": 1}), "input", "environ"),
-    (changed(environ="sk-secret"), "input", "environ"),
-    (changed(cwd=None), "input", "cwd"),
     (changed(document={"files": [], "task_id": "a"}), "input", "document.files"),
     (changed(document={"files": [{}] * 1001, "task_id": "a"}), "size", "document.files"),
     (changed(wish={"deadline": 0}), "input", "wish.deadline"),
-    (changed(wish={"deadline": 1e9}), "input", "wish.deadline"),
 ]
 
 
@@ -298,12 +287,6 @@ async def test_a_fault_of_its_own_is_said_without_its_words(
     assert "fault: RuntimeError at test_app.py:" in text
     assert "RuntimeError" in error["message"]
     assert "sk-secret" not in error["message"] + text
-
-
-def test_a_rubric_is_looked_for_where_the_caller_works(tmp_path: Path) -> None:
-    for rubric, meant in (("my.yaml", str(tmp_path / "my.yaml")), ("kls@1.0.0", "kls@1.0.0")):
-        given = JudgeBody.model_validate_json(changed(cwd=str(tmp_path), wish={"rubric": rubric}))
-        assert given.judge_request().rubric == meant
 
 
 # What an engine keeps: judges, turns at a provider, and a gateway that is lent to threads.
@@ -349,8 +332,6 @@ async def test_the_same_judge_is_made_once_and_another_anew(
     other = await kept.of(project, {**MODEL, "JUDGEKIT_MODEL": "another"})
     ((endpoint, *_), *_) = other.panel.values()
     assert endpoint.model.endswith("another")
-    assert (await kept.of(project, mode="lenient")).mode == "lenient"
-    assert await kept.of(None) is not first
     await kept.of(project, {**MODEL, "JUDGEKIT_API_KEY": "sk-of-somebody"})
     monkeypatch.setattr(judges, "SECONDS", -1.0)  # old ones are let go, with the keys in them
     assert await kept.of(project) is not first

@@ -258,9 +258,6 @@ def test_without_unix_sockets_a_port_and_a_token(place: EngineAddress, take: Tak
 def test_the_log_is_bounded_and_loses_the_values_of_what_it_notes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("missing/log", "."):  # where it cannot be written nothing else is lost
-        Log(str(tmp_path / name)).add("ready")
-    assert list(tmp_path.iterdir()) == []
     monkeypatch.setattr(process, "MAX_BYTES", 1000)
     log = Log(str(tmp_path / "full"))
     for count in range(200):
@@ -268,8 +265,6 @@ def test_the_log_is_bounded_and_loses_the_values_of_what_it_notes(
     files = sorted(tmp_path.iterdir(), reverse=True)  # the older one first
     assert sum(file.stat().st_size for file in files) < 2200
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
-    moment, number, *last = "".join(file.read_text() for file in files).splitlines()[-1].split(" ")
-    assert (moment[-1], number.isdigit(), last) == ("Z", True, ["line", "199"])
     log = Log(str(tmp_path / "log"))
     logger = logging.getLogger("library")
     logger.propagate = False

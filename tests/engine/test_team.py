@@ -94,11 +94,8 @@ def test_a_document_is_judged_with_the_keys_of_the_server_in_the_turns_of_its_ho
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({}, "document"),
     ({"document": document(), "environ": {"OPENAI_API_KEY": "x"}}, "environ"),
-    ({"document": document() | {"files": []}}, "files"),
     ({"document": document(), "wish": {"rubric": "/etc/passwd.yaml"}}, "rubric"),
     ({"document": document(), "wish": {"rubric": "../kls"}}, "rubric"),
-    ({"document": document(), "wish": {"rubric": "no-such-rubric"}}, "no-such-rubric"),
-    ({"document": document(), "wish": {"deadline": -1}}, "deadline"),
     ({"document": document(), "wish": {"model": "mine"}}, "model"),
     ({"document": document(), "wish": {"rubric": "memory-relevance"}}, "memory-relevance"),
     ({"document": document() | {"files": document()["files"] * 101}}, "files"),
@@ -185,7 +182,6 @@ def test_a_token_is_known_by_its_holder_until_it_is_revoked(tmp_path: Path) -> N
     ada, bob = admin.create("ada"), admin.create("bob@example.org")
     assert (server.holder(ada), server.holder(bob)) == ("ada", "bob@example.org")
     assert [server.holder(wrong) for wrong in (ada[:-1], "")] == [None, None]
-    assert [token.name for token in server.all()] == ["ada", "bob@example.org"]
     assert ada.removeprefix("jk_") not in path.read_text()
     assert [stat.S_IMODE(each.stat().st_mode) for each in (path, path.parent)] == [0o600, 0o700]
     with pytest.raises(UsageError, match="revoke it first"):

@@ -11,7 +11,6 @@ import functools
 import itertools
 import json
 import random
-from datetime import UTC, datetime
 from math import sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -19,10 +18,8 @@ import pytest
 from making import comparison_input, file, finality_rule, finality_rules, promise
 from scripted import scripted_endpoint
 
-from judgekit.errors import InputError
 from judgekit.evaluation import cases as labelled
-from judgekit.evaluation import samples
-from judgekit.evaluation.calibrate import choose_rules, ended, learn, ranked
+from judgekit.evaluation.calibrate import choose_rules, ended, ranked
 from judgekit.evaluation.cases import Case
 from judgekit.evaluation.samples import Reader, Sample, TierOpinion
 from judgekit.judging.compare import ended as judged
@@ -38,7 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.config import ModeName, Outcome, TierName
-    from judgekit.judging.calibration import Calibration, Promise
+    from judgekit.judging.calibration import Promise
     from judgekit.judging.documents import File
     from judgekit.judging.escalation import FinalityRule, FinalityRules
     from judgekit.judging.jury import PairWord, TierVote
@@ -234,13 +231,6 @@ def test_the_promise_holds_for_what_stands_too(name: str, reference: TierName | 
 STANDS = finality_rule("deep", "improve", 0.3, after="accept", stands="quick")
 
 
-def test_letting_every_win_of_a_trusted_tier_stand_would_break_it() -> None:
-    """Why a win below its gate's margin needs a gate of its own: the simulation tells the two apart."""
-    gates = (finality_rule("quick", "accept", 1.0), STANDS._replace(least_margin=0.0))
-    rules = EscalationRules("reject", PAIR_TIERS, finality=finality_rules(rules=gates))
-    assert max(rates(POPULATIONS["narrow wins far above it"], rules)) > 0.25
-
-
 @pytest.mark.parametrize(
     "finality",
     [
@@ -271,7 +261,6 @@ def test_pairs_end_as_the_judge_ends_them(finality: FinalityRules) -> None:
         assert (found.verdict, found.tier) == (told.get(final.verdict, final.verdict), final.tier)
 
 
-MADE = datetime(2026, 11, 1, tzinfo=UTC)
 LOADED = loader.find_rubric("answer-quality")
 RUBRIC = cast("ScoreRubric", LOADED.rubric)
 ONE: dict[TierName, list[str]] = {"quick": ["small"], "deep": ["large"]}
@@ -293,78 +282,7 @@ def points(*values: float) -> Given:
     return {letter: [value] for letter, value in zip("ABC", values, strict=True)}
 
 
-def learned(
-    cases: list[labelled.Case], mode: ModeName = "lenient", reference: TierName | None = None
-) -> Calibration:
-    models = samples.models(cases)
-    wanted = promise(reference=reference)
-    return learn(cases, models, LOADED, mode, wanted, made=MADE, labels_sha256="0" * 64)
-
-
-def wide_and_narrow(wide: int, narrow: int, wrong: int) -> list[labelled.Case]:
-    """Return cases with wide quick leads that are right, and narrow ones of which some are wrong."""
-    found = [case(at, "A", quick=points(5, 3, 2), deep=points(5, 2, 2)) for at in range(wide)]
-    for at in range(narrow):
-        best = "B" if at < wrong else "A"
-        deep = points(2, 5, 1) if best == "B" else points(5, 2, 1)
-        found.append(case(wide + at, best, quick=points(4, 3.5, 1), deep=deep))
-    return found
-
-
 # --- what is learned -------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_wide_leads_may_be_final_and_narrow_ones_go_up() -> None:
-    known = learned(wide_and_narrow(wide=120, narrow=60, wrong=20))
-    (gate,) = known.gates
-    assert (gate.tier, gate.outcome, gate.least_margin, gate.after) == ("quick", "accept", 2, None)
-    assert (gate.labels, gate.errors, gate.bound <= 0.05) == (120, 0, True)
-    (refused,) = known.not_promised
-    assert (refused.least_margin, refused.errors) == (0.5, 20)
-    assert (known.subjects and known.subjects.model_dump()) == {"least": 3, "most": 3, "all": 540}
-    # Calls are counted subject by subject; of narrow ones the best two go up.
-    assert known.with_gates.calls == {"quick": 540, "deep": 120}
-    assert (known.with_gates.by_gate, known.with_gates.errors, known.with_gates.decided) == (120, 0, 180)
-    # Without labels a lead of half a point is wide enough on a scale of four.
-    assert (known.without.calls, known.without.errors) == ({"quick": 540, "deep": 0}, 20)
-    against = learned(wide_and_narrow(wide=300, narrow=60, wrong=20), reference="deep")
-    assert (against.rules().last, [gate.least_margin for gate in against.gates]) == ("deep", [2])
-
-
-@pytest.mark.slow
-def test_ties_and_cut_texts_pass_no_gate_and_a_tier_that_failed_is_passed_over() -> None:
-    even = case(0, "tie", quick=points(4, 4, 1), deep=points(4, 4, 1))
-    cut = {"model": "small", "points": points(5, 1, 1), "cut": True}
-    for each in (even, case(0, "A", quick=cut, deep=points(5, 1, 1))):
-        known = learned([each] * 200)
-        assert (known.gates, known.not_promised) == ([], [])
-    small, large = ({"model": name, "failure": "timeout"} for name in ("small", "large"))
-    cases = [case(at, "A", quick=small, deep=points(5, 1, 1)) for at in range(10)]
-    known = learned([*cases, case(10, "A", quick=points(5, 1, 1), deep=large)])
-    assert (known.with_gates.decided, known.with_gates.errors) == (10, 0)  # the last one is left open
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        ({"label": "D"}, "label: expected A, B, C, tie"),
-        ({"label": "accept"}, "label: expected A, B, C, tie"),
-        ({"subjects": ["one"]}, "at least two texts"),
-        ({"subjects": []}, "in all cases, or in none"),
-        ({"judges": {"quick": {"model": "small", "points": {"Z": [1]}}}}, "expected points for A, B, C"),
-        ({"judges": {"quick": {"model": "small", "choice": "A"}}}, "expected points for A, B, C"),
-    ],
-)
-def test_what_does_not_fit_is_named(change: dict[str, Any], problem: str) -> None:
-    cases = wide_and_narrow(2, 0, 0)
-    given = {**json.loads(cases[0].model_dump_json(exclude_unset=True)), **change}
-    with pytest.raises(InputError, match=problem):
-        learned([labelled.Case.model_validate(given), cases[1]])
-    other, models = loader.find_rubric("answer-preference"), samples.models(cases)
-    with pytest.raises(InputError, match="name a rubric of the task 'score'"):
-        learn(cases, models, other, "strict", promise(), made=MADE, labels_sha256="0" * 64)
 
 
 # --- the judge comes to the same -------------------------------------------------------------------------

@@ -383,16 +383,3 @@ def test_candidates_are_sent_as_the_user_says(monkeypatch: pytest.MonkeyPatch) -
     _, sent = tried(monkeypatch, "memory-relevance", SELECT_CASE)
     assert SECRET in "".join(sent)
     assert len(sent) % 3 == 0
-
-
-def test_two_texts_are_compared_in_both_orders_with_the_label(monkeypatch: pytest.MonkeyPatch) -> None:
-    label = COMPARE_CASE.label.model_copy(update={"strict": "A"})
-    wrong = COMPARE_CASE.model_copy(update={"id": "q", "label": label})
-    found, sent = tried(monkeypatch, "answer-preference", COMPARE_CASE, wrong)
-    assert [(each.case, each.expected, each.said, each.agrees) for each in found] == [
-        ("p", "B", "B", True),
-        ("q", "A", "B", False),
-    ]
-    assert found[0].why == "It is right."
-    assert len(sent) == 4  # two tiers in two orders; the same texts again cost no call
-    assert runner.agreement(found)[:3] == (1, 2, 0)

@@ -28,7 +28,7 @@ from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers import command, registry
 from judgekit.providers.base import INSIDE, Endpoint, Message, Reply, endpoint
 from judgekit.providers.command import CommandGateway
-from judgekit.providers.registry import CommandProfile, Price, Profile
+from judgekit.providers.registry import CommandProfile, Profile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -175,12 +175,10 @@ def test_what_a_program_leaves_that_ended_by_itself_is_left_alone(tmp_path: Path
     ("code", "kind", "message"),
     [
         ("import sys; print('first\\nlast', file=sys.stderr); sys.exit(3)", "command_failed", "with 3: last"),
-        ("import sys; print('said'); sys.exit(1)", "command_failed", "with 1: said"),
         ("import sys; sys.exit(1)", "command_failed", "with 1: no message"),
         (f"import sys; sys.exit('bad {SECRET}')", "command_failed", "with 1: bad [key]"),
         ("pass", "invalid_reply", "printed nothing"),
         (f"print('x' * {command.MAX_OUTPUT + 1})", "command_failed", "printed more than"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", "command_failed", "with -15"),
     ],
 )
 def test_each_way_to_fail_is_told(code: str, kind: str, message: str) -> None:
@@ -277,9 +275,7 @@ def test_the_reply_is_found_among_words_and_other_lines() -> None:
     mixed = lines([{**wanted, "text": "yes"}, *others, {"text": "no"}])
     table: list[tuple[str, dict[str, Any], str, str]] = [
         ("json", {}, 'A warning.\n{"text": "yes"}', "yes"),
-        ("json", {}, '{"text": "yes"}\nDone.', "yes"),
         ("json", {}, 'A {warning}.\n{\n "text": "yes"\n}\nDone.', "yes"),
-        ("json", {}, f"Starting\r\n{printed}\r\nDone.", separators),
         ("jsonl", {}, f"Starting\r\n{printed}\r\nDone.", separators),
         ("jsonl", {}, 'Starting\n{"text": "no"}\n{"text": "yes"}\n{"text": "cut', "yes"),
         ("jsonl", {"reply_where": wanted}, mixed, "yes"),
@@ -295,29 +291,6 @@ def test_a_failure_says_what_the_program_said_and_what_it_took() -> None:
     problem = "opencode printed no JSON with 'part.text' where type is 'text': Your quota is spent"
     usage = call_usage(100, 20, 0.25, "provider", cache_read_tokens=30, cache_write_tokens=10)
     assert (caught.value.message, caught.value.usage) == (problem, usage)
-    profile = registry.find("codex")
-    assert isinstance(profile, CommandProfile)
-    for value, said in (
-        ({"type": "error", "message": "no network"}, "no network"),
-        ({"type": "turn.failed", "error": {"message": "no  quota"}}, "no quota"),
-        ({"error": "plain"}, "plain"),
-        ({"error": {"code": 1}}, ""),
-    ):
-        assert command.explained(json.dumps(value), profile) == said
-
-
-def test_a_price_in_the_profile_goes_before_what_the_program_says() -> None:
-    price = {"a-": Price(input=1, output=2, cache_read=0).model_dump()}
-    there = program(
-        "",
-        reply="json",
-        reply_key="text",
-        price=price,
-        usage={"input": ["read"], "output": ["written"], "cache_read": ["kept"], "cost": "cost"},
-    )
-    reply = read('{"text": "yes", "read": 100, "written": 10, "kept": 40, "cost": 9}', there)
-    assert reply.usage.cost_usd == pytest.approx((60 + 20) / 1e6)
-    assert reply.usage.cost_source == "profile"
 
 
 # What is ended by its mark
@@ -526,10 +499,3 @@ def test_codex_is_held_to_the_schema_by_its_api_where_there_is_one(world: World)
     assert world.api.posts[0].headers["authorization"] == "Bearer a-key-that-opens-nothing"
     ask(CommandGateway(), there, request(timeout=60))
     assert "format" not in world.api.posts[1].body.get("text", {})
-
-
-@pytest.mark.slow
-@pytest.mark.real_client
-def test_what_a_program_says_is_told(world: World) -> None:
-    error = failure(CommandGateway(), claude(world), request(timeout=60))
-    assert (error.kind, "log" in error.message.lower()) == (FailureKind.COMMAND_FAILED, True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import math
 import os
 import socket
 import subprocess
@@ -19,18 +18,14 @@ from loopback import DRIP, RESET, SILENT, Answer, Loopback, calls, fails, says, 
 from making import call_usage
 
 from judgekit.errors import FailureKind, GatewayError, of_failure
-from judgekit.judging.cache import ReplyCache
 from judgekit.providers import failures, litellm, registry
 from judgekit.providers.base import endpoint
 from judgekit.providers.failures import failure_of
 from judgekit.providers.litellm import ATTEMPTS, LitellmGateway
 from judgekit.providers.registry import Price
-from judgekit.providers.replay import Recorder, ReplayGateway, read, recorded_models
 from judgekit.providers.resolve import PanelRequest, resolve
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from loopback import Answer, Asked, Script
 
     from judgekit.providers.base import Reply
@@ -56,9 +51,7 @@ def test_litellm_has_the_classes_that_are_mapped_and_no_others() -> None:
         (ConnectionRefusedError("no"), FailureKind.CONNECTION),
         (TimeoutError("late"), FailureKind.TIMEOUT),
         (json.JSONDecodeError("bad", "{", 0), FailureKind.INVALID_REPLY),
-        (IndexError("list index out of range"), FailureKind.INVALID_REPLY),
         (ModuleNotFoundError("No module named 'google'"), FailureKind.BAD_REQUEST),
-        (OSError("disk"), FailureKind.CONNECTION),  # what the class itself says
     ):
         error = exceptions.APIConnectionError("vague", llm_provider="x", model="m")
         error.__cause__ = cause
@@ -74,11 +67,9 @@ def test_a_message_is_the_providers_own_in_one_line_and_without_a_key() -> None:
             'litellm.BadRequestError: X - {"error": {"message": "no such thing", "code": 1}}',
             "X - no such thing",
         ),
-        ('XException - {"error": "flat"}', "flat"),
         ("boom\nTraceback (most recent call last):\n  File secret.py", "boom"),
         ("litellm.InternalServerError: Y. Handle with `litellm.InternalServerError`.", "Y"),
         ("", "ValueError"),
-        ("{not json", "{not json"),
     ):
         assert failure_of(ValueError(text)).message == message
     assert len(failure_of(ValueError("x" * 5000)).message) == failures.MAX_MESSAGE
@@ -100,15 +91,12 @@ def test_a_message_is_the_providers_own_in_one_line_and_without_a_key() -> None:
         (DRIP, FailureKind.TIMEOUT, 1),
         (fails(400), FailureKind.BAD_REQUEST, 1),
         (fails(401, f"Incorrect key: {KEY}"), FailureKind.AUTHENTICATION, 1),
-        (fails(403), FailureKind.PERMISSION, 1),
         (fails(404), FailureKind.NOT_FOUND, 1),
         (fails(408), FailureKind.TIMEOUT, 1),
-        (fails(422), FailureKind.BAD_REQUEST, 1),
         (fails(429, retry_after=0), FailureKind.RATE_LIMIT, ATTEMPTS),
         (fails(429, retry_after=60), FailureKind.RATE_LIMIT, 1),  # beyond the deadline
         (fails(429, "You exceeded your current quota", retry_after=0), FailureKind.PERMISSION, 1),
         (fails(500), FailureKind.SERVER_ERROR, ATTEMPTS),
-        (fails(503), FailureKind.OVERLOADED, ATTEMPTS),
         (fails(529, "Overloaded"), FailureKind.OVERLOADED, ATTEMPTS),
         (fails(400, "maximum context length is 4096 tokens"), FailureKind.CONTEXT_WINDOW, 1),
         (sends(b'{"choices": ['), FailureKind.INVALID_REPLY, 1),
@@ -238,10 +226,7 @@ def told(answer: Script) -> Reply:
 def test_a_provider_that_gives_probabilities_is_asked_for_them_and_no_other() -> None:
     azure = {"AZURE_API_KEY": KEY, "AZURE_API_BASE": "x", "AZURE_API_VERSION": "v1"}
     keys = {"openai": "OPENAI_API_KEY", "xai": "XAI_API_KEY", "deepseek": "DEEPSEEK_API_KEY"}
-    for name in (
-        *("openai/gpt-4.1-mini", "openai/gpt-6-luna", "azure/gpt-4.1-mini", "xai/grok-4.20-non-reasoning"),
-        *("deepseek/deepseek-v4-flash", "llama-server/any", "ollama/any"),
-    ):
+    for name in ("openai/gpt-4.1-mini", "azure/gpt-4.1-mini", "deepseek/deepseek-v4-flash", "ollama/any"):
         provider, _, model = name.partition("/")
         environ = azure if provider == "azure" else {keys.get(provider, "NONE"): KEY}
         with Loopback(says(TEXT, logprobs=BESIDE)) as server:
@@ -251,11 +236,7 @@ def test_a_provider_that_gives_probabilities_is_asked_for_them_and_no_other() ->
         body = server.requests[0].body
         assert (body["logprobs"], body["top_logprobs"]) == (True, 8)
         assert (reply.text, reply.tokens, reply.logprobs) == (TEXT, TOKENS, KEPT)
-    for name in (
-        *("openai/gpt-6-sol", "openai/o3", "xai/grok-4.20-reasoning", "deepseek/deepseek-v4-pro"),
-        *("mistral/mistral-large-4", "lm-studio/any", "openai-compatible/any", "local/any"),
-        "anthropic/claude-haiku-5-5",
-    ):
+    for name in ("openai/o3", "xai/grok-4.20-reasoning", "lm-studio/any", "anthropic/claude-haiku-5-5"):
         provider, _, model = name.partition("/")
         assert not endpoint(registry.find(provider), model, {}).logprobs, name
     profile = registry.find("openai-compatible")  # a profile says it of all its models or by their names
@@ -319,38 +300,6 @@ def test_tokens_are_read_as_servers_give_them() -> None:
         assert len(reply.tokens) == len(reply.logprobs) <= 1
 
 
-def test_they_are_recorded_replayed_and_kept_between_sessions(tmp_path: Path) -> None:
-    file, cache, asked = (
-        tmp_path / "recording.jsonl",
-        ReplyCache(tmp_path / "replies.sqlite"),
-        request(schema=SCHEMA, top=8),
-    )
-    with Loopback(says(TEXT, logprobs=BESIDE)) as server:
-        there = custom(server.base)
-        reply = ask(Recorder(LitellmGateway(), file), there, asked)
-    recorded = recorded_models(file)["quick"][0]
-    assert recorded.logprobs
-    again = ask(ReplayGateway(), recorded, request(schema=SCHEMA))
-    assert (again.tokens, again.logprobs) == (reply.tokens, reply.logprobs) == (TOKENS, KEPT)
-    cache.keep(there, asked, reply)
-    kept = cache.find(there, asked)
-    assert kept is not None
-    assert (kept.tokens, kept.logprobs) == (TOKENS, KEPT)
-    assert cache.find(there, replace(asked, top_logprobs=0)) is None
-    line = json.loads(file.read_text())
-    del line["reply"]["tokens"]  # as a recording of before
-    file.write_text(json.dumps(line) + "\n")
-    recorded = recorded_models(file)["quick"][0]
-    assert not recorded.logprobs
-    assert ask(ReplayGateway(), recorded, request(schema=SCHEMA)).tokens == ()
-    file.unlink()
-    with Loopback(says(TEXT, logprobs=[{"\ud800": -0.1, "x": -math.inf}])) as server:
-        ask(Recorder(LitellmGateway(), file), custom(server.base), asked)
-    [only] = read(file)  # it can be read again whatever the tokens
-    assert only.reply is not None
-    assert only.reply.logprobs == [{"?": -0.1}]
-
-
 CALLING = """
 import asyncio, os, sys
 from judgekit.errors import GatewayError
@@ -390,16 +339,6 @@ open_gateway({})
 resolve(PanelRequest(), {'OPENAI_API_KEY': 'x'})
 print([m for m in ('litellm', 'openai', 'httpx', 'aiohttp', 'asyncio') if m in sys.modules])
 """
-TOKENIZER = """
-import sys
-from asking import ask, custom, request
-from judgekit.providers import litellm
-tiktoken = litellm.load() and __import__("tiktoken.registry").registry
-print(bool(tiktoken.ENCODINGS))
-reply = ask(litellm.LitellmGateway(), custom(sys.argv[1]), request())
-print(reply.text, bool(tiktoken.ENCODINGS))
-print(len(litellm.load().main._get_encoding().encode("hello world")), bool(tiktoken.ENCODINGS))
-"""
 
 
 def printed(code: str, base: str = "http://127.0.0.1:9/v1", **environ: str) -> list[str]:
@@ -437,9 +376,3 @@ def test_choosing_a_panel_does_not_import_litellm() -> None:
 
 def test_the_first_call_keeps_its_deadline_although_litellm_is_not_loaded_yet() -> None:
     assert printed(CALLING + LATE) == ["['timeout', 'timeout', 'timeout']", "left False"]
-
-
-def test_the_tokenizer_is_loaded_when_it_is_used() -> None:
-    with Loopback(says("good")) as server:
-        lines = printed(TOKENIZER, server.base, PYTHONPATH=os.pathsep.join(sys.path))
-    assert lines == ["False", "good False", "2 True"]

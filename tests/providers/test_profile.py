@@ -25,8 +25,6 @@ from judgekit.providers.resolve import (
     CUSTOM,
     Panel,
     PanelRequest,
-    ProviderState,
-    detect,
     fill,
     profile_of,
     provider_report,
@@ -125,24 +123,16 @@ def test_a_profile_speaks_of_its_own_models_keys_and_address(profile: LitellmPro
 
 def test_a_name_tells_the_family() -> None:
     families = {
-        "claude-haiku-4-5": "anthropic",
         "anthropic.claude-3": "anthropic",
         "meta-llama/Llama-3.3-70B": "meta",
         "hf.co/bartowski/Qwen2.5-7B-GGUF": "alibaba",
         "/models/claude/SmolLM2-135M.gguf": "huggingface",
         "ministral-14b-latest": "mistral",
-        "mixtral-8x7b": "mistral",
-        "codestral": "mistral",
         "deepseek-r1-distill-llama-70b": "meta",
         "gpt-oss:20b": "openai",
         "o3-mini": "openai",
         "gemma3:4b": "google",
-        "grok-4": "xai",
-        "phi-4": "microsoft",
-        "glm-5": "zhipu",
-        "kimi-k2": "moonshot",
         "amazon.nova-micro-v1:0": "amazon",
-        "something-else": "unknown",
         "solo3": "unknown",
         "": "unknown",
     }
@@ -175,20 +165,14 @@ WRONG = [
     (MINIMAL.replace("provider: mine", "provider: other"), None, "name the file other.yaml"),
     (MINIMAL.replace("provider: mine\n", ""), 1, "not a provider file"),
     (MINIMAL.replace("kind: litellm", "kind: magic"), None, "to be one of"),
-    (MINIMAL.replace("MINE_API_KEY", "mine-key"), 5, "pattern"),
-    (MINIMAL.replace("json_schema", "xml"), 6, "json_schema"),
     (MINIMAL + "limits: {concurrency: 0}\n", 7, "a number above 0"),
-    (MINIMAL + "argv: [x]\n", 7, "unknown key"),
     (COMMAND.replace("{command: mine}", "{port: 1}"), None, "detect.command"),
     (COMMAND + "reply: jsonl\n", None, "reply_key"),
     (COMMAND + "reply_key: text\n", None, "need reply: json or jsonl"),
-    (COMMAND + "usage: {cost: cost}\n", None, "need reply: json or jsonl"),
     (COMMAND + "set_env: {MINE: '{model} {modle}'}\n", None, "no placeholder {modle}; there are model,"),
     (COMMAND + "files: {../evil: x}\n", 7, PATH),
-    (COMMAND + "files: {/etc/evil: x}\n", 7, PATH),
     (COMMAND + "links: {a/../../b: [~/x]}\n", 7, PATH),
     (COMMAND + "links: {a: [/etc/passwd]}\n", None, f"'/etc/passwd' {LINK}"),
-    (COMMAND + "links: {a: [$HOME_OF_MINE/x]}\n", None, LINK),
 ]
 
 
@@ -250,14 +234,7 @@ NOVA = "bedrock/amazon.nova-pro-v1:0"
 BEDROCK = "bedrock/global.anthropic.claude-haiku-5-5"
 CHOSEN: list[tuple[PanelRequest, Mapping[str, str], str, str]] = [
     (PanelRequest(), ANTHROPIC, "anthropic", HAIKU),
-    (PanelRequest(), OPENAI, "openai", LUNA),
     (PanelRequest(), {"GEMINI_API_KEY": KEY}, "gemini", "gemini/gemini-3.5-flash-lite"),
-    (PanelRequest(), {"GOOGLE_API_KEY": KEY}, "gemini", "gemini/gemini-3.5-flash-lite"),
-    (PanelRequest(), {"MISTRAL_API_KEY": KEY}, "mistral", "mistral/ministral-14b-latest"),
-    (PanelRequest(), {"DEEPSEEK_API_KEY": KEY}, "deepseek", "deepseek/deepseek-v4-flash"),
-    (PanelRequest(), {"XAI_API_KEY": KEY}, "xai", "xai/grok-4.20-non-reasoning"),
-    (PanelRequest(), {"GROQ_API_KEY": KEY}, "groq", "groq/qwen/qwen3.8-27b"),
-    (PanelRequest(), {"CEREBRAS_API_KEY": KEY}, "cerebras", "cerebras/gemma-4-31b"),
     (PanelRequest(), {"OPENROUTER_API_KEY": KEY}, "openrouter", "openrouter/openai/gpt-6-luna"),
     (PanelRequest(), {"AZURE_API_KEY": KEY, "AZURE_API_BASE": "https://x"}, "azure", "azure/gpt-6-luna"),
     (PanelRequest(), {"AWS_BEARER_TOKEN_BEDROCK": KEY, "AWS_REGION": "eu-west-1"}, "bedrock", BEDROCK),
@@ -265,7 +242,6 @@ CHOSEN: list[tuple[PanelRequest, Mapping[str, str], str, str]] = [
     (PanelRequest(), OPENAI | {"ANTHROPIC_API_KEY": "  "}, "openai", LUNA),
     # Order and allow are the user's.
     (PanelRequest(order=["groq", "openai"]), THREE, "groq", "groq/qwen/qwen3.8-27b"),
-    (PanelRequest(allow=["openai", "groq"]), THREE, "openai", LUNA),
     (PanelRequest(allow=["openai", "groq"], order=["groq"]), THREE, "groq", "groq/qwen/qwen3.8-27b"),
     # An address of one's own comes before keys, and has its own key.
     (PanelRequest(), {**HERE, **OPENAI, "JUDGEKIT_API_KEY": KEY, "JUDGEKIT_MODEL": "m"}, CUSTOM, "custom/m"),
@@ -294,14 +270,10 @@ def test_what_is_wished_and_set_chooses_the_models(
 
 NOBODY = "no allowed provider"
 NOT_CHOSEN: list[tuple[PanelRequest, Mapping[str, str], str]] = [
-    (PanelRequest(), {}, "judgekit provider list"),
     (PanelRequest(), {"ANTHROPIC_API_KEY": ""}, "judgekit provider list"),
-    (PanelRequest(), {"AZURE_API_KEY": KEY}, "judgekit provider list"),
     (PanelRequest(), AWS, "judgekit provider list"),
     (PanelRequest(allow=["xai"]), THREE, "xai"),
-    (PanelRequest(allow=["ollama"]), {}, "ollama"),
     (PanelRequest({"quick": "openai/gpt-4.1"}), {}, "set OPENAI_API_KEY"),
-    (PanelRequest({"deep": "no-such"}), OPENAI, NOBODY),
     (PanelRequest({"quick": "openai/gpt-4.1"}, allow=["anthropic"]), OPENAI, NOBODY),
     (PanelRequest({"quick": "claude-code/x"}), {"PATH": "/bin"}, NOBODY),
     (PanelRequest({"quick": "claude-code/x"}, allow=["claude-code"]), {"PATH": "/bin"}, "no command claude"),
@@ -362,8 +334,6 @@ def test_an_address_of_ones_own_gets_no_other_key_and_may_have_a_model_a_tier() 
     panel = resolve(PanelRequest(), {**HERE, "JUDGEKIT_MODEL": "c", "JUDGEKIT_QUICK_MODEL": "a,b"})
     assert [endpoint.model for endpoint in panel.endpoints["quick"]] == ["custom/a", "custom/b"]
     assert [endpoint.model for endpoint in panel.endpoints["deep"]] == ["custom/c"]
-    environ = {**ANTHROPIC, "ANTHROPIC_BASE_URL": "https://gateway.example.org"}
-    assert one(resolve(PanelRequest(), environ)).api_base == "https://gateway.example.org"
 
 
 def test_an_address_without_a_model_is_asked_if_it_is_here_and_never_guessed(
@@ -438,43 +408,22 @@ def test_tiers_without_a_model_take_the_nearest_deeper_one(signed_in: dict[str, 
     panel = resolve(PanelRequest(), {"DEEPSEEK_API_KEY": KEY})
     quick, deep = one(panel), one(panel, "deep")
     assert one(panel, "tiebreaker") is deep
-    assert fill({"deep": (deep,)})["quick"] == (deep,)
     assert fill({"quick": (quick, deep)})["tiebreaker"] == (quick, deep)
     assert fill({"quick": (quick,), "tiebreaker": (deep,)})["deep"] == (deep,)
-    assert fill({}) == {}
 
 
 def test_a_name_says_whose_a_model_is() -> None:
     providers = {
         "anthropic/claude-x": "anthropic",
         "openrouter/anthropic/claude-x": "openrouter",
-        "custom/llama": "openai-compatible",
         "openai-compatible/llama": "openai-compatible",
-        "lm-studio/llama": "lm-studio",
         "vertex_ai/gemini-x": "vertex",
         "vertex/gemini-x": "vertex",
-        "litellm_proxy/x": "litellm-proxy",
-        "llama": None,
         "nobody/llama": None,
     }
     for name, provider in providers.items():
         profile, _ = profile_of(name, registry.profiles())
         assert (profile.provider if profile else None) == provider
-    problem = detect(registry.find("vertex"), {"VERTEXAI_PROJECT": "p"})
-    assert problem in (None, "the Python package google.auth is not installed")
-
-
-def test_a_tier_may_hold_several_models() -> None:
-    variables = {"JUDGEKIT_QUICK_MODEL": f"{LUNA}, {HAIKU},"}
-    for wanted, environ in (
-        (PanelRequest({"quick": [LUNA, HAIKU, LUNA]}), {}),
-        (PanelRequest({"quick": f"{LUNA}, {HAIKU}"}), {}),
-        (PanelRequest(), variables),
-    ):
-        panel = resolve(wanted, OPENAI | ANTHROPIC | environ)
-        jury = [(endpoint.model, endpoint.family) for endpoint in panel.endpoints["quick"]]
-        assert jury == [(LUNA, "openai"), (HAIKU, "anthropic")]
-        assert panel.endpoints["deep"] == panel.endpoints["quick"]
 
 
 def test_each_provider_says_what_makes_it_usable_or_what_is_lacking(
@@ -482,10 +431,8 @@ def test_each_provider_says_what_makes_it_usable_or_what_is_lacking(
 ) -> None:
     servers |= {"http://127.0.0.1:11434/v1": ["qwen2.5:7b"], "http://127.0.0.1:1234/v1": []}
 
-    def states(environ: Mapping[str, str], wanted: PanelRequest | None = None) -> dict[str, ProviderState]:
-        return {state.name: state for state in provider_report(environ, wanted)}
-
-    found = states({"ANTHROPIC_API_KEY": KEY, "PATH": "/nowhere"})
+    environ = {"ANTHROPIC_API_KEY": KEY, "PATH": "/nowhere"}
+    found = {state.name: state for state in provider_report(environ, None)}
     assert (found["anthropic"].usable, found["anthropic"].why) == (True, "ANTHROPIC_API_KEY set")
     assert (found["gemini"].usable, found["gemini"].why) == (False, "set GEMINI_API_KEY or GOOGLE_API_KEY")
     assert found["azure"].why == "set AZURE_API_KEY with AZURE_API_BASE"
@@ -497,10 +444,6 @@ def test_each_provider_says_what_makes_it_usable_or_what_is_lacking(
         "not allowed: add claude-code to providers.allow in your own configuration; no command claude on PATH"
     )
     assert KEY not in str(found)
-    found = states({"ANTHROPIC_API_KEY": KEY, "OPENAI_API_KEY": KEY}, PanelRequest(allow=["openai"]))
-    assert (found["anthropic"].usable, found["openai"].usable) == (False, True)
-    assert "not allowed" in found["anthropic"].why
-    assert list(found) == [profile.provider for profile in registry.profiles()]
 
 
 def allow(names: str) -> None:
@@ -520,10 +463,6 @@ def test_the_alias_of_a_provider_is_as_good_as_its_name(
             assert app.run(["provider", "check", name]) == 0
             assert "custom/stand-in: answered in" in capfd.readouterr().out
         assert [asked.body["max_tokens"] for asked in server.requests] == [16, 16]  # one tiny call each
-    with Loopback(says("Yes, of course, because", finish="length")) as server:
-        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
-        assert app.run(["provider", "check"]) == 0  # a model that is cut short did answer
-        assert "custom/stand-in: answered in" in capfd.readouterr().out
     monkeypatch.setenv("JUDGEKIT_MODEL", "judge-4")
     with Loopback(fails(404), models=("tts", "judge-5", "judge-5-mini")) as server:
         monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
