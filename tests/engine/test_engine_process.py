@@ -32,7 +32,6 @@ from engine_processes import (
 from loopback import SILENT, Loopback, says
 
 from judgekit.engine import client
-from judgekit.engine import process as control
 from judgekit.engine.client import Connection, EngineAddress, EngineBusy, EngineLost, NoEngine
 
 if TYPE_CHECKING:
@@ -215,33 +214,6 @@ def test_it_finishes_what_it_was_asked_before_it_leaves(
     slow.go.set()
     assert finishes.result(SECONDS)["verdict"] == "accept"
     assert is_gone(process)
-
-
-def test_engines_of_all_versions_can_be_stopped_also_those_that_leave_or_hang(
-    place: EngineAddress, slow: Slow, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client, "find", lambda: place)
-    monkeypatch.setattr(control, "END_SECONDS", 0.2)
-    newer = EngineAddress(place.folder, place.compat_key, "newer")
-    process, hangs = started(place), started(newer)
-    lost = pool.submit(judged, place)
-    assert slow.asked.wait(SECONDS)
-    own, other = control.running()
-    assert [each[1:] for each in (own, other)] == [(process, False), (hangs, False)]
-    assert not control.stop(own)
-    until(lambda: not Path(place.socket).exists())
-    other, leaving = control.running()
-    assert (leaving.place.code, *leaving[1:]) == (place.code, process, True)
-    assert not control.stop(leaving)
-    monkeypatch.setattr(control, "END_SECONDS", SECONDS)
-    assert control.stop(leaving, at_once=True)
-    assert isinstance(lost.exception(SECONDS), EngineLost)
-    os.kill(hangs, signal.SIGSTOP)
-    monkeypatch.setattr(control, "ANSWER_SECONDS", 0.2)
-    assert control.stop(other)
-    assert is_gone(process)
-    assert is_gone(hangs)
-    assert control.running() == []
 
 
 # An engine to which everything happens.

@@ -223,24 +223,6 @@ def test_a_pair_is_read_in_both_orders(said: dict[str, Any], word: str | None) -
 
 
 @pytest.mark.parametrize(
-    ("label", "quick", "deep", "right", "said"),
-    [
-        ("A", "A", "A", "accept", ("accept", "accept")),
-        ("A", "B", "A", "reject", ("accept", "reject")),
-        ("tie", "A", "tie", "improve", ("accept", "improve")),
-        ("A", "tie", "tie", "reject", ("improve", "improve")),
-    ],
-)
-def test_a_pair_is_told_from_the_side_of_the_first_winner(
-    label: str, quick: str, deep: str, right: str, said: tuple[str, str]
-) -> None:
-    judges = {"quick": {"choice": quick}, "deep": {"choice": deep}}
-    (sample,) = PAIRS.samples(case(label, prompt="p", a="1", b="2", judges=judges))
-    assert sample.label == right
-    assert (sample.outcome("quick"), sample.outcome("deep")) == said
-
-
-@pytest.mark.parametrize(
     ("label", "said", "problem"),
     [
         ("C", {"choice": "A"}, "label: expected A, B, tie"),

@@ -370,11 +370,3 @@ def test_the_judge_comes_to_what_was_measured(
         assert comparison.verdict == (turns[-1][2] or "undetermined")
         assert len(comparison.rounds) == sum(calls for calls, _, _ in turns)
         assert comparison.calibration == (finality and finality.id)
-
-
-@pytest.mark.slow
-def test_what_a_gate_lets_through_is_the_labelled_best_or_counts_as_wrong() -> None:
-    """Of three, a deeper tier may name another wrong one: that is no agreement with the label."""
-    given = case(0, "C", quick=points(5, 4, 1), deep=points(1, 5, 1))
-    (item,) = ranked([given], RUBRIC, "lenient")
-    assert item.sample().wrong == frozenset(("quick", "deep"))

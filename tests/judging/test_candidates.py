@@ -162,21 +162,6 @@ def talked_over(request: Request) -> Reply:
     return said("/idle/" not in request.call_key.part)
 
 
-def test_a_pointwise_model_is_asked_about_each_candidate_after_worked_examples() -> None:
-    def answer(request: Request) -> Reply:
-        return for_what_is_asked(request) if B in request.messages[-1].content else said(likely=False)
-
-    gateway = ScriptedGateway({"quick": [answer] * 4})
-    selection = judge(gateway, tiers=SMALL)
-    assert words(selection) == ["dropped", "kept", "dropped"]
-    assert selection.decisions[1].probability == pytest.approx(0.948, abs=0.001)
-    assert (len(gateway.requests), selection.rounds[0].usage.input_tokens) == (4, 120)
-    roles = [(message.role, message.content) for message in gateway.requests[0].messages]
-    assert [role for role, _ in roles] == ["system", "user", "assistant", "user", "assistant", "user"]
-    assert [text for role, text in roles if role == "assistant"] == ["yes", "no"]
-    assert roles[-1][1].index(A) < roles[-1][1].index(REQUEST)
-
-
 def test_what_a_pointwise_model_would_keep_for_any_request_is_dropped() -> None:
     selection = judge(ScriptedGateway({"quick": [for_anything] * 6}), tiers=SMALL)
     assert words(selection) == ["dropped"] * 3
@@ -269,22 +254,6 @@ def test_a_jury_decides_about_each_candidate_and_only_the_divided_go_up() -> Non
     rounds = [(own.round, own.tier, own.model) for own in selection.rounds]
     assert rounds == [(1, "quick", "m"), (2, "quick", "n"), (3, "deep", "o")]
     assert A not in gateway.requests[-1][1].messages[-1].content
-
-
-def test_most_of_the_last_jury_decide() -> None:
-    cases: list[tuple[Answers, list[str]]] = [
-        ({"m": keep(A, B), "n": keep(A)}, ["kept", "undetermined", "dropped"]),  # half is not most
-        # A juror that fails does not spoil the others, but most must answer.
-        ({"m": keep(A), "n": TIMEOUT, "o": keep(A)}, ["kept", "dropped", "dropped"]),
-        ({"m": keep(A), "n": TIMEOUT, "o": TIMEOUT}, ["undetermined"] * 3),
-    ]
-    for answers, decided in cases:
-        found, selection, _ = sat(answers, "".join(answers))
-        assert found == decided
-        failed = [own.failure.kind if own.failure else None for own in selection.rounds]
-        assert failed == ["timeout" if answer is TIMEOUT else None for answer in answers.values()]
-        told = "quick: timeout (no answer in 3 s)" if TIMEOUT in answers.values() else None
-        assert selection.degraded == (told if "undetermined" in decided else None)
 
 
 def test_the_share_of_samples_that_keep_a_candidate_is_its_probability() -> None:

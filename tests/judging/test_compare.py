@@ -18,7 +18,7 @@ from scripted import scripted_endpoint
 
 import judgekit
 from judgekit.cli.schema import json_schema
-from judgekit.errors import ConfigError, FailureKind, GatewayError, InputError, UsageError
+from judgekit.errors import FailureKind, GatewayError, UsageError
 from judgekit.judging import service
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.documents import file_of
@@ -264,41 +264,6 @@ def test_each_family_of_a_jury_has_one_vote() -> None:
         assert [own.model for own in comparison.rounds] == [model for model in said for _ in "AB"]
 
 
-def test_the_consensus_is_what_the_families_said() -> None:
-    cases: list[tuple[str, str, JuryRule, tuple[str, str, list[str]]]] = [
-        ("AB", "", "mean", ("tie", "none", [])),  # no vote for it
-        ("ATT", "", "mean", ("A", "single", ["x"])),
-        ("ABT", "", "mean", ("tie", "single", ["z"])),
-        ("AAB", "", "majority", ("A", "majority", ["x", "y"])),
-        ("TTT", "ATT", "majority", ("tie", "majority", ["x", "y", "z"])),
-        ("AAB", "AAA", "mean", ("A", "majority", ["x", "y", "z"])),  # one said B all the same
-        ("AAA", "AAA", "mean", ("A", "unanimous", ["x", "y", "z"])),
-    ]
-    for quick, deep, rule, expected in cases:
-        said = {f"{family}/q": word for family, word in zip("xyz", quick, strict=False)}
-        more = {f"{family}/d": word for family, word in zip("xyz", deep, strict=False)}
-        by_tier = {"quick": list(said), **({"deep": list(more)} if more else {})}
-        found = compare(Pairing(said | more), by_tier, mode="strict", options=judge_options(jury=rule))
-        assert (found.verdict, found.consensus, found.families) == expected, (quick, deep, rule)
-
-
-def test_several_replies_in_both_orders_are_averaged() -> None:
-    cases: list[tuple[str, str, float | None]] = [
-        ("AAB", "A", 0.3333),
-        ("ABT", "tie", 0.0),
-        ("11A", "A", 0.3333),  # what the order decides is a tie
-        ("111", "tie", 0.0),
-        ("FBB", "B", 1.0),  # two of three have a word
-        ("FFB", "undetermined", None),
-    ]
-    for replies, word, lead in cases:
-        panel = Pairing({"m": replies})
-        comparison = compare(panel, {"quick": "m"}, options=judge_options(samples=3))
-        assert (comparison.verdict, comparison.lead, len(comparison.rounds)) == (word, lead, 6), replies
-        assert [own.sample for own in comparison.rounds] == [1, 1, 2, 2, 3, 3]
-        assert [request.sample for request in panel.requests] == [1, 1, 2, 2, 3, 3]
-
-
 @pytest.mark.parametrize(
     ("words", "samples", "word"),
     [
@@ -357,22 +322,6 @@ def test_of_a_jury_the_others_remain_and_a_family_without_a_favourite_goes_last(
     assert (set(panel.asked), comparison.independent) == ({"anthropic/m"}, False)
 
 
-def test_nor_does_a_calibration_make_such_a_win_final() -> None:
-    """Labels do not know who wrote the texts."""
-    tie = finality_rule("deep", "improve", 0.5, after="accept", stands="quick")
-    finality = finality_rules("c", (finality_rule("quick", "accept", 0.5), tie))
-    for words, wrote, tier in (
-        ("AA", ["x", "none"], "deep"),
-        ("AT", ["x", "none"], "deep"),
-        ("AT", [], "quick"),
-        ("BT", ["x", "none"], "quick"),
-    ):
-        panel = Pairing(dict(zip(("x/a", "x/b"), words, strict=True)))
-        comparison = compare(panel, {"quick": "x/a", "deep": "x/b"}, wrote=wrote, finality=finality)
-        assert comparison.judge_tier == tier, (words, wrote)
-        assert comparison.verdict == ("tie" if (words, tier) == ("AT", "deep") else words[0])
-
-
 def test_a_calibration_for_other_models_is_not_used_and_who_left_is_named() -> None:
     finality = finality_rules("c", (finality_rule("quick", "accept"),))
     cases: list[tuple[list[str | None], str]] = [
@@ -423,25 +372,6 @@ def test_texts_are_compared_from_python() -> None:
     assert (three.verdict, [subject.score for subject in three.subjects]) == ("C", [2, 2, 5])
 
 
-def test_what_cannot_be_compared(tmp_path: Path) -> None:
-    for count in (0, 1, 27):
-        with pytest.raises(UsageError, match="expected"):
-            judgekit.compare(*["yes"] * count, prompt=PROMPT)
-    with pytest.raises(InputError, match="B: empty"):
-        judgekit.compare("yes", " \n", prompt=PROMPT)
-    for rubric, count, problem in (
-        ("answer-preference", 3, "compares two texts, but there are 3"),
-        ("memory-relevance", 2, "is for the task 'select'"),
-        ("no-such", 2, "no rubric 'no-such'"),
-    ):
-        with pytest.raises(UsageError, match=problem):
-            judgekit.compare(*map(str, range(count)), prompt=PROMPT, rubric=rubric)
-    path = tmp_path / "bad.yaml"
-    path.write_text("rubric: bad\nversion: 1.0.0\ntask: compare\ntitle: T\ncriteria: {}\n")
-    with pytest.raises(ConfigError, match="missing key"):
-        judgekit.compare("a", "b", prompt=PROMPT, rubric=str(path))
-
-
 @pytest.mark.usefixtures("server")
 def test_who_wrote_them_is_said_for_all_or_for_each(tmp_path: Path) -> None:
     def families(given: str | list[str | None] | None) -> list[str | None]:
@@ -457,16 +387,6 @@ def test_who_wrote_them_is_said_for_all_or_for_each(tmp_path: Path) -> None:
     assert families(["gpt-4o", "none"]) == ["openai", None]
     with pytest.raises(UsageError, match="got 3"):
         judgekit.compare("no", "yes", prompt=PROMPT, author_family=["a", "b", "c"])
-
-
-@pytest.mark.parametrize("rubric", [None, "answer-quality"])
-def test_samples_and_criteria_are_those_of_the_configuration(
-    server: Loopback, isolated: Path, rubric: str | None
-) -> None:
-    (isolated / "judgekit").mkdir()
-    (isolated / "judgekit" / "config.yaml").write_text("judge: {samples: 2, criteria: each}\n")
-    comparison = judgekit.compare("no", "yes", prompt=PROMPT, mode="lenient", rubric=rubric)
-    assert (comparison.verdict, len(server.requests)) == ("B", 2 * 2 * 3)
 
 
 def three_texts(*authors: str | None) -> ComparisonInput:

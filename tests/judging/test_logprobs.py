@@ -261,13 +261,6 @@ def test_scores_are_expectations_and_decide() -> None:
     assert "expected" not in opinion(verdict)
 
 
-def test_samples_are_not_drawn_where_probabilities_tell() -> None:
-    gateway = ScriptedGateway({"deep": [lambda _: telling_reply(GOOD, {"4": 0.5, "5": 0.5})]})
-    verdict = judge(gateway, TELLING, options=judge_options(samples=5))
-    assert (semantic(verdict), len(gateway.requests), gateway.requests[0].sample) == (4.5, 1, 0)
-    assert "samples" not in opinion(verdict)
-
-
 @pytest.mark.parametrize("first", [GOOD, GatewayError(FailureKind.SERVER_ERROR, "down")])
 def test_samples_are_drawn_where_they_do_not(first: str | GatewayError) -> None:
     gateway = ScriptedGateway({"deep": [first, scores(3, 3, 3), scores(5, 5, 5)]})

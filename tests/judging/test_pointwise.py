@@ -77,19 +77,6 @@ def test_the_answers_are_named_by_question_and_sum_to_one() -> None:
         assert answer.value["q"] == pytest.approx({"yes": yes, "no": 1 - yes})
 
 
-def test_usage_is_added_up_and_an_unknown_cost_stays_unknown() -> None:
-    replies: list[Reply | GatewayError] = [likely_reply({"yes": 1}, cost) for cost in (0.5, None, 0.25)]
-    # Different questions: the same would not be asked again.
-    assert ask(Queue(replies), dict(zip("abc", "abc", strict=True))).usage == call_usage(
-        300, 3, 0.75, unpriced_calls=1
-    )
-    assert ask(Queue([likely_reply({"yes": 1})]), {"q": "?"}).usage.cost_usd is None
-    # The same question is not asked again.
-    gateway = Queue([likely_reply({"yes": 1}, 0.5)])
-    answer = ask(gateway, dict.fromkeys("ab", "?"))
-    assert (len(gateway.asked), answer.usage.cost_usd) == (1, 0.5)
-
-
 def test_an_answer_that_was_not_offered_is_no_answer() -> None:
     for answer, message in (
         (
@@ -104,15 +91,6 @@ def test_an_answer_that_was_not_offered_is_no_answer() -> None:
         assert failure is not None
         assert failure.kind is FailureKind.INVALID_REPLY
         assert message in failure.message
-
-
-def test_a_failure_ends_it_and_what_was_spent_before_is_kept() -> None:
-    refused = GatewayError(FailureKind.CONNECTION, "refused")
-    gateway = Queue([likely_reply({"yes": 1}, 0.5), refused])
-    answer = ask(gateway, {"a": "?", "b": "??", "c": "???"})
-    assert answer.failure is not None
-    assert (answer.value, answer.failure.kind, answer.usage.cost_usd) == (None, "connection", 0.5)
-    assert len(gateway.asked) == 2
 
 
 def test_one_deadline_covers_all_questions() -> None:

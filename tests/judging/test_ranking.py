@@ -128,15 +128,6 @@ def test_only_while_the_best_are_near_they_go_up(
     assert [own["order"] for own in record["rounds"]] == [[each[1]] for each in asked.split()]
 
 
-def test_the_record_has_means_leads_and_reasons() -> None:
-    comparison = rank(Ranking({"q": "352"}))
-    assert (means(comparison), comparison.lead, comparison.reasoning) == ([3, 5, 2], 2.0, "About B.")
-    later = rank(Ranking({"q": "442", "d": "35"}))
-    told = [(subject.score, subject.tier) for subject in later.subjects]
-    assert told == [(3.5, "deep"), (4.5, "deep"), (2, "quick")]
-    assert rank(Ranking({"q": "441", "d": "44", "t": "45"})).lead == pytest.approx(1 / 3, abs=1e-4)
-
-
 @pytest.mark.parametrize("mode", ["strict", "lenient"])
 def test_copies_are_scored_once_and_tie(mode: ModeName) -> None:
     for letters in ("AA", "AAA"):
@@ -166,18 +157,6 @@ def test_the_end_of_the_budget_is_told_in_the_figures_of_the_whole() -> None:
     assert (len(panel.requests), round(comparison.cost_usd or 0, 4)) == (2, 1.8)
     assert "1.8000 of 1 US dollars are spent" in str(comparison.degraded)
     assert "0.0000" not in str(comparison.degraded)
-
-
-def test_the_models_of_one_family_weigh_as_much_as_one_in_each_tier() -> None:
-    three = {"quick": ["x/1", "x/2", "y/1"]}
-    comparison = rank(Ranking({"x/1": "52", "x/2": "52", "y/1": "24"}), three, "AB")
-    assert (means(comparison), comparison.families) == ([3.5, 3.0], ["x", "y"])
-    strangers = rank(Ranking({"1": "52", "2": "52", "3": "24"}), {"quick": ["1", "2", "3"]}, "AB")
-    assert means(strangers) == [4.0, pytest.approx(8 / 3, abs=1e-4)]
-    panel = Ranking({"x/1": "54", "x/2": {"quick": "54", "deep": "25"}, "y/1": "45"})
-    both = rank(panel, {**three, "deep": "x/2"}, "AB")
-    # Quick: x 5 and 4, y 4 and 5. Deep: x 2 and 5.
-    assert means(both) == [pytest.approx(11 / 3, abs=1e-4), pytest.approx(14 / 3, abs=1e-4)]
 
 
 def test_as_many_are_asked_at_a_time_as_the_provider_bears() -> None:
@@ -251,19 +230,6 @@ def test_a_calibration_says_which_lead_is_final() -> None:
     assert ended(rank(panel, TWO, "AB", tail=tail, finality=gate))[:2] == ("B", "deep")
     alone = rank(panel, {"quick": "q"}, "AB", tail=tail)
     assert (alone.verdict, alone.truncated) == ("undetermined", True)
-
-
-def test_a_tiebreaker_of_which_every_model_was_heard_is_not_asked() -> None:
-    for models, deep, third, asked in (
-        ({"a": "444"}, ["a"], ["a"], False),
-        ({"a": "444"}, ["a"], ["m"], False),
-        ({"a": "444", "z": "444"}, ["a"], ["a", "z"], True),
-        ({"a": "444", "b": "444", "c": "044"}, ["a", "b", "c"], ["c"], True),  # it failed
-        ({"a": "044"}, ["a"], ["m"], True),  # it stands in
-    ):
-        panel = Ranking({"m": "444", **models})
-        rounds = rank(panel, {"quick": "m", "deep": deep, "tiebreaker": third}).rounds
-        assert any(own.tier == "tiebreaker" for own in rounds) == asked, (models, third)
 
 
 ONE = {"A": [4.0], "B": [2.0]}

@@ -345,14 +345,6 @@ def test_each_dimension_may_have_a_call_of_its_own() -> None:
     assert "pragmatic/reask" in [request.call_key.part for _, request in gateway.requests]
 
 
-def test_the_tiebreaker_is_told_earlier_scores_of_its_dimension_alone() -> None:
-    answers: Answers = {"a": alone_on(4), "b": alone_on(1), "c": alone_on(4)}
-    verdict, gateway = sat(answers, *"abc", options=judge_options(each=True))
-    assert ended(verdict) == ("accept", "majority", "tiebreaker")
-    told = [request.messages[-1].content for model, request in gateway.requests if model == "c"]
-    assert ["semantic 1" in text and "pragmatic 1" not in text for text in told] == [True, False, False]
-
-
 def kls() -> ScoreRubric:
     rubric = loader.find_rubric("kls").rubric
     assert isinstance(rubric, ScoreRubric)

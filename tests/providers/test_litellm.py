@@ -331,14 +331,6 @@ asyncio.run(main())
 print('left', 'main' in vars(sys.modules.get('litellm', object)), flush=True)
 os._exit(0)
 """
-PANEL = """
-import sys
-from judgekit.providers.gateway import open_gateway
-from judgekit.providers.resolve import PanelRequest, resolve
-open_gateway({})
-resolve(PanelRequest(), {'OPENAI_API_KEY': 'x'})
-print([m for m in ('litellm', 'openai', 'httpx', 'aiohttp', 'asyncio') if m in sys.modules])
-"""
 
 
 def printed(code: str, base: str = "http://127.0.0.1:9/v1", **environ: str) -> list[str]:
@@ -368,10 +360,6 @@ def test_nothing_is_printed_whatever_happens() -> None:
     with Loopback(*script) as server:
         assert printed(CALLING + MANY, server.base) == []
         assert len(server.requests) > len(script)
-
-
-def test_choosing_a_panel_does_not_import_litellm() -> None:
-    assert printed(PANEL) == ["[]"]
 
 
 def test_the_first_call_keeps_its_deadline_although_litellm_is_not_loaded_yet() -> None:

@@ -415,34 +415,6 @@ def test_gateways_of_several_threads_share_a_server_until_the_last_is_closed(
 
 
 @pytest.mark.real_model
-def test_one_server_serves_all_calls_and_is_started_again_when_it_died(smollm2: Path) -> None:
-    inner = Inner()
-    servers: list[LocalServer] = []
-
-    async def run() -> None:
-        gateway = LocalGateway(inner)
-        with pytest.raises(GatewayError) as caught:
-            await gateway.complete(endpoint(smollm2), request(seconds=0.01))
-        assert caught.value.kind is FailureKind.TIMEOUT  # and it goes on loading
-        for _ in range(2):
-            calls = (gateway.complete(endpoint(smollm2), request()) for _ in range(3))
-            await asyncio.gather(*calls)
-            ((server, _),) = local._servers.values()
-            servers.append(server)
-            if len(servers) == 1:
-                server.stop()
-        await gateway.aclose()
-
-    asyncio.run(run())
-    assert servers[0] is not servers[1]
-    assert not servers[1].alive
-    assert len({asked.api_base for asked, _ in inner.asked}) == 2
-    assert all(asked.model == "local/smollm2-135m" for asked, _ in inner.asked)
-    assert {asked.api_key for asked, _ in inner.asked} == {server.api_key for server in servers}
-    assert all(0 < sent.timeout < 120 for _, sent in inner.asked)
-
-
-@pytest.mark.real_model
 def test_a_grammar_holds_even_the_smallest_model_and_probabilities_come_through(smollm2: Path) -> None:
     properties = {"wet": {"type": "boolean"}, "score": {"type": "integer"}}
     required = {"required": ["wet", "score"], "additionalProperties": False}

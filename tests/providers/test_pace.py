@@ -74,21 +74,6 @@ async def test_no_more_at_a_time_than_the_limit_and_callers_take_turns() -> None
     assert [place for place, name in enumerate(flights.order) if name == "few"][-1] < 8
 
 
-@looped
-async def test_as_many_as_got_through_may_be_made_and_success_brings_more() -> None:
-    pace, flights = Pace(16), Flights()
-    tasks = [asyncio.create_task(flights.call(pace, seconds=0.01)) for _ in range(16)]
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-    for _ in range(11):
-        pace.was_too_much(0.02)
-    assert int(pace._limit) == 5
-    await asyncio.gather(*tasks)
-    for _ in range(2_000):
-        pace.went_well()
-    assert int(pace._limit) == 16
-
-
 def test_what_was_learned_is_forgotten_with_time() -> None:
     now = 1000.0
     pace = Pace(32, clock=lambda: now)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from ruamel.yaml import YAML
 
 from judgekit.config import files, yamlfile
 from judgekit.errors import ConfigError, UsageError
-from judgekit.rubric import lint, loader, search_path
-from judgekit.rubric.loader import StarterTask, begin, read_cases
+from judgekit.rubric import loader, search_path
+from judgekit.rubric.loader import begin, read_cases
 from judgekit.rubric.schema import RubricFile, ScoreRubric
 
 if TYPE_CHECKING:
@@ -153,16 +153,6 @@ def test_a_published_version_may_be_copied_and_not_changed(tmp_path: Path) -> No
     assert search_path.head(tmp_path / "memory-relevance@1.0.0.yaml") is None
 
 
-def test_what_is_no_rubric_for_a_name_is_said(tmp_path: Path) -> None:
-    project = project_with(tmp_path, ours("1.0.1"), "ours@1.0.0.yaml")
-    with pytest.raises(ConfigError, match=r"name the file ours@1\.0\.1\.yaml"):
-        loader.find_rubric("ours", project)
-    with pytest.raises(UsageError, match=r"no rubric 'klss'; there are: .*, kls@1\.0\.0, memory"):
-        loader.find_rubric("klss")
-    with pytest.raises(UsageError, match="is for the task 'select'"):
-        loader.find_rubric("memory-relevance", None, (ScoreRubric,))
-
-
 def test_cases_are_read_line_by_line_or_named(tmp_path: Path) -> None:
     path, cases = tmp_path / "any-name.yaml", tmp_path / "any-name.cases.jsonl"
     path.write_text(ours())
@@ -181,19 +171,6 @@ def test_cases_are_read_line_by_line_or_named(tmp_path: Path) -> None:
 
 
 # How one is begun
-
-
-def test_a_starter_is_sound_and_commented(tmp_path: Path) -> None:
-    for task in get_args(StarterTask):
-        begun = begin(f"our-{task}", tmp_path, task=task)
-        loaded = loader.load_rubric(begun.rubric, "project")
-        cases = read_cases(loaded)
-        assert (loaded.rubric.ref, loaded.rubric.task) == (f"our-{task}@1.0.0", task)
-        assert len(cases) >= 2
-        remarks = [remark.text for remark in lint.remarks(loaded, cases)]
-        assert [text for text in remarks if "cases: agreement is not meaningful below" not in text] == []
-        comments = [line for line in begun.rubric.read_text(encoding="utf-8").splitlines() if "#" in line]
-        assert len(comments) >= 10
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
