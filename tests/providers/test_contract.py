@@ -1,4 +1,4 @@
-"""What every gateway promises: a reply in time or a `GatewayError`; what a recording holds."""
+"""What every gateway promises, what a recording holds, and how fast a provider is asked."""
 
 from __future__ import annotations
 
@@ -8,14 +8,21 @@ import json
 import os
 import stat
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from asking import KEY, SLACK, ask, custom, failure, request
-from loopback import SILENT, Loopback, fails, says
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loopback import SILENT, Answer, Asked, Loopback, fails, says
+from looped import looped
 from making import call_usage, reply
 
 from judgekit.errors import ConfigError, FailureKind, GatewayError
@@ -24,7 +31,8 @@ from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request, 
 from judgekit.providers.command import CommandGateway
 from judgekit.providers.gateway import Router, open_gateway
 from judgekit.providers.litellm import LitellmGateway
-from judgekit.providers.registry import CommandProfile
+from judgekit.providers.pace import Pace, Paces, caller, seconds_of
+from judgekit.providers.registry import CommandProfile, Limits
 from judgekit.providers.replay import (
     RecordedFailure,
     RecordedLine,
@@ -251,3 +259,185 @@ def test_lines_of_many_writers_never_mix(tmp_path: Path) -> None:
         for _ in range(40):
             pool.submit(ask, Recorder(Always(long), file), custom("http://127.0.0.1:1/v1"), request())
     assert [len(line.reply.text) for line in replay.read(file) if line.reply] == [20_000] * 40
+
+
+class Flights:
+    """Counts calls that are made at a time, and by whom in which order."""
+
+    def __init__(self) -> None:
+        self.now = self.most = 0
+        self.order: list[str] = []
+
+    async def call(self, pace: Pace, name: str = "", seconds: float = 0.001) -> None:
+        caller.set(name)
+        async with pace.turn():
+            self.order.append(name)
+            self.now += 1
+            self.most = max(self.most, self.now)
+            try:
+                await asyncio.sleep(seconds)
+            finally:
+                self.now -= 1
+
+
+def waiting_at(pace: Pace) -> int:
+    return sum(not turn.done() for queue in pace._queues.values() for turn, _ in queue)
+
+
+async def takes(pace: Pace, seconds: float) -> None:
+    async with pace.turn(time.monotonic() + seconds):
+        pass
+
+
+async def refused(pace: Pace, seconds: float) -> GatewayError:
+    with pytest.raises(GatewayError) as caught:
+        await asyncio.wait_for(takes(pace, seconds), 5)
+    return caught.value
+
+
+@looped
+async def test_no_more_at_a_time_than_the_limit_and_callers_take_turns() -> None:
+    flights, pace = Flights(), Pace(3)
+    await asyncio.gather(*(flights.call(pace) for _ in range(20)))
+    assert (flights.most, len(flights.order)) == (3, 20)
+    flights, pace = Flights(), Pace(1)
+    many = [asyncio.create_task(flights.call(pace, "many")) for _ in range(20)]
+    await asyncio.sleep(0)
+    await asyncio.gather(*many, *(flights.call(pace, "few") for _ in range(3)))
+    assert [place for place, name in enumerate(flights.order) if name == "few"][-1] < 8
+
+
+def test_what_was_learned_is_forgotten_with_time() -> None:
+    now = 1000.0
+    pace = Pace(32, clock=lambda: now)
+    for _ in range(40):
+        pace.pause(0, FailureKind.OVERLOADED)
+    assert int(pace._limit) == 32  # a provider that is away bears as much when it is back
+    for _ in range(40):
+        pace.was_too_much(0)
+    assert int(pace._limit) == 1  # which is always allowed
+    for seconds, least, most in ((1, 1, 3), (60, 32, 32)):
+        now += seconds
+        for _ in range(40 if seconds > 1 else 20):
+            pace.went_well()
+        assert least <= int(pace._limit) <= most
+
+
+@looped
+async def test_no_more_in_a_minute_than_the_provider_bears() -> None:
+    now = 1000.0
+    pace, flights = Pace(10, per_minute=3, clock=lambda: now), Flights()
+    tasks = [asyncio.create_task(flights.call(pace)) for _ in range(5)]
+    await asyncio.sleep(0.02)
+    assert len(flights.order) == 3
+    now += 61
+    pace._advance()
+    await asyncio.gather(*tasks)
+    assert len(flights.order) == 5
+    pace = Pace(10, per_minute=2)
+    await asyncio.gather(*(takes(pace, 20) for _ in range(2)))
+    error = await refused(pace, 20)
+    assert error.kind is FailureKind.RATE_LIMIT
+    assert error.message.startswith("2 calls were made in a minute: no model was asked")
+
+
+@looped
+async def test_a_call_that_would_wait_in_vain_is_refused_at_once() -> None:
+    for kind, waits_already in product((FailureKind.RATE_LIMIT, FailureKind.OVERLOADED), (False, True)):
+        pace = Pace(1)
+        async with pace.turn():
+            if not waits_already:
+                pace.pause(100, kind)
+            short = asyncio.create_task(refused(pace, 20))
+            long = asyncio.create_task(takes(pace, 200))
+            await asyncio.sleep(0)
+            if waits_already:
+                pace.pause(100, kind)
+            error, waiting = await short, waiting_at(pace)
+            long.cancel()
+            await asyncio.gather(long, return_exceptions=True)
+        assert (error.kind, waiting) == (kind, 1)
+        assert error.retry_after == pytest.approx(100, abs=5)
+        assert error.usage == call_usage()
+
+
+@looped
+async def test_one_that_is_refused_and_gives_up_at_the_same_moment_takes_no_turn_along() -> None:
+    pace = Pace(1)
+    async with pace.turn():
+        task = asyncio.create_task(takes(pace, 20))
+        await asyncio.sleep(0)
+        pace.pause(100, FailureKind.OVERLOADED)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        assert (waiting_at(pace), pace._flying) == (0, 1)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.booleans(), min_size=1, max_size=30))
+def test_a_turn_that_is_given_up_is_not_lost(cancelled: list[bool]) -> None:
+    async def run() -> None:
+        pace, flights = Pace(2), Flights()
+        tasks = [asyncio.create_task(flights.call(pace, str(place % 3))) for place in range(len(cancelled))]
+        await asyncio.sleep(0)
+        for task, gives_up in zip(tasks, cancelled, strict=True):
+            if gives_up:
+                task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert waiting_at(pace) == 0
+        async with asyncio.timeout(5), pace.turn(), pace.turn():  # both turns are free again
+            pass
+
+    asyncio.run(run())
+
+
+def limited(whom: Endpoint, limits: dict[str, int]) -> Endpoint:
+    return replace(whom, profile=whom.profile.model_copy(update={"limits": Limits(**limits)}))
+
+
+def test_what_a_profile_bounds_is_bounded_for_its_models_together() -> None:
+    for limits, same in (({"concurrency": 2}, True), ({"requests_per_minute": 9}, True), ({}, False)):
+        whom, paces = limited(custom("http://127.0.0.1:1/v1"), limits), Paces()
+        assert (paces.of(whom) is paces.of(replace(whom, model="openai/another"))) is same
+        assert paces.of(whom) is not paces.of(replace(whom, api_key="another"))
+        assert paces.of(whom) is not paces.of(replace(whom, api_base="http://127.0.0.1:2/v1"))
+
+
+def test_what_a_provider_asks_to_wait_is_read() -> None:
+    texts = {"20": 20, "0.5": 0.5, "-1": 0, "": None, "soon": None, "Wed, 21 Oct 2015 07:28:00 GMT": 0}
+    assert {text: seconds_of(text) for text in texts} == texts
+    later = datetime.now(UTC) + timedelta(seconds=30)
+    assert seconds_of(format_datetime(later)) == pytest.approx(30, abs=5)
+
+
+# On the wire
+
+
+class Modest:
+    """Answers a few calls at a time and refuses what is more."""
+
+    def __init__(self, most: int) -> None:
+        self.refused = 0
+        self._free = threading.Semaphore(most)
+
+    def __call__(self, asked: Asked) -> Answer:
+        if not self._free.acquire(blocking=False):
+            self.refused += 1
+            return fails(429, retry_after=0.2)
+        try:
+            time.sleep(0.05)
+            return says('{"reasoning": "fine", "score": 4}')
+        finally:
+            self._free.release()
+
+
+def test_a_modest_provider_answers_everyone() -> None:
+    modest = Modest(6)
+
+    async def run(whom: Endpoint) -> list[Reply]:
+        gateway = LitellmGateway()
+        return await asyncio.gather(*(gateway.complete(whom, request(timeout=60)) for _ in range(40)))
+
+    with Loopback(modest) as server:
+        assert len(asyncio.run(run(custom(server.base)))) == 40
+    assert modest.refused > 0
