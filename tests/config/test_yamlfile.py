@@ -211,21 +211,6 @@ def test_a_file_is_made_where_it_is_missing_and_left_alone_in_an_unusual_layout(
     assert "blocking" in real.read_text()
 
 
-def test_a_content_is_parsed_once_and_a_changed_one_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for limit in range(50):  # of the same size, and some of them in one tick of the file system
-        path = write(tmp_path, f"kind: x\ninner: {{limit: {limit:02}}}\n")
-        assert yamlfile.read(path, Outer).inner.limit == limit
-    monkeypatch.setattr(yaml_text, "parsed", lambda *_: pytest.fail("parsed again"))
-    assert yamlfile.read(path, Outer).inner.limit == 49
-    with pytest.raises(ConfigError, match="larger than 2 bytes"):
-        yamlfile.read(path, Outer, most=2)
-    path.unlink()
-    with pytest.raises(ConfigError, match="cannot be read"):
-        yamlfile.read(path, Outer)
-
-
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

@@ -371,17 +371,6 @@ class Counting:
 
 
 @looped
-async def test_a_modest_provider_is_asked_for_no_more_than_it_bears(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many clients ask at a time: each has one document under way."""
-    for bearable in (1, 3, 0):
-        monkeypatch.setattr(service, "max_concurrency", lambda _, at_once, most=bearable: most or at_once)
-        own, judge = Service(), Counting()
-        judged = (own.judged(cast("DocumentJudge", judge), cast("Document", None)) for _ in range(10))
-        assert cast("list[str]", await asyncio.gather(*judged)) == ["verdict"] * 10
-        assert judge.most == (bearable or 10)
-
-
-@looped
 async def test_one_document_does_not_wait_for_a_thousand_of_another_client(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

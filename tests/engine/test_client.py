@@ -98,15 +98,13 @@ def test_another_network_home_or_version_has_another_engine_and_what_travels_cha
     runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = found()
-    for name, same in (("ANTHROPIC_API_KEY", True), ("JUDGEKIT_MODEL", True), ("HTTPS_PROXY", False)):
-        monkeypatch.setenv(name, str(tmp_path))
-        assert (found().stem == before.stem) is same
-    for name in ("HTTPS_PROXY", "no_proxy", "SSL_CERT_FILE", "HOME"):
+    for name in ("ANTHROPIC_API_KEY", "JUDGEKIT_MODEL", "HTTPS_PROXY", "no_proxy", "SSL_CERT_FILE", "HOME"):
         with monkeypatch.context() as patch:
             patch.setenv(name, str(tmp_path / "other"))
             patch.setenv("USERPROFILE", str(tmp_path))
-            assert found().compat_key != before.compat_key
-    before = found()
+            assert (found().compat_key == before.compat_key) is (
+                name in ("ANTHROPIC_API_KEY", "JUDGEKIT_MODEL")
+            )
     (tmp_path / "part").mkdir()
     for number, name in enumerate(("a.py", "part/b.py")):  # an edit of a checkout
         (tmp_path / name).write_text("a = 1\n")

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from judgekit.config import files
-from judgekit.config import settings as configuration
 from judgekit.engine import lifecycle, process
 from judgekit.engine.admission import AdmissionMiddleware
 from judgekit.engine.client import Connection, EngineAddress
@@ -150,13 +149,12 @@ def test_what_a_judging_needs_is_there_before_anybody_asks_and_how_long_is_the_u
     monkeypatch.setattr(litellm, "loaded", loaded)
     config = isolated / "judgekit/config.yaml"
     config.parent.mkdir()
-    for minutes, seconds in (("0.5", 30.0), ("-1", 900.0), ("15", 900.0)):
+    for minutes, seconds in (("0.5", 30.0), ("-1", 900.0)):
         config.write_text(f"engine: {{idle_minutes: {minutes}}}\n")
         engine._idle = 86_400
         asyncio.run(run())
         assert (steps, engine._idle) == (["models", True], seconds)
         steps.clear()
-    assert configuration.EngineConfig().idle_minutes == 15
     monkeypatch.setattr(litellm, "loaded", fails)  # leaves soon, and is not started at every prompt
     asyncio.run(run())
     assert engine._idle == 30

@@ -77,24 +77,19 @@ UNREADABLE = {
     "score": (
         "",
         "accept",
-        "REJECT. All scores are 1.",
         SORRY,
-        '{"verdict": "accept"}',
         '{"scores": {}}',
         '{"reasoning": "fine", "scores": {"semantic": 5, "pragmatic": 5}}',
         '{"reasoning": "fine", "scores": {"semantic": 5, "pragmatic": 5, "syntactic": 6}}',
-        '{"reasoning": "bad", "scores": {"semantic": 0, "pragmatic": 1, "syntactic": 1}}',
         '{"reasoning": "fine", "scores": {"semantic": "90%", "pragmatic": "9/10", "syntactic": 5}}',
         CUT["score"],
     ),
     "select": (
         "",
         "All of them are relevant.",
-        "None.",
         SORRY,
         '{"keep": ["a label that nobody offered"]}',
         '{"keep": null}',
-        '{"keep": {"first": true}}',
         '{"kept": []}',
         CUT["select"],
     ),
@@ -219,11 +214,9 @@ mode    | limit  | quick | deep | verdict      | asked      | degraded
 strict  | 0      | A     | A    | undetermined |            | quick, deep, tiebreaker: budget (0.0000 of 0 US dollars are spent)
 strict  | 0.001  | A     | A    | undetermined | q          | deep, tiebreaker: budget (0.0010 of 0.001 US dollars are spent)
 strict  | 0.001  | R     | A    | reject       | q          | -
-strict  | 0.0015 | A     | A    | accept       | q d        | -
 strict  | 0.0015 | A     | R    | escalate     | q d        | tiebreaker: budget (0.0020 of 0.0015 US dollars are spent)
 strict  | 0.0015 | U     | A    | undetermined | q          | quick: invalid_reply (*); deep, tiebreaker: budget (0.0020 of 0.0015 US dollars are spent)
 lenient | 0.001  | R     | R    | undetermined | q          | deep, tiebreaker: budget (0.0010 of 0.001 US dollars are spent)
-lenient | 0.001  | A     | A    | accept       | q          | -
 lenient | 0.0015 | R     | A    | escalate     | q d        | tiebreaker: budget (0.0020 of 0.0015 US dollars are spent)
 """  # noqa: E501 - a table
 

@@ -7,13 +7,11 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import making
 import pytest
 from comparing import OWN, THREE, TWO, ended, endpoint, panel_of
 from scripted import PROFILE, scripted_endpoint
 
-from judgekit.cli.schema import json_schema
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.ranking import RankingJudge, contending, usual_margins, values
 from judgekit.rubric import loader
@@ -123,9 +121,6 @@ def test_only_while_the_best_are_near_they_go_up(
     assert [each.replace(" ", "") for each in panel.asked] == asked.split()
     assert ended(comparison) == expected
     assert ("timeout" in str(comparison.degraded)) == any("0" in digits for digits in said)
-    record = json.loads(comparison.model_dump_json(by_alias=True))
-    jsonschema.validate(record, json_schema("comparison"))
-    assert [own["order"] for own in record["rounds"]] == [[each[1]] for each in asked.split()]
 
 
 @pytest.mark.parametrize("mode", ["strict", "lenient"])

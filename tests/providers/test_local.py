@@ -184,19 +184,6 @@ def test_what_stands_in_the_way_is_named(index: Index, monkeypatch: pytest.Monke
     refused("models: File exists")
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("index")
-def test_of_two_fetches_at_a_time_one_downloads() -> None:
-    lines: tuple[list[str], list[str]] = ([], [])
-    with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(lambda each: fetch("tiny", each.append), lines))
-    assert found[0] == found[1]
-    assert found[0].read_bytes() == WHOLE
-    brief, full = sorted(lines, key=len)
-    assert brief in ([], ["tiny: another process is downloading it; waiting"])
-    assert len(full) == 4
-
-
 class Stalling(BaseHTTPRequestHandler):
     """An index that never answers for the second part."""
 

@@ -298,16 +298,6 @@ def test_odd_rubrics(own: Callable[..., Path], tmp_path: Path) -> None:
     assert any("strict and lenient are the same; make them differ" in line for line in said(path))
 
 
-def test_every_pair_of_outcomes_that_scores_can_give() -> None:
-    rubric = loader.find_rubric("kls").rubric
-    assert isinstance(rubric, ScoreRubric)
-    both = {("accept", "accept"), ("improve", "improve"), ("reject", "reject")}
-    assert lint.outcomes(rubric) == {*both, ("improve", "accept")}
-    (dimension, *_) = rubric.dimensions.values()
-    many = rubric.model_copy(update={"dimensions": {f"d{number}": dimension for number in range(9)}})
-    assert lint.outcomes(many) is None  # too many to go through
-
-
 def compared(tmp_path: Path, labels: str, before: str = "", after: str = "", b: str = "b") -> list[str]:
     """Return what is said of a rubric that compares and of cases with these labels: A, B, T for a tie."""
     path = tmp_path / "ours@1.0.0.yaml"
