@@ -209,21 +209,6 @@ def changed(**keys: object) -> bytes:
 
 
 @looped
-async def test_requests_wait_until_it_is_ready(tmp_path: Path, model: Loopback) -> None:
-    async with opened(tmp_path / "log", ready=False) as client:
-        asking = asyncio.create_task(
-            client.judge(changed(cwd="/tmp/\udcff"))
-        )  # a name that is not UTF-8 travels
-        await client.waiting()
-        health = (await client.get("/v1/health")).json()
-        assert (health["ready"], health["waiting"], asking.done()) == (False, 1, False)
-        assert (health["protocol"], health["pid"], health["requests"]) == (1, os.getpid(), 1)
-        assert 10_000_000 < health["rss_bytes"] < 10_000_000_000
-        client.service.ready.set()
-        assert (await asking)[1]["verdict"] == "accept"
-
-
-@looped
 async def test_who_cannot_be_served_is_told_at_once(
     tmp_path: Path, model: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -181,21 +181,6 @@ def test_who_starts_it_is_not_held_up(place: EngineAddress, tmp_path: Path) -> N
     assert os.getsid(process) != os.getsid(0)
 
 
-def test_one_that_is_killed_leaves_nothing_in_the_way_and_who_waits_for_it_hears_of_it(
-    place: EngineAddress, slow: Slow, pool: ThreadPoolExecutor
-) -> None:
-    process = started(place)
-    lost = pool.submit(judged, place)
-    assert slow.asked.wait(SECONDS)
-    os.kill(process, signal.SIGKILL)
-    assert isinstance(lost.exception(SECONDS), EngineLost)
-    assert is_gone(process)
-    assert Path(place.socket).exists()
-    slow.go.set()
-    started(place)
-    assert judged(place, "# The next one\n")["verdict"] == "accept"
-
-
 def test_it_finishes_what_it_was_asked_before_it_leaves(
     place: EngineAddress, slow: Slow, pool: ThreadPoolExecutor
 ) -> None:

@@ -19,12 +19,12 @@ from serving import Serving
 from judgekit import api, find_rubric
 from judgekit.cli.app import run
 from judgekit.config.settings import load, user_file
-from judgekit.engine.admission import Tokens, user_tokens
+from judgekit.engine.admission import Tokens
 from judgekit.engine.judges import Service
 from judgekit.errors import ConfigError, Exit, UsageError
 from judgekit.judging import shared
 from judgekit.judging.verdict import Verdict
-from judgekit.ledger import Label, Ledger, LineFilter, Skip, export, store
+from judgekit.ledger import Label, Ledger, LineFilter, Skip, store
 from judgekit.ledger.records import line
 from judgekit.providers import pace
 from judgekit.providers.litellm import LitellmGateway
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from loopback import Answer, Asked
+    from loopback import Answer
     from starlette.testclient import TestClient
 
     from judgekit.judging.documents import Document
@@ -397,30 +397,6 @@ def test_the_ledger_is_kept_here_first_and_read_there(
     monkeypatch.delenv("JUDGEKIT_SERVER_URL")
     assert run(["kpi", "--team"]) == Exit.USAGE
     assert "server.url" in capfd.readouterr().err
-
-
-def test_lines_wait_while_the_server_is_away_and_are_said_when_they_are_refused(
-    tmp_path: Path, use: Callable[..., None]
-) -> None:
-    ledger = Ledger(tmp_path / "docs-0123456789ab", "docs-0123456789ab")
-    ledger.add(Skip(variable="JUDGEKIT_SKIP", who="ada", terminal=True, remote="", refs=[]))
-    taken: list[str] = []
-
-    def answer(asked: Asked) -> Answer:
-        taken.extend(each["id"] for each in asked.body["lines"])
-        return sends({"taken": 1} if len(taken) == 1 else {"refused": {"0": "of a kind it does not know"}})
-
-    with Loopback(fails(503), answer) as server:
-        use(server.base)
-        settings = load(None)
-        (told,) = export.hand_on(settings, ledger)
-        assert "next time" in told
-        assert export.hand_on(settings, ledger) == []
-        assert len(taken) == 1
-        ledger.add(Skip(variable="JUDGEKIT_SKIP", who="ada", terminal=True, remote="", refs=[]))
-        (told,) = export.hand_on(settings, ledger)
-        assert "rejected 1 lines (of a kind it does not know)" in told
-    assert user_tokens().all() == []
 
 
 def test_what_is_no_token_is_never_shown(use: Callable[..., None]) -> None:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 
 from judgekit.config.settings import RetrievalConfig
-from judgekit.environment import __version__
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import (
     Bin,
@@ -37,8 +36,6 @@ from judgekit.evaluation import (
 from judgekit.evaluation.cases import CollectionDocument
 from judgekit.evaluation.cases import read_collection as read
 from judgekit.evaluation.retrieval import CollectionIndex, Seen, scope, told
-from judgekit.evaluation.retrieval import check_run as check
-from judgekit.evaluation.retrieval import write_run as write
 from judgekit.evaluation.stats import interval, intervals
 from judgekit.hooks import claude_code
 from judgekit.retrieval import index_file, search
@@ -376,18 +373,6 @@ def test_what_cannot_be_read_names_what_belongs_there_and_ids_their_scope(folder
 
 
 # TREC's run format
-
-
-def test_a_run_keeps_the_order_that_was_measured(tmp_path: Path) -> None:
-    write(tmp_path / "run", [("q/1", ["b", "a"]), ("q/2", []), ("q/3", ["ü"])])
-    tag = f"judgekit-{__version__}"
-    text = f"q/1 Q0 b 1 2 {tag}\nq/1 Q0 a 2 1 {tag}\nq/3 Q0 ü 1 1 {tag}\n"
-    assert (tmp_path / "run").read_text(encoding="utf-8") == text
-    for name in ("a b", "a\u2003b", " a", ""):
-        with pytest.raises(InputError, match="a TREC run cannot hold ids with spaces; rename it"):
-            check(tmp_path / "run", ["fine", name])
-    with pytest.raises(UsageError, match=r"cannot be written \(.+\); name another file for --run"):
-        check(tmp_path / "missing" / "run", [])
 
 
 def exact_value(figure: BootstrapInterval | None) -> float:

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loopback import Answer, Asked, Loopback, says
 from making import call_usage, finality_rules, judge_options, reply
-from scripted import PROFILE, ScriptedGateway, scores, scripted_endpoint
+from scripted import PROFILE, NothingOpen, ScriptedGateway, scores, scripted_endpoint
 
 from judgekit.config.settings import user_file
 from judgekit.evaluation import report, runner, samples
@@ -259,7 +259,7 @@ CASE = Case.model_validate({"id": "c", "prompt": "Why?", "subjects": SUBJECTS, "
 QUICK, DEEP = scripted_endpoint("quick-model"), scripted_endpoint("deep-model")
 
 
-class Costly:
+class Costly(NothingOpen):
     """Answers after a while, and says what each call cost and how many came at a time."""
 
     def __init__(self, usd: float = 0.9, seconds: float = 0.0) -> None:
@@ -276,9 +276,6 @@ class Costly:
         scores = dict.fromkeys(RANKING.rubric.dimensions, 3)  # type: ignore[union-attr]  # a rubric that scores
         text = json.dumps({"reasoning": "r", "scores": scores, "findings": []})
         return reply(text, scripted_endpoint.model, call_usage(10, 1, self.usd))
-
-    async def aclose(self) -> None:
-        """Nothing is open."""
 
 
 def bearing(endpoint: Endpoint, calls: int) -> Endpoint:

@@ -334,13 +334,10 @@ def test_it_holds_for_the_models_of_a_jury_in_any_order_and_for_how_they_agree()
 
     found = of("one", "two")
     assert found.models == {"quick": "one + two", "deep": "large"}
-    assert [gate.outcome for gate in found.gates] == ["accept"]
     assert misfit(found, panel("one", "two")) is misfit(found, panel("two", "one")) is None
     majority = misfit(found, panel("one", "two"), judge_options(jury="majority"))
     assert majority == "judge.jury was mean and is majority now"
     assert misfit(found, panel("one")) == "quick was one + two and is one now"
-    older = found.model_copy(update={"models": {"quick": "two + one", "deep": "large"}})
-    assert misfit(older, panel("two", "one")) is None
     assert of("two", "one").id == found.id
 
 
@@ -350,9 +347,7 @@ def test_it_holds_for_the_models_of_a_jury_in_any_order_and_for_how_they_agree()
 def test_it_holds_for_how_scores_are_read() -> None:
     for quick, how, fits in (
         ({"scores": GOOD}, "whole", PLAIN),
-        ({"reply": scores(5, 5, 5)}, "whole", PLAIN),
         ({"scores": NEARLY}, "expected", TELLING),
-        ({"scores": NEARLY, "read": "expected"}, "expected", TELLING),
         ({"scores": GOOD, "read": "expected"}, "expected", TELLING),
         ({"scores": NEARLY, "read": "partly"}, "partly", TELLING),
         ({"scores": GOOD, "read": "untold"}, "untold", TELLING),

@@ -67,35 +67,6 @@ def words(selection: Selection) -> list[str]:
     return [decision.decision for decision in selection.decisions]
 
 
-def shown_in(request: Request) -> str:
-    return "".join(name for name in "abc" if f"Title {name}" in request.messages[-1].content)
-
-
-@pytest.mark.parametrize(
-    ("mode", "answers", "decided", "tiers", "asked"),
-    [
-        # Strict confirms what is kept and only that.
-        ("strict", [(A, B), (A,), (B,)], "kkd", ["deep", "tiebreaker", "quick"], ["abc", "ab", "b"]),
-        # Lenient confirms what is dropped and only that.
-        ("lenient", [(A,), (B,), ()], "kdd", ["quick", "tiebreaker", "deep"], ["abc", "bc", "b"]),
-    ],
-)
-def test_only_what_is_contested_goes_up(
-    mode: ModeName, answers: list[tuple[str, ...]], decided: str, tiers: list[str], asked: list[str]
-) -> None:
-    script: dict[str, list[Answer]] = {
-        tier: [keep(*titles)] for tier, titles in zip(three_models(), answers, strict=True)
-    }
-    gateway = ScriptedGateway(script)
-    selection = judge(gateway, mode)
-    assert words(selection) == [{"k": "kept", "d": "dropped"}[letter] for letter in decided]
-    assert [decision.tier for decision in selection.decisions] == tiers
-    assert [shown_in(request) for request in gateway.requests] == asked
-    # Rounds name candidates by id, not by label.
-    first = selection.rounds[0].opinion
-    assert first == {"keep": [title[-1] for title in answers[0]], "unjudged": []}
-
-
 @pytest.mark.parametrize("each", [False, True])
 @pytest.mark.parametrize(("mode", "kept"), [("strict", "a"), ("lenient", "abc")])
 def test_two_criteria_are_combined_by_code(mode: ModeName, kept: str, *, each: bool) -> None:
@@ -239,17 +210,6 @@ def sat(answers: Answers, *tiers: str, **options: Any) -> tuple[list[str], Selec
     panel = {tier: list(map(of_family, models)) for tier, models in zip(three_models(), tiers, strict=False)}
     selection = judge(gateway, tiers=panel, **options)
     return words(selection), selection, gateway
-
-
-def test_a_jury_decides_about_each_candidate_and_only_the_divided_go_up() -> None:
-    decided, selection, gateway = sat(
-        {"m": keep(A, B), "n": keep(A), "o": keep(B)}, "mn", "o", mode="lenient"
-    )
-    assert decided == ["kept", "kept", "dropped"]
-    assert [decision.tier for decision in selection.decisions] == ["quick", "deep", "deep"]
-    rounds = [(own.round, own.tier, own.model) for own in selection.rounds]
-    assert rounds == [(1, "quick", "m"), (2, "quick", "n"), (3, "deep", "o")]
-    assert A not in gateway.requests[-1][1].messages[-1].content
 
 
 def test_the_share_of_samples_that_keep_a_candidate_is_its_probability() -> None:

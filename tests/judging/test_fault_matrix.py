@@ -20,7 +20,7 @@ from escalating import LENIENT, STRICT, lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from making import candidate_judge, document, document_judge, file, prompt_candidate, query
-from scripted import ScriptedGateway, keep, scores, scripted_endpoint, three_models
+from scripted import NothingOpen, ScriptedGateway, keep, scores, scripted_endpoint, three_models
 
 from judgekit.config import TIERS
 from judgekit.errors import CallUsage, FailureKind, GatewayError
@@ -249,7 +249,7 @@ def test_noise_from_every_tier_decides_nothing(noise: str, mode: str) -> None:
     assert {decision.decision for decision in selection.decisions} == {"undetermined"}
 
 
-class Till:
+class Till(NothingOpen):
     """Answers anything, at the prices and in the moods it is given, and notes each call beyond the limit."""
 
     def __init__(self, limit: float, prices: list[float], moods: list[int]) -> None:
@@ -269,9 +269,6 @@ class Till:
         if mood == 1:
             return making.reply("no object", scripted_endpoint.model, usage)
         return answer(request, mood, usage)
-
-    async def aclose(self) -> None:
-        """Nothing is open."""
 
 
 def answer(request: Request, mood: int, usage: CallUsage) -> Reply:

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from loopback import Loopback, fails, says
 from making import call_usage, document, document_judge, file, judge_options, reply
-from scripted import ScriptedGateway, beside, scores, scripted_endpoint, telling_reply
+from scripted import NothingOpen, ScriptedGateway, beside, scores, scripted_endpoint, telling_reply
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import pointwise
@@ -302,7 +302,7 @@ def likely_reply(probabilities: Mapping[str, float], cost: float | None = None) 
 
 
 @dataclass
-class Queue:
+class Queue(NothingOpen):
     """A gateway that gives prepared replies in order; each takes `seconds`."""
 
     replies: list[Reply | GatewayError]
@@ -316,9 +316,6 @@ class Queue:
         if isinstance(answer, GatewayError):
             raise answer
         return answer
-
-    async def aclose(self) -> None:
-        pass
 
 
 def ask(

@@ -54,34 +54,6 @@ def test_everything_untrusted_is_inside_the_fence_and_nothing_else() -> None:
         assert word not in outside
 
 
-def test_candidates_are_named_by_labels_only() -> None:
-    about: Any = {"category": "DECISION", "tags": ("a", "b")}
-    shown = [prompt_candidate(f"secret-id-{n}", f"Title {n}", text=f"Body {n}", **about) for n in range(5)]
-    (_, user), ids = prompt.select_messages(
-        select_rubric(), "strict", "quick", "How do we refresh the JWT?", ("user: hi",), shown
-    )
-    assert sorted(ids.values()) == [candidate.id for candidate in shown]
-    assert "secret-id" not in user.content
-    for label, each in ids.items():
-        number = each.rpartition("-")[2]
-        assert f"[{label}] DECISION: Title {number} (tags: a, b)\n  Body {number}" in user.content
-    assert "user: hi" in user.content
-
-
-def test_what_many_prompts_share_comes_first_and_is_marked() -> None:
-    rubric, texts = score_rubric(), ("Hello.", "Something else.")
-    message, two = (
-        prompt.score_messages(rubric, "deep", (Part("a.md", text, len(text)),), Task("For readers"))[0]
-        for text in texts
-    )
-    shared = message.content[: message.stable]
-    assert shared == two.content[: two.stable]
-    assert message.content != two.content  # a nonce of its own
-    assert "judged-" not in shared
-    assert all(dimension.question in shared for dimension in rubric.dimensions.values())
-    assert "For readers" not in message.content
-
-
 def test_a_long_request_and_long_turns_are_cut() -> None:
     turns, shown = ("user: " + "y" * 5000,), [prompt_candidate("a", "z" * 5000)]
     (_, user), _ = prompt.select_messages(select_rubric(), "strict", "quick", "x" * 5000, turns, shown)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import making
 import pytest
 from comparing import OWN, THREE, TWO, ended, endpoint, panel_of
-from scripted import PROFILE, scripted_endpoint
+from scripted import PROFILE, NothingOpen, scripted_endpoint
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.ranking import RankingJudge, contending, usual_margins, values
@@ -39,7 +39,7 @@ def some_texts(letters: str, wrote: Sequence[str | None] = (), tail: str = "") -
     return making.comparison_input("Say who you are.", [text_file(letter, tail) for letter in letters], wrote)
 
 
-class Ranking:
+class Ranking(NothingOpen):
     """Each model gives A, B, C, … its digits in turn, by tier where it has several; 0 fails."""
 
     def __init__(self, said: Mapping[str, str | Mapping[str, str]], usd: float = 0.001) -> None:
@@ -65,9 +65,6 @@ class Ranking:
         names = [part] if part in DIMENSIONS else DIMENSIONS
         found = {"reasoning": f"About {letter}.", "scores": dict.fromkeys(names, score), "findings": []}
         return making.reply(json.dumps(found), scripted_endpoint.model, making.call_usage(10, 1, self.usd))
-
-    async def aclose(self) -> None:
-        """Nothing is open."""
 
 
 def rank(

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from making import candidate_judge, comparison_input, document, document_judge, file, query, reply
 from making import prompt_candidate as candidate
-from scripted import three_models
+from scripted import NothingOpen, three_models
 
 from judgekit.config import TIERS
 from judgekit.judging import redact as outgoing
@@ -205,7 +205,7 @@ def leaked(text: str, least: int = 12) -> list[str]:
     return [secret[at : at + least] for secret, at in windows if secret[at : at + least] in text]
 
 
-class Listening:
+class Listening(NothingOpen):
     """A gateway that keeps what it is sent and answers nothing of use."""
 
     def __init__(self) -> None:
@@ -214,9 +214,6 @@ class Listening:
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         self.heard += [message.content for message in request.messages]
         return reply("no", endpoint.model, logprobs=({"3": -0.1, "no": -1.0},))
-
-    async def aclose(self) -> None:
-        pass
 
     def has_no_secret(self) -> bool:
         """Whether what it heard says that a secret was left out, and has none."""

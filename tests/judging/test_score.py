@@ -179,19 +179,6 @@ def contexts(gateway: ScriptedGateway) -> set[str]:
     return {request.messages[-1].content.rpartition("\n\n")[0] for request in gateway.requests}
 
 
-def test_a_pointwise_model_gives_expectations() -> None:
-    def answer(request: Request) -> Reply:
-        low = "decisions or actions" in request.messages[-1].content.rpartition("\n\n")[2]
-        odds = {"1": -0.105, "5": -2.303} if low else {"4": -0.693, "5": -0.693}
-        return reply("4", "small", call_usage(50, 1), logprobs=(odds,))
-
-    gateway = ScriptedGateway({"quick": [answer] * 3})
-    verdict = judge(gateway, panel=dict.fromkeys(three_models(), SMALL))
-    assert verdict.scores == {"semantic": 4.5, "pragmatic": 1.4, "syntactic": 4.5}
-    assert (verdict.verdict, verdict.consensus, len(contexts(gateway))) == ("reject", "single", 1)
-    assert [request.call_key.part for request in gateway.requests] == ["semantic", "pragmatic", "syntactic"]
-
-
 @pytest.mark.parametrize(
     ("last", "outcome"),
     # What rates anything high is not believed.
@@ -276,23 +263,6 @@ def test_a_margin_sends_close_scores_up() -> None:
 
 
 # --- several replies, and a call for each dimension
-
-
-def drawn(request: Request) -> str:
-    """Answer 3, 4, 5, 3 … on one dimension, by the number of the sample."""
-    return scores(2 + request.sample % 3 + 1, 4, 4, reasoning=f"Sample {request.sample}.")
-
-
-def test_samples_are_averaged_and_stand_in_one_round() -> None:
-    verdict, gateway = sat({"a": drawn}, "", "a", options=judge_options(samples=4))
-    requests = [request for _, request in gateway.requests]
-    assert [request.sample for request in requests] == [1, 2, 3, 4]
-    assert [request.call_key.part for request in requests] == ["sample1", "sample2", "sample3", "sample4"]
-    assert (gateway.most, verdict.scores) == (4, {"semantic": 4, "pragmatic": 4, "syntactic": 4})
-    assert verdict.reasoning in ("Sample 1.", "Sample 4.")
-    (one,) = verdict.rounds
-    assert one.opinion is not None
-    assert (one.opinion["samples"], one.usage.input_tokens, verdict.cost_usd) == (4, 400, 0.004)
 
 
 def test_most_samples_must_be_readable() -> None:

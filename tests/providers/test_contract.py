@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import stat
@@ -15,7 +14,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from itertools import product
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from asking import KEY, SLACK, ask, custom, failure, request
@@ -24,6 +23,7 @@ from hypothesis import strategies as st
 from loopback import SILENT, Answer, Asked, Loopback, fails, says
 from looped import looped
 from making import call_usage, reply
+from scripted import NothingOpen
 
 from judgekit.errors import ConfigError, FailureKind, GatewayError
 from judgekit.providers import replay
@@ -34,16 +34,11 @@ from judgekit.providers.litellm import LitellmGateway
 from judgekit.providers.pace import Pace, Paces, caller, seconds_of
 from judgekit.providers.registry import CommandProfile, Limits
 from judgekit.providers.replay import (
-    RecordedFailure,
-    RecordedLine,
-    RecordedReply,
     Recorder,
     ReplayGateway,
-    recorded_models,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from judgekit.providers.base import Endpoint, Reply
@@ -52,98 +47,42 @@ if TYPE_CHECKING:
 TEXT = '{"score": 4}'
 
 
-class World(NamedTuple):
-    """A gateway and what it reaches: a model that answers, one that fails, one that is never done."""
-
-    gateway: type[LitellmGateway | CommandGateway | ReplayGateway]
-    good: Endpoint
-    bad: Endpoint
-    endless: Endpoint | None = None
-
-
-@contextlib.contextmanager
-def litellm_world(_: Path) -> Iterator[World]:
-    with Loopback(says(TEXT)) as good, Loopback(fails(403)) as bad, Loopback(SILENT) as endless:
-        yield World(LitellmGateway, custom(good.base), custom(bad.base), custom(endless.base))
-
-
-@contextlib.contextmanager
-def command_world(_: Path) -> Iterator[World]:
-    def program(code: str) -> Endpoint:
-        keys = {"provider": "program", "title": "A program", "kind": "command", "output": "text"}
-        argv = [sys.executable, "-c", code]
-        profile = CommandProfile.model_validate({**keys, "detect": {"command": "x"}, "argv": argv})
-        return endpoint(profile, "stand-in", os.environ)
-
-    good = program(f"import sys; sys.stdin.read(); print({TEXT!r})")
-    yield World(
-        CommandGateway, good, program("raise SystemExit('no')"), program("import time; time.sleep(60)")
-    )
-
-
-@contextlib.contextmanager
-def replay_world(folder: Path) -> Iterator[World]:
-    file = folder / "recording.jsonl"
-    keys = {"replay": 1, **request().call_key._asdict()}
-    good = RecordedLine(**keys, model="stand-in", reply=RecordedReply(text=TEXT, model="stand-in"))
-    denied = RecordedFailure(kind=FailureKind.PERMISSION, message="no")
-    bad = RecordedLine(**keys, model="bad", failure=denied)
-    file.write_text("".join(line.model_dump_json(exclude_none=True) + "\n" for line in (good, bad)))
-    there = recorded_models(file)["quick"][0]
-    yield World(ReplayGateway, there, replace(there, model="bad"))
-
-
-@pytest.fixture(params=[litellm_world, command_world, replay_world], ids=["litellm", "command", "replay"])
-def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    with request.param(tmp_path) as made:
-        yield made
-
-
-def test_it_replies_to_many_at_once_also_beside_a_failure_and_after_it_was_closed(world: World) -> None:
-    async def run() -> list[Reply | BaseException]:
-        gateway = world.gateway()
-        await gateway.complete(world.good, request())
-        await gateway.aclose()
-        await gateway.aclose()
-        places = [world.bad, *[world.good] * 5]
-        calls = (gateway.complete(place, request()) for place in places)
-        found = await asyncio.gather(*calls, return_exceptions=True)
-        await gateway.aclose()
-        return found
-
-    failed, *replies = asyncio.run(run())
-    assert isinstance(failed, GatewayError)
-    assert failed.kind in (FailureKind.PERMISSION, FailureKind.COMMAND_FAILED)
-    assert [getattr(reply, "text", None) for reply in replies] == [TEXT] * 5
-    assert failure(world.gateway(), world.bad, request()).message
-    for other in (LitellmGateway(), CommandGateway(), ReplayGateway()):  # they do not take each other's
-        if not isinstance(other, world.gateway):
-            assert failure(other, world.good, request()).kind is FailureKind.BAD_REQUEST
+def test_each_gateway_takes_its_own_endpoints_alone_and_the_router_finds_the_right_one() -> None:
+    keys = {"provider": "program", "title": "A program", "kind": "command", "output": "text"}
+    argv = [sys.executable, "-c", f"import sys; sys.stdin.read(); print({TEXT!r})"]
+    profile = CommandProfile.model_validate({**keys, "detect": {"command": "x"}, "argv": argv})
+    program = endpoint(profile, "stand-in", os.environ)
     odd = replace(request(), messages=(Message("system", "You judge."), Message("user", "a\ud800b\x00c")))
-    reply = ask(Router(), world.good, odd)  # which finds the right one; lone surrogates are no crash
-    assert (reply.text, reply.model, reply.logprobs) == (TEXT, "stand-in", ())
+    with Loopback(says(TEXT)) as server:
+        served = custom(server.base)
+        for gateway, other in (
+            (LitellmGateway(), program),
+            (CommandGateway(), served),
+            (ReplayGateway(), served),
+        ):
+            assert failure(gateway, other, request()).kind is FailureKind.BAD_REQUEST
+        for there in (served, program):
+            reply = ask(Router(), there, odd)  # lone surrogates are no crash
+            assert (reply.text, reply.model, reply.logprobs) == (TEXT, "stand-in", ())
 
 
-def test_it_is_never_late_and_can_be_called_off(world: World) -> None:
-    if (never := world.endless) is None:  # a recording has nothing to wait for
-        return
-    assert failure(world.gateway(), never, request(timeout=0.5)).kind is FailureKind.TIMEOUT
-
+def test_a_call_can_be_called_off() -> None:
     async def run() -> None:
-        gateway = world.gateway()
-        task = asyncio.create_task(gateway.complete(never, request(timeout=60)))
-        await asyncio.sleep(0.3)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await gateway.aclose()
+        with Loopback(SILENT) as server:
+            gateway = LitellmGateway()
+            task = asyncio.create_task(gateway.complete(custom(server.base), request(timeout=60)))
+            await asyncio.sleep(0.3)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            await gateway.aclose()
 
     start = time.monotonic()
     asyncio.run(run())
     assert time.monotonic() - start < 0.3 + SLACK
 
 
-class Always:
+class Always(NothingOpen):
     """A gateway that gives the same again and again."""
 
     def __init__(self, outcome: Reply | GatewayError) -> None:
@@ -153,9 +92,6 @@ class Always:
         if isinstance(self.outcome, GatewayError):
             raise self.outcome
         return self.outcome
-
-    async def aclose(self) -> None:
-        """Nothing is open."""
 
 
 def line(**keys: Any) -> str:  # noqa: ANN401 - keys of a line

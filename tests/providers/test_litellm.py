@@ -260,17 +260,6 @@ def test_a_model_that_refuses_to_tell_is_asked_without_and_that_is_remembered() 
     assert (error.kind, len(server.requests)) == (FailureKind.BAD_REQUEST, 1)
 
 
-def test_a_reply_that_is_cut_is_one_only_where_the_first_token_is_wanted() -> None:
-    with Loopback(says('{"sco', finish="length", logprobs=BESIDE[:2])) as server:
-        error = failure(LitellmGateway(), custom(server.base), request(schema=SCHEMA, top=8))
-    assert error.kind is FailureKind.TRUNCATED
-    alternatives = {"yes": -0.1, "no": -2.5}
-    with Loopback(says("yes", finish="length", logprobs=[alternatives])) as server:
-        reply = ask(LitellmGateway(), custom(server.base), request(top=2))
-    assert reply.logprobs == (alternatives,)
-    assert (server.requests[0].body["logprobs"], server.requests[0].body["top_logprobs"]) == (True, 2)
-
-
 def test_tokens_are_read_as_servers_give_them() -> None:
     flour = "f\u00fcr 🙂".encode()
     parts = [flour[:2], flour[2:4], flour[4:6], flour[6:]]

@@ -30,6 +30,7 @@ import pytest
 from asking import ask, failure
 from making import reply
 from real_models import serving
+from scripted import NothingOpen
 from tiny_wheels import SLICES, tiny_model
 
 from judgekit.config import files
@@ -335,7 +336,7 @@ def request(schema: dict[str, Any] | None = None, top: int = 0, seconds: float =
 
 
 @dataclass
-class Inner:
+class Inner(NothingOpen):
     """Remembers what it was given and answers at once."""
 
     asked: list[tuple[Endpoint, Request]] = field(default_factory=list)
@@ -343,9 +344,6 @@ class Inner:
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         self.asked.append((endpoint, request))
         return reply("yes", endpoint.model)
-
-    async def aclose(self) -> None:
-        """Nothing is open."""
 
 
 def test_what_cannot_be_started_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

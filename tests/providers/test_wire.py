@@ -317,10 +317,6 @@ def test_other_clients_in_the_process_are_left_alone() -> None:
 # Lists of models
 
 
-def listing(*names: str) -> Answer:
-    return sends({"object": "list", "data": [{"id": name} for name in names]})
-
-
 @pytest.mark.parametrize(
     "listed",
     [
@@ -339,14 +335,6 @@ def test_a_list_of_models_is_not_trusted_either(listed: Callable[[Loopback], Ans
         assert error.kind is FailureKind.NOT_FOUND
         assert servers.models(server.base, 5) is None
         assert other.listed == []
-
-
-def test_models_come_in_the_servers_order_without_those_that_cannot_chat() -> None:
-    no_chat = ("nomic-embed-text", "bge-m3", "text-embedding-x", "whisper-1", "rerank-2")
-    with Loopback(listing=listing(*no_chat[:2], "qwen2.5:7b", *no_chat[2:], "llama-3")) as server:
-        assert servers.models(server.base) == ["qwen2.5:7b", "llama-3"]
-    with Loopback(listing=listing()) as server:
-        assert servers.models(server.base) == []
 
 
 @pytest.mark.parametrize(

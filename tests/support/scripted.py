@@ -43,7 +43,12 @@ def three_models() -> dict[TierName, Endpoint]:
     return {tier: scripted_endpoint(f"{tier}-model") for tier in TIERS}
 
 
-class ScriptedGateway:
+class NothingOpen:
+    async def aclose(self) -> None:
+        """Close nothing, as a gateway without connections does."""
+
+
+class ScriptedGateway(NothingOpen):
     """Gives each tier's answers in order; a tier with none left fails as not recorded."""
 
     def __init__(self, answers: Mapping[str, list[Answer]]) -> None:
@@ -64,15 +69,12 @@ class ScriptedGateway:
         text = answer if isinstance(answer, str) else answer(request)
         return text if isinstance(text, Reply) else reply(text, scripted_endpoint.model, USAGE)
 
-    async def aclose(self) -> None:
-        """Nothing is open."""
-
     @property
     def asked(self) -> list[str]:
         return [request.call_key.tier for request in self.requests]
 
 
-class ByModel:
+class ByModel(NothingOpen):
     """Gives each model's answer, however often and in whatever order it is asked; counts calls at a time."""
 
     def __init__(self, answers: Mapping[str, Answer]) -> None:
@@ -91,9 +93,6 @@ class ByModel:
             raise GatewayError(answer.kind, answer.message)
         said = answer(request) if callable(answer) else str(answer)
         return said if isinstance(said, Reply) else reply(said, scripted_endpoint.model, USAGE)
-
-    async def aclose(self) -> None:
-        """Nothing is open."""
 
     @property
     def asked(self) -> list[str]:
