@@ -326,12 +326,10 @@ def lines(case: labelled.Case) -> Iterator[str]:
 PANELS: list[dict[TierName, list[str]]] = [
     {"quick": ["small"], "deep": ["large"]},
     {"quick": ["a1", "a2", "b1"], "deep": ["large"], "tiebreaker": ["x", "y"]},
-    {"quick": ["small"], "deep": ["large"], "tiebreaker": ["large"]},
     {"quick": ["small"], "deep": ["a", "b", "c"], "tiebreaker": ["c"]},
 ]
 GATES = [
     None,
-    finality_rules("c"),
     finality_rules("c", (finality_rule("quick", "accept", 1.0),)),
     finality_rules(
         "c", (finality_rule("quick", "accept", 2.0), finality_rule("deep", "accept", 0.1, after="accept"))

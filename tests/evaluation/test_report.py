@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import subprocess
@@ -96,20 +97,6 @@ def test_it_draws_the_same_bytes_everywhere_and_keeps_its_files_in_the_cache(tmp
 # Names, SVG and pages
 
 
-def test_a_name_is_one_line_that_can_be_seen_and_differs_at_its_end() -> None:
-    for text, shown in {
-        "plain": "plain",
-        "two\nlines\t and  spaces": "two lines and spaces",
-        "a\x00b\x1b[0m\u202ec": "ab[0mc",
-        "\u200b": "\\u200b",
-        "\ud800": "\\ud800",
-        "": "-",
-    }.items():
-        assert charts.name(text) == charts.short(text) == shown
-    found = [charts.short(f"provider/a-family-of-models-with-a-name-2026-0{month}") for month in (1, 2)]
-    assert found == [f"provider/a-famil…h-a-name-2026-0{month}" for month in (1, 2)]
-
-
 def test_a_chart_alone_loads_nothing_and_has_the_colours_of_its_reader() -> None:
     text = charts.document(agreement("one"), "Agreement", "one: 0.5")
     assert set(re.findall(r"https?:[^\"' ]+", text)) == {charts.NAMESPACE}
@@ -188,6 +175,32 @@ def test_what_is_not_known_has_no_dot_and_what_nobody_knows_no_chart() -> None:
 
 def dots(chart: ET.Element) -> int:
     return sum("opacity" not in element.attrib["style"] for element in chart.iter(f"{SVG}use"))
+
+
+def contrast(*colours: str) -> float:
+    """Return the contrast of two colours by their relative luminance (WCAG 2.2)."""
+    parts = [[(int(colour[at : at + 2], 16) / 255 + 0.055) / 1.055 for at in (1, 3, 5)] for colour in colours]
+    shares = (0.2126, 0.7152, 0.0722)
+    dark, light = sorted(
+        sum(map(math.prod, zip(shares, (p**2.4 for p in rgb), strict=True))) for rgb in parts
+    )
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_colours_can_be_told_apart() -> None:
+    """3 is enough for graphics, 4.5 for text (WCAG 2.2, 1.4.11 and 1.4.3)."""
+    papers = ("#ffffff", "#121212")
+    assert all(contrast(colour, paper) >= 3 for colour in (charts.BLUE, charts.RED) for paper in papers)
+    words = [str(number) for number in range(21)]
+    counts = {(word, other): 5 * int(word) if other == "0" else 0 for word in words for other in words}
+    counts |= {(word, "1"): 100 - 5 * int(word) for word in words}
+    chart = svg(charts.confusion_chart(words, counts, "label", "answer"))
+    style = [element.attrib["style"] for element in chart.iter(f"{SVG}path")]
+    fills = [found[1] for each in style if (found := re.search(r"fill: (#\w+)", each))]
+    inks = [element.attrib["style"] for element in chart.iter(f"{SVG}text")][-len(fills) :]
+    colours = [found[1] if (found := re.search(r"fill: (#\w+)", each)) else "#000000" for each in inks]
+    assert len(fills) == 21 * 21
+    assert all(contrast(fill, ink) >= 4.5 for fill, ink in zip(fills, colours, strict=True))
 
 
 def test_the_picture_has_a_panel_a_kpi_and_a_point_a_day() -> None:

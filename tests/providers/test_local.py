@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
-import math
 import os
 import re
 import shutil
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
-from asking import ask, failure
+from asking import failure
 from making import reply
 from real_models import serving
 from scripted import NothingOpen
@@ -35,7 +34,6 @@ from tiny_wheels import SLICES, tiny_model
 
 from judgekit.config import files
 from judgekit.errors import ConfigError, FailureKind, GatewayError, InputError, UsageError
-from judgekit.judging import pointwise
 from judgekit.providers import local, registry
 from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request
 from judgekit.providers.local import LocalGateway, LocalServer, fetch
@@ -397,22 +395,3 @@ def test_gateways_of_several_threads_share_a_server_until_the_last_is_closed(
         found = list(pool.map(lambda _: asyncio.run(run()), range(8)))
     assert found == ["yes"] * 8
     assert [server.alive for server in launched] == [False]
-
-
-@pytest.mark.real_model
-def test_a_grammar_holds_even_the_smallest_model_and_probabilities_come_through(smollm2: Path) -> None:
-    properties = {"wet": {"type": "boolean"}, "score": {"type": "integer"}}
-    required = {"required": ["wet", "score"], "additionalProperties": False}
-    answer = ask(
-        LocalGateway(),
-        endpoint(smollm2),
-        request({"type": "object", "properties": properties, **required}),
-    )
-    found = json.loads(answer.text)  # a shape that a model of this size never hits by chance
-    assert [type(found[name]) for name in properties] == [bool, int]
-    assert answer.usage.input_tokens > 10
-    answer = ask(LocalGateway(), endpoint(smollm2), request(top=20))
-    (alternatives,) = answer.logprobs
-    assert 10 <= len(alternatives) <= 20
-    assert 0.1 < sum(math.exp(alternative) for alternative in alternatives.values()) <= 1.001
-    assert sum(pointwise.probabilities(answer, ("yes", "no")).values()) == pytest.approx(1)

@@ -27,7 +27,6 @@ from judgekit.providers.resolve import (
     PanelRequest,
     fill,
     profile_of,
-    provider_report,
     resolve,
 )
 
@@ -187,15 +186,6 @@ def test_a_wrong_profile_is_one_line_with_its_place(text: str, line: int | None,
     assert "\n" not in str(caught.value)
 
 
-def test_tables_are_read_by_the_longest_beginning_of_a_bare_name() -> None:
-    openai, groq = registry.find("openai"), registry.find("groq")
-    assert [endpoint(openai, name, {}).model for name in ("gpt-x", "openai/gpt-x")] == ["openai/gpt-x"] * 2
-    table = {"gpt-": 1, "gpt-4": 2, "": 0}
-    assert [openai.of_model(table, name, None) for name in ("gpt-4.1", "openai/gpt-5", "x")] == [2, 1, 0]
-    assert endpoint(groq, "groq/openai/gpt-oss-120b", {}).output == "json_schema"
-    assert endpoint(groq, "groq/llama-3.3-70b", {}).output == "tool"
-
-
 def test_the_program_of_ones_own_in_the_guide_is_a_sound_profile() -> None:
     guide = (Path(__file__).parents[2] / "docs" / "providers.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"^```yaml\n(provider: .*?)^```", guide, re.MULTILINE | re.DOTALL)
@@ -350,19 +340,6 @@ def test_an_address_without_a_model_is_asked_if_it_is_here_and_never_guessed(
         assert models(panel)["quick"] == "custom/judge-7b"
 
 
-def test_named_models_may_be_of_several_providers_and_others_fill_the_tiers() -> None:
-    environ = {"OPENAI_API_KEY": "one-key", "ANTHROPIC_API_KEY": "two-key"}
-    panel = resolve(PanelRequest({"quick": "openai/gpt-4.1", "deep": "anthropic/claude-opus-5-5"}), environ)
-    assert one(panel).api_key == "one-key"
-    assert (one(panel, "deep").api_key, one(panel, "deep").family) == ("two-key", "anthropic")
-    assert one(panel, "tiebreaker").model == "anthropic/claude-opus-5-5"
-    assert models(resolve(PanelRequest({"quick": "openai/gpt-4.1-mini"}), environ)) == {
-        "quick": "openai/gpt-4.1-mini",
-        "deep": "openai/gpt-6-sol",
-        "tiebreaker": "openai/gpt-6.1-sol",
-    }
-
-
 def test_a_local_server_comes_after_keys_and_the_embedded_model_after_it(
     servers: dict[str, list[str] | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -424,26 +401,6 @@ def test_a_name_says_whose_a_model_is() -> None:
     for name, provider in providers.items():
         profile, _ = profile_of(name, registry.profiles())
         assert (profile.provider if profile else None) == provider
-
-
-def test_each_provider_says_what_makes_it_usable_or_what_is_lacking(
-    servers: dict[str, list[str] | None],
-) -> None:
-    servers |= {"http://127.0.0.1:11434/v1": ["qwen2.5:7b"], "http://127.0.0.1:1234/v1": []}
-
-    environ = {"ANTHROPIC_API_KEY": KEY, "PATH": "/nowhere"}
-    found = {state.name: state for state in provider_report(environ, None)}
-    assert (found["anthropic"].usable, found["anthropic"].why) == (True, "ANTHROPIC_API_KEY set")
-    assert (found["gemini"].usable, found["gemini"].why) == (False, "set GEMINI_API_KEY or GOOGLE_API_KEY")
-    assert found["azure"].why == "set AZURE_API_KEY with AZURE_API_BASE"
-    assert found["ollama"].why == "answers at http://127.0.0.1:11434/v1"
-    assert found["ollama"].models["deep"] == "qwen2.5:7b"
-    assert found["lm-studio"].why == "it has no chat model"
-    assert found["llama-server"].why == "no server responds on port 8080"
-    assert found["claude-code"].why == (
-        "not allowed: add claude-code to providers.allow in your own configuration; no command claude on PATH"
-    )
-    assert KEY not in str(found)
 
 
 def allow(names: str) -> None:
