@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from engine_processes import document
 from ledger_lines import label, verdict
 from pydantic import TypeAdapter, ValidationError
-from sent import document
 
 from judgekit.config import files as bundled
 from judgekit.config.settings import Config

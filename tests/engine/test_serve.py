@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
-from engine_processes import GOOD, until
+from engine_processes import GOOD, document, until
 from loopback import Loopback, says
-from sent import document
 from serving import Serving
 
 from judgekit.engine.admission import user_tokens

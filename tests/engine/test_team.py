@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from engine_processes import document
 from hypothesis import HealthCheck, given, settings
 from loopback import Loopback, fails, says, sends
 from schemathesis import Case, GenerationMode, checks, openapi
-from sent import document
 from serving import Serving
 
 from judgekit import api, find_rubric

@@ -63,7 +63,6 @@ def svg(paint: Paint | None) -> ET.Element:
 
 
 def marks(chart: ET.Element) -> list[tuple[float, float]]:
-    """Where the dots are, from the upper left corner."""
     return [(float(element.attrib["x"]), float(element.attrib["y"])) for element in chart.iter(f"{SVG}use")]
 
 

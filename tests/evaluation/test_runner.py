@@ -338,7 +338,6 @@ def kept(asked: Asked) -> Answer:
 
 
 def larger(asked: Asked) -> Answer:
-    """Prefer the larger of two numbers."""
     found = re.findall(r"The text (\w+):\s+<[^>]*>\s+(\d+)\s", asked.text)
     return says(json.dumps({"reasoning": "It is right.", "better": max(found, key=lambda each: each[1])[0]}))
 

@@ -10,10 +10,9 @@ from math import log
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from comparing import OWN, THREE, TWO, ended, panel_of
 from loopback import Loopback, says
 from making import call_usage, comparison_input, file, finality_rule, finality_rules, judge_options, reply
-from scripted import NothingOpen, scripted_endpoint
+from scripted import OWN, THREE, TWO, NothingOpen, ended, panel_of, scripted_endpoint
 
 import judgekit
 from judgekit.errors import FailureKind, GatewayError, UsageError
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from comparing import Tiers
     from loopback import Answer, Asked
+    from scripted import Tiers
 
     from judgekit.config import ModeName
     from judgekit.judging.documents import ComparisonInput

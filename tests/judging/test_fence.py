@@ -20,7 +20,6 @@ NONCE = "00ff00ff00ff00ff"
 
 
 def inside(text: str) -> str:
-    """Return a text as it stands in a fence."""
     own = Fence(NONCE)
     return own.around(text).removeprefix(f"<{own.tag}>\n").removesuffix(f"\n</{own.tag}>")
 

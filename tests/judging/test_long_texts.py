@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from engine_processes import use
 from loopback import Loopback, says
 
 import judgekit
@@ -58,10 +59,8 @@ def endless() -> Iterator[Endless]:
 
 @pytest.fixture(autouse=True)
 def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
-    """Return the model that judges; it accepts everything."""
     with Loopback(says(VERDICT)) as server:
-        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
-        monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
+        use(monkeypatch, server)
         judgekit.judge_texts({"first.md": "The first one loads what judging needs."})
         server.requests.clear()
         yield server

@@ -24,7 +24,6 @@ HERE = {"JUDGEKIT_API_BASE": BASE}
 
 @pytest.fixture
 def _first(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The address has a model of its own."""
     monkeypatch.setattr(servers, "models", lambda base, seconds=0.3: ["first"])
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import making
 import pytest
-from comparing import OWN, THREE, TWO, ended, endpoint, panel_of
-from scripted import PROFILE, NothingOpen, scripted_endpoint
+from scripted import OWN, PROFILE, THREE, TWO, NothingOpen, ended, endpoint, panel_of, scripted_endpoint
 
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging.ranking import RankingJudge, contending, usual_margins, values
@@ -20,7 +19,7 @@ from judgekit.rubric.schema import ScoreRubric
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from comparing import Tiers
+    from scripted import Tiers
 
     from judgekit.config import ModeName
     from judgekit.judging.documents import ComparisonInput, File

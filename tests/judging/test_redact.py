@@ -194,13 +194,11 @@ PANELS: list[PanelModels] = [
 
 
 def sent(given: File) -> File:
-    """Return a file as it leaves."""
     subject, _ = outgoing.document(document((given,), "task"))
     return subject.files[0]
 
 
 def leaked(text: str, least: int = 12) -> list[str]:
-    """Return pieces of secrets that stand in a text."""
     windows = ((secret, at) for secret in SECRETS for at in range(len(secret) - least + 1))
     return [secret[at : at + least] for secret, at in windows if secret[at : at + least] in text]
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from engine_processes import use
 from loopback import Loopback, says
 from making import call_usage, document, document_judge, file, reply
 from scripted import PROFILE, ScriptedGateway, scripted_endpoint, three_models
@@ -113,11 +114,8 @@ def test_what_is_old_goes(tmp_path: Path, cache: ReplyCache) -> None:
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
-    """Return the model that judges; it accepts everything."""
     with Loopback(says(ANSWER)) as server:
-        monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
-        monkeypatch.setenv("JUDGEKIT_MODEL", "stand-in")
-        monkeypatch.setenv("JUDGEKIT_API_KEY", "a-key")
+        use(monkeypatch, server)
         yield server
 
 

@@ -279,7 +279,6 @@ def test_most_samples_must_be_readable() -> None:
 
 
 def alone_on(request: Request) -> str:
-    """Answer about the one dimension that is asked about."""
     (name,) = request.schema["properties"]["scores"]["properties"]  # type: ignore[index]  # there is one
     score = {"semantic": 4, "pragmatic": 5, "syntactic": 3}[name]
     found = {"dimension": "", "location": "", "issue": f"{name} issue", "suggestion": "", "quote": ""}

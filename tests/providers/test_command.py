@@ -298,45 +298,32 @@ def test_a_failure_says_what_the_program_said_and_what_it_took() -> None:
 MARK = secrets.token_hex(16)  # tests of other processes look through the whole machine, too
 
 
-@pytest.fixture
-def started() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    processes: list[subprocess.Popen[bytes]] = []
-
-    def start(**variables: str) -> subprocess.Popen[bytes]:
-        code = "import time; print(flush=True); time.sleep(60)"
-        environ = {"PATH": os.environ["PATH"], **variables}
-        process = subprocess.Popen([sys.executable, "-c", code], env=environ, stdout=subprocess.PIPE)
-        processes.append(process)
-        assert process.stdout is not None
-        with process.stdout:
-            process.stdout.readline()  # now it has the environment it was given
-        return process
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.wait()
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux alone shows")
-def test_those_with_the_mark_are_ended_and_no_others(
-    started: Callable[..., subprocess.Popen[bytes]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    others = [
-        started(),
-        started(JUDGEKIT_INSIDE=f"{MARK}0"),
-        started(JUDGEKIT_INSIDE=f"0{MARK}"),
-        started(NOT_JUDGEKIT_INSIDE=MARK),
-        started(NOTE=f"JUDGEKIT_INSIDE={MARK}"),
+def test_those_with_the_mark_are_ended_and_no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    code = ["-c", "import time; print(flush=True); time.sleep(60)"]
+    inside = ("", f"{MARK}0", f"0{MARK}", MARK, MARK)
+    environs = [
+        {"NOT_JUDGEKIT_INSIDE": MARK, "NOTE": f"JUDGEKIT_INSIDE={MARK}", INSIDE: each} for each in inside
     ]
-    marked = [started(JUDGEKIT_INSIDE=MARK) for _ in range(2)]
-    with monkeypatch.context() as elsewhere:
-        elsewhere.setattr(sys, "platform", "darwin")
-        assert command.kill_marked(MARK) == 0
-    assert [process.poll() for process in marked] == [None, None]
-    assert command.kill_marked(MARK) == len(marked)
-    assert [process.wait(5) for process in marked] == [-9, -9]
-    assert [process.poll() for process in others] == [None] * len(others)
+    processes = [
+        subprocess.Popen([sys.executable, *code], env=each, stdout=subprocess.PIPE) for each in environs
+    ]
+    try:
+        for process in processes:
+            assert process.stdout is not None
+            with process.stdout:
+                process.stdout.readline()  # now it has the environment it was given
+        with monkeypatch.context() as elsewhere:
+            elsewhere.setattr(sys, "platform", "darwin")
+            assert command.kill_marked(MARK) == 0
+        assert [process.poll() for process in processes] == [None] * 5
+        assert command.kill_marked(MARK) == 2
+        assert [process.wait(5) for process in processes[3:]] == [-9, -9]
+        assert [process.poll() for process in processes[:3]] == [None] * 3
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 VARIABLE = "JUDGEKIT_TEST_PROGRAMS"
@@ -353,13 +340,11 @@ class World(NamedTuple):
     api: Standin
 
     def keep(self, name: str, text: str) -> None:
-        """Write a file of the user's."""
         path = self.home / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
     def profile(self, name: str) -> CommandProfile:
-        """Return a bundled profile."""
         profile = registry.find(name)
         assert isinstance(profile, CommandProfile)
         if not shutil.which(profile.argv[0], path=PATH):
@@ -367,7 +352,6 @@ class World(NamedTuple):
         return profile
 
     def endpoint(self, profile: Profile, model: str, path: str = PATH, **variables: str) -> Endpoint:
-        """Return an endpoint in this world."""
         environ = {
             "PATH": f"{path}:{os.environ['PATH']}",
             "HOME": str(self.home),

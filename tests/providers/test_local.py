@@ -98,7 +98,6 @@ def test_threads_follow_the_cores_and_the_variable(monkeypatch: pytest.MonkeyPat
 
 
 def visible() -> list[str]:
-    """Names in the models folder, the lock file aside."""
     return sorted(path.name for path in local.folder().iterdir() if path.name != ".tiny.lock")
 
 

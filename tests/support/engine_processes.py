@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shutil
@@ -11,8 +12,6 @@ import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from sent import document
 
 from judgekit.engine import client
 
@@ -28,6 +27,13 @@ GOOD = json.dumps(
     {"reasoning": "sound", "scores": {"semantic": 5, "pragmatic": 5, "syntactic": 5}, "findings": []}
 )
 SECONDS = 60.0  # more than an engine needs to be ready on a machine that is busy
+
+
+def document(text: str = "# Rotating keys\n\nDo it every 90 days.\n", path: str = "a.md") -> dict[str, Any]:
+    """Return a document as clients of an engine or a shared judge send it."""
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    file = {"path": path, "text": text, "sha256": digest, "total": len(text)}
+    return {"files": [file], "task_id": f"{path}@{digest[:16]}"}
 
 
 def is_running(process: int) -> bool:

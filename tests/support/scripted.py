@@ -14,17 +14,20 @@ from making import call_usage, reply
 
 from judgekit.config import TIERS
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.providers.base import Endpoint, Reply
+from judgekit.providers.base import Endpoint, Reply, models_by_tier
 from judgekit.providers.registry import LitellmProfile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from loopback import Answer as ServerAnswer
     from loopback import Asked
 
     from judgekit.config import TierName
+    from judgekit.judging.verdict import Comparison
     from judgekit.providers.base import Request
+
+    Tiers = Mapping[str, str | Endpoint | Sequence[str]]
 
 Answer: TypeAlias = "str | GatewayError | float | Callable[[Request], str | Reply]"
 """A reply's text, a failure, seconds of silence before nothing, or a function of the request."""
@@ -139,3 +142,32 @@ def telling_reply(text: str, doubt: dict[str, float]) -> Reply:
     logprobs = beside(text, doubt)
     tokens = tuple(next(iter(logprob)) for logprob in logprobs)
     return reply(text, "m-1", call_usage(100, 10, 0.001), logprobs=tuple(logprobs), tokens=tokens)
+
+
+# Panels of comparisons by the names of their models.
+
+THREE = {"quick": "q", "deep": "d", "tiebreaker": "t"}
+TWO = {"quick": "q", "deep": "d"}
+OWN = {"quick": "anthropic/m", "deep": "openai/m"}
+
+
+def endpoint(name: str, **changes: Any) -> Endpoint:  # noqa: ANN401 - passed on
+    """Return a model whose family stands before the slash; without one the family is not known."""
+    family, _, _ = name.rpartition("/")
+    return dataclasses.replace(scripted_endpoint(name), family=family or "unknown", **changes)
+
+
+def panel_of(by_tier: Tiers) -> dict[Any, tuple[Endpoint, ...]]:
+    told: Any = {
+        tier: endpoint(own)
+        if isinstance(own, str)
+        else list(map(endpoint, own))
+        if isinstance(own, list)
+        else own
+        for tier, own in by_tier.items()
+    }
+    return dict(models_by_tier(told))
+
+
+def ended(comparison: Comparison) -> tuple[str, str | None, str]:
+    return comparison.verdict, comparison.judge_tier, comparison.consensus
