@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from judgekit import environment
 from judgekit.config.files import take
-from judgekit.data.rows import bounded_lines
+from judgekit.data import tables
+from judgekit.data.rows import ENDINGS, bounded_lines, parquet_module
 from judgekit.errors import InputError, UsageError
 from judgekit.judging.documents import MAX_BYTES
 from judgekit.text import encodable
@@ -43,7 +44,6 @@ OURS = (
 )
 """The columns that follow a row's own."""
 UNDETERMINED = "undetermined"
-ENDINGS = (".jsonl", ".ndjson")
 _WORDS = ("verdict", "fingerprint")  # what makes a line one of ours, beside its id
 _LONGEST = 8 * MAX_BYTES  # of a line: JSON writes some characters with six
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
@@ -152,20 +152,22 @@ class _File(Results):
     def __init__(self, out: str, *, fresh: bool, source: Rows | None) -> None:
         self.name, self._fresh = encodable(out), fresh
         self._path = Path(os.path.realpath(out))
-        self._part = self._path
+        self._is_table = self._path.suffix.lower() in tables.ENDINGS
+        self._part = self._path.with_name(f"{self._path.name}.part.jsonl") if self._is_table else self._path
         # What is judged again waits here: a reader of OUT finds no row twice, and no verdict is lost before
         # the next one is there, be it that the run is killed, or that it asked a model by mistake.
         self._aside = self._path.with_name(f"{self._path.name}.again.jsonl")
         self._places, self._begun, self._end = 0, False, 0
         if source is not None and source.path and os.path.realpath(source.path) in map(str, self._files()):
             raise UsageError(f"{self.name}: the rows are read from this file; choose another --out")
-        self._opened = ExitStack()
+        self._schema = source.schema if source is not None else None
         with ExitStack() as opened:
             self._lock(opened)
             self._table = _temporary(_ROWS)
             opened.callback(self._table.close)
             try:
                 if not fresh:
+                    self._check_table()
                     self._index(self._aside, 1, 0)
                     self._index(self._part, 0, 0)
                 self._made = not self._part.exists()
@@ -225,8 +227,27 @@ class _File(Results):
                     break
                 end += size
             self._aside.unlink(missing_ok=True)
+            if self._is_table and self._written() != (when := self._part.stat().st_mtime_ns):
+                tables.write_table(self._part, self._path, OURS, self._schema)
+                os.utime(self._path, ns=(when, when))  # the sign that it holds just these rows
         except OSError as error:
             raise self._failed(error) from None
+
+    def _written(self) -> int:
+        """Return when OUT was written, in nanoseconds; 0 where it was not."""
+        return self._path.stat().st_mtime_ns if self._path.exists() else 0
+
+    def _check_table(self) -> None:
+        """Raise `UsageError` for a table that holds what the lines, which will replace it, do not."""
+        if not self._is_table or not (written := self._written()):
+            return
+        what = "move it away, choose another --out, or lose it with --fresh"
+        if not self._part.exists():
+            raise UsageError(
+                f"{self.name}: there, but without {self._part.name} no row of it can be kept; {what}"
+            )
+        if written > self._part.stat().st_mtime_ns:
+            raise UsageError(f"{self.name}: changed since judgekit wrote it from {self._part.name}; {what}")
 
     def _files(self) -> tuple[Path, ...]:
         return self._path, self._part, self._aside
@@ -291,27 +312,24 @@ class _File(Results):
 
     def _rewrite(self, target: Path, aside: int, which: str) -> None:
         """Replace a file by the lines of some rows, in the order of the input, at once."""
-        temporary = target.with_name(f"{target.name}.{os.getpid()}")
         self._table.execute("UPDATE rows SET moved = NULL")
+        self._aside.touch(0o600)
+        os.close(self._descriptor)  # Windows replaces no file that is open
         at = 0
-        with ExitStack() as opened:
-            opened.callback(temporary.unlink, missing_ok=True)
-            descriptor = os.open(temporary, _FLAGS | os.O_TRUNC, 0o600)
-            file = opened.enter_context(open(descriptor, "wb"))  # noqa: PTH123 - a descriptor
-            self._aside.touch(0o600)
-            sources = [opened.enter_context(path.open("rb")) for path in (self._part, self._aside)]
-            for name, source, start, size in self._table.execute(_IN_ORDER.format(which)):
-                sources[source].seek(start)
-                file.write(sources[source].read(size))
-                self._table.execute("UPDATE rows SET moved = ? WHERE id = ?", (at, name))
-                at += size
-            file.flush()
-            os.fsync(descriptor)
-            os.close(self._descriptor)  # Windows replaces no file that is open
-            try:
-                temporary.replace(target)
-            finally:
-                self._descriptor = os.open(self._part, _FLAGS, 0o600)
+        try:
+            with (
+                tables.replacing(target) as file,
+                self._part.open("rb") as own,
+                self._aside.open("rb") as other,
+            ):
+                for name, of_aside, start, size in self._table.execute(_IN_ORDER.format(which)):
+                    source = other if of_aside else own
+                    source.seek(start)
+                    file.write(source.read(size))
+                    self._table.execute("UPDATE rows SET moved = ? WHERE id = ?", (at, name))
+                    at += size
+        finally:
+            self._descriptor = os.open(self._part, _FLAGS, 0o600)
         self._table.execute("UPDATE rows SET aside = ?, start = moved WHERE moved IS NOT NULL", (aside,))
         self._end = os.fstat(self._descriptor).st_size
 
@@ -330,6 +348,8 @@ def open_results(
     ending = Path(out).suffix.lower()
     if ending not in ENDINGS:
         raise UsageError(f"{out}: unknown ending of a file of results; expected {', '.join(ENDINGS)}")
+    if ending == ".parquet":
+        parquet_module(out)  # what is missing is said before anything is judged
     return _File(out, fresh=fresh, source=source)
 
 

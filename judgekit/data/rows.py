@@ -24,6 +24,7 @@ from judgekit.text import encodable, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from types import ModuleType
 
     import pyarrow as pa
     from pyarrow import parquet
@@ -287,13 +288,18 @@ def _check_text(cell: str, name: str = "") -> None:
         raise _CellError(f"expected UTF-8, got the byte 0x{got:02x}", name) from None
 
 
-def _parquet(path: str) -> parquet.ParquetFile:
+def parquet_module(name: str) -> ModuleType:
+    """Return `pyarrow.parquet`; raises `InputError`, for a file of this name, where it is not installed."""
     try:
         from pyarrow import parquet  # noqa: PLC0415 - an extra, which only Parquet needs
     except ImportError as error:
         how = install_extra("data")
-        raise InputError(f"{path}: Parquet needs pyarrow ({error}); run {how}") from None
-    return parquet.ParquetFile(path, buffer_size=_BUFFER)
+        raise InputError(f"{name}: Parquet needs pyarrow ({error}); run {how}") from None
+    return parquet  # type: ignore[no-any-return]  # it has no types
+
+
+def _parquet(path: str) -> parquet.ParquetFile:
+    return parquet_module(path).ParquetFile(path, buffer_size=_BUFFER)
 
 
 def _parquet_rows(path: str) -> Iterator[Row | Unreadable]:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import io
+import os
+import sys
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from judgekit.data.results import open_results
 from judgekit.data.rows import Unreadable, open_rows
+from judgekit.errors import InputError
+from judgekit.text import escaped
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -132,3 +141,122 @@ def test_an_open_quote_swallows_nothing(tmp_path: Path) -> None:
 def test_without_a_header_there_are_no_rows(tmp_path: Path, header: bytes, column: str, problem: str) -> None:
     found = read(tmp_path / "rows.csv", header + b"\n1,2\n")
     assert found == [(0, column, f"{problem} (line 1)")]
+
+
+def parquet(path: Path, table: dict[str, pa.Array]) -> list[Any]:
+    """Return what a Parquet file of these columns gives."""
+    pq.write_table(pa.table(table), path, row_group_size=3)
+    return [
+        tuple(row) if isinstance(row, Unreadable) else row.columns
+        for row in open_rows(str(path), io.BytesIO())
+    ]
+
+
+NOON = datetime(2026, 11, 22, 12, 0, 0, 5, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("kind", "cell", "plain"),
+    [
+        (pa.string(), "é", "é"),
+        (pa.dictionary(pa.int8(), pa.string()), "a", "a"),
+        (pa.uint64(), 2**64 - 1, 2**64 - 1),
+        (pa.float32(), 0.5, 0.5),
+        (pa.bool_(), True, True),
+        (pa.null(), None, None),
+        (pa.list_(pa.struct([("role", pa.string())])), [{"role": "user"}], [{"role": "user"}]),
+        (pa.map_(pa.string(), pa.int8()), [("a", 1)], [["a", 1]]),
+        (pa.timestamp("us", "UTC"), NOON, "2026-11-22T12:00:00.000005+00:00"),
+        (pa.timestamp("ns"), 1_000_000_001, "1970-01-01T00:00:01"),
+        (pa.date32(), NOON.date(), "2026-11-22"),
+        (pa.time64("ns"), 1_000_000_001, "00:00:01"),
+        (pa.duration("ns"), 1_500_000_001, 1.5),
+        (pa.decimal128(5, 2), Decimal("1.10"), "1.10"),
+        (pa.binary(), "é".encode(), "é"),
+        (pa.binary(), b"\xff\x00", "/wA="),
+    ],
+)
+def test_a_cell_of_parquet(tmp_path: Path, kind: pa.DataType, cell: object, plain: object) -> None:
+    found = parquet(tmp_path / "rows.parquet", {"a": pa.array([cell, None] * 99, kind)})
+    assert found == [{"a": plain}, {"a": None}] * 99
+
+
+def test_a_cell_that_python_cannot_hold(tmp_path: Path) -> None:
+    column = pa.array([0, 2**62, 1], pa.timestamp("us"))
+    first, wrong, last = parquet(tmp_path / "rows.parquet", {"a": pa.array([1, 2, 3]), "b": column})
+    assert wrong == (2, "b", "expected a value that Python can hold (date value out of range)")
+    assert (first["a"], last["a"]) == (1, 3)
+
+
+def test_parquet_with_a_name_twice(tmp_path: Path) -> None:
+    table = pa.table([pa.array([1]), pa.array([2])], names=["a", "a"])
+    pq.write_table(table, tmp_path / "rows.parquet")
+    (found,) = open_rows(str(tmp_path / "rows.parquet"), io.BytesIO())
+    assert found == Unreadable(0, "a", "expected different names, got this one 2 times; rename one")
+
+
+def test_standard_input_is_read_once() -> None:
+    rows = open_rows("-", io.BytesIO(b'{"a": 1}\n[]\n'))
+    assert (rows.name, rows.lasting) == ("standard input", False)
+    assert [row.number for row in rows] == [1, 2]
+    assert list(rows) == []
+
+
+def test_a_file_is_read_again(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text("a\n1\n")
+    rows = open_rows(str(tmp_path / "rows.csv"), io.BytesIO())
+    assert rows.lasting
+    assert list(rows) == list(rows) == [(1, {"a": "1"})]
+
+
+ENDINGS = ".jsonl, .ndjson, .csv, .tsv, .parquet, or - for JSON Lines on standard input"
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("rows.json", f"unknown ending of a file of rows; expected {ENDINGS}"),
+        ("rows", f"unknown ending of a file of rows; expected {ENDINGS}"),
+        ("none.csv", "cannot be read (No such file or directory)"),
+        ("folder.csv", "not a file; pass its rows as JSON Lines on standard input: -"),
+        ("pipe.jsonl", "not a file; pass its rows as JSON Lines on standard input: -"),
+        ("a\0.csv", "cannot be read (embedded null byte)"),
+        ("broken.parquet", "cannot be read (Parquet magic bytes not found"),
+    ],
+)
+def test_a_file_without_rows(tmp_path: Path, name: str, problem: str) -> None:
+    (tmp_path / "folder.csv").mkdir()
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "broken.parquet").write_text("{}" * 100)
+    with pytest.raises(InputError) as caught:
+        open_rows(str(tmp_path / name), io.BytesIO())
+    assert f"{escaped(name)}: {problem}" in str(caught.value)
+
+
+def test_a_file_that_goes_away_while_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("")
+    rows = open_rows(str(path), io.BytesIO())
+    path.unlink()
+    with pytest.raises(InputError, match="cannot be read"):
+        list(rows)
+
+
+def test_parquet_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rows.parquet").write_text("")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for act in (
+        lambda: open_rows(str(tmp_path / "rows.parquet"), io.BytesIO()),
+        lambda: open_results(str(tmp_path / "out.parquet"), print, fresh=False),
+    ):
+        with pytest.raises(InputError, match=r"Parquet needs pyarrow .*run pip install '\.\[data\]'"):
+            act()
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv"])
+def test_a_row_has_a_largest_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr("judgekit.data.rows.MAX_BYTES", 100)
+    long = {"rows.jsonl": b'{"a": "%s"}\n{"a": 1}', "rows.csv": b'a\n"%s"\n1'}[name] % (b"x" * 200)
+    wrong, good = read(tmp_path / name, long)
+    assert "it has more than 64 MB" in wrong[2]
+    assert str(good["a"]) == "1"

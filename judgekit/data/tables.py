@@ -1,0 +1,201 @@
+"""How results become one table, CSV, TSV or Parquet: which columns it has, and how each cell is written."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
+
+from judgekit.data.rows import DELIMITERS, parquet_module, plain_cells
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+
+ENDINGS = (*DELIMITERS, ".parquet")
+_EXACT, _LONG = 2**53, 2**63  # below: every whole number is a floating-point number, too; is one of 64 bits
+_ROWS, _BYTES = 5000, 64_000_000  # of a row group of Parquet: what is in memory at once
+_ALWAYS = {"average": "float", "cost_usd": "float", "duration_ms": "int"}  # also where all are null
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[IO[bytes]]:
+    """Open what takes the place of a file at once, when all of it is on the disk; raises `OSError`.
+
+    Only its owner can read it.
+    """
+    temporary = target.with_name(f"{target.name}.{os.getpid()}")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
+    try:
+        with open(os.open(temporary, flags, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_table(part: Path, target: Path, ours: Sequence[str], schema: pa.Schema | None) -> None:
+    """Write the rows of a file of JSON Lines as a table; raises `OSError`.
+
+    `ours` are the columns behind a row's own ones; `scores` becomes a column for each score. A nested value,
+    and `judged`, is text: JSON. In Parquet a column keeps its type of `schema` where all cells fit it. Else
+    it has the type that all its values share, or is text.
+    """
+    kinds, renamed = _columns(part, ours)
+    ending = target.suffix.lower()
+    if ending in DELIMITERS:
+        with replacing(target) as file:
+            text = io.TextIOWrapper(file, "utf-8", newline="")
+            # With the line end of RFC 4180 the writer quotes each line break that a cell may hold.
+            writer = csv.DictWriter(text, list(kinds), delimiter=DELIMITERS[ending], lineterminator="\r\n")
+            writer.writeheader()
+            for _, found in _lines(part):
+                cells = _cells(found, renamed)
+                writer.writerow({name: _text(value) for name, value in cells.items() if value is not None})
+            text.detach()  # which flushes
+        return
+    # Bytes have become text, some of them as Base64: as bytes again they would be others.
+    fields = [field for field in schema or () if field.name in kinds and "binary" not in str(field.type)]
+    types = {field.name: field.type for field in fields}
+    while True:
+        try:
+            with replacing(target) as file:
+                _write_parquet(part, file, kinds, renamed, types)
+        except _TypeError as error:
+            del types[error.column]
+        else:
+            return
+
+
+class _TypeError(Exception):
+    """A column has a cell that does not fit the type it had in the input."""
+
+    def __init__(self, column: str) -> None:
+        self.column = column
+
+
+def _lines(part: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    with part.open("rb") as file:
+        for line in file:
+            yield len(line), json.loads(line)
+
+
+def _columns(part: Path, ours: Sequence[str]) -> tuple[dict[str, set[str]], dict[str, str]]:
+    """Return the kinds of value in each column, in order, and new names of those called like a score."""
+    own: dict[str, set[str]] = {}
+    known: dict[str, set[str]] = {name: {_ALWAYS[name]} if name in _ALWAYS else set() for name in ours}
+    scores: dict[str, set[str]] = {}
+    for _, found in _lines(part):
+        for name, value in found.items():
+            (known if name in known else own).setdefault(name, set()).add(_kind(value))
+        for name, value in _scores(found).items():
+            scores.setdefault(name, set()).add(_kind(value))
+    renamed: dict[str, str] = {}
+    for name in own.keys() & scores.keys():
+        new = name
+        while new in scores or new in own:
+            new = f"row.{new}"
+        renamed[name] = new
+    kinds = {renamed.get(name, name): found for name, found in own.items()}
+    for name in ours:
+        kinds |= scores if name == "scores" else {name: known[name]}
+    return kinds, renamed
+
+
+def _scores(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the scores of a row by the names of their columns."""
+    scores = found.get("scores")
+    return {f"score.{name}": value for name, value in scores.items()} if isinstance(scores, dict) else {}
+
+
+def _cells(found: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
+    return {renamed.get(name, name): value for name, value in found.items() if name != "scores"} | _scores(
+        found
+    )
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _kind(value: object) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "bool"
+        case int():
+            return "int" if abs(value) <= _EXACT else "long" if -_LONG <= value < _LONG else "text"
+        case float():
+            return "float"
+        case _:
+            return "text"
+
+
+def _arrow_type(kinds: set[str]) -> pa.DataType:
+    import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
+
+    held = kinds - {""}
+    if held and held <= {"int", "long"}:
+        return pa.int64()
+    if held and held <= {"int", "float"}:
+        return pa.float64()
+    return pa.bool_() if held == {"bool"} else pa.string()
+
+
+def _write_parquet(
+    part: Path,
+    file: IO[bytes],
+    kinds: Mapping[str, set[str]],
+    renamed: Mapping[str, str],
+    types: Mapping[str, pa.DataType],
+) -> None:
+    """Write the rows as Parquet; raises `_TypeError` for a column that does not fit its type in `types`."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    schema = pa.schema([(name, types.get(name, _arrow_type(found))) for name, found in kinds.items()])
+    held: list[dict[str, Any]] = []
+    size = 0
+    with parquet_module(part.name).ParquetWriter(file, schema) as writer:
+
+        def write() -> None:
+            columns = [
+                _array([cells.get(field.name) for cells in held], field, given=field.name in types)
+                for field in schema
+            ]
+            writer.write_batch(pa.record_batch(columns, schema))
+            held.clear()
+
+        for length, found in _lines(part):
+            held.append(_cells(found, renamed))
+            size += length
+            if len(held) == _ROWS or size > _BYTES:
+                write()
+                size = 0
+        if held:
+            write()
+
+
+def _array(values: list[Any], field: pa.Field, *, given: bool) -> pa.Array:
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    if not given:
+        texts = pa.types.is_string(field.type)
+        return pa.array([_text(each) if texts and each is not None else each for each in values], field.type)
+    try:
+        try:
+            array = pa.array(values, field.type)
+        except (pa.ArrowException, ValueError, TypeError):
+            array = pa.array(values, pa.string()).cast(field.type)
+        if plain_cells(array) == values:  # a duration, say, was in another unit
+            return array
+    except (pa.ArrowException, ValueError, TypeError, OverflowError):
+        pass
+    raise _TypeError(field.name)
