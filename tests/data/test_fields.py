@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -131,6 +132,13 @@ def test_a_wrong_map_says_what_there_is(columns: str, given: list[str], problem:
     assert str(caught.value) == problem
     with pytest.raises(UsageError, match="no column for a and b; name it with --map a=COLUMN --map b=COLUMN"):
         fields_of("compare", ["answer"], {}, "rows.jsonl")
+
+
+def test_the_page_lists_every_usual_name() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "rows.md").read_text(encoding="utf-8")
+    for field, names in (each for task in fields.USUAL.values() for each in task.items()):
+        (line,) = [line for line in page.splitlines() if line.startswith(f"| `{field}` |")]
+        assert line.rpartition(" | ")[2] == f"{', '.join(f'`{name}`' for name in names.split())} |"
 
 
 # --- What a document is made of
