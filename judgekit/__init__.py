@@ -7,13 +7,24 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # importing typing for it would cost the prompt hook more than all that stands here
 if TYPE_CHECKING:
-    from judgekit.api import compare, hook, judge, judge_texts, rubrics
+    from judgekit.api import (
+        Text,
+        acompare,
+        ajudge,
+        ajudge_texts,
+        compare,
+        find_rubric,
+        hook,
+        judge,
+        judge_texts,
+        rubrics,
+    )
     from judgekit.environment import __version__
     from judgekit.errors import ConfigError, InputError, InvalidReply, JudgekitError, UsageError
     from judgekit.judging.extract import extract
     from judgekit.judging.search import Result, SearchResult, search
     from judgekit.judging.verdict import Comparison, Finding, Round, Verdict
-    from judgekit.rubric.loader import LoadedRubric, find_rubric
+    from judgekit.rubric.loader import LoadedRubric
     from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric
 
 __all__ = [
@@ -30,9 +41,13 @@ __all__ = [
     "ScoreRubric",
     "SearchResult",
     "SelectRubric",
+    "Text",
     "UsageError",
     "Verdict",
     "__version__",
+    "acompare",
+    "ajudge",
+    "ajudge_texts",
     "compare",
     "extract",
     "find_rubric",
@@ -49,7 +64,7 @@ _HOMES = {
     "judgekit.judging.extract": ("extract",),
     "judgekit.judging.search": ("Result", "SearchResult", "search"),
     "judgekit.judging.verdict": ("Comparison", "Finding", "Round", "Verdict"),
-    "judgekit.rubric.loader": ("LoadedRubric", "find_rubric"),
+    "judgekit.rubric.loader": ("LoadedRubric",),
     "judgekit.rubric.schema": ("CompareRubric", "ScoreRubric", "SelectRubric"),
 }
 

@@ -1,101 +1,159 @@
-"""The typed Python API: judging, comparing, searching and the hook, as on the command line."""
+"""The typed Python API: judging, comparing, searching and the hook, as on the command line.
+
+What asks models has an async twin, which does the work.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import io
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from judgekit import environment
-from judgekit.config import check, require
+from judgekit.config import check, require, settings
 from judgekit.errors import InputError, UsageError
 from judgekit.hooks import claude_code
 from judgekit.judging import documents, service
 from judgekit.judging.documents import LETTERS, ComparisonInput, Task, file_of
-from judgekit.judging.service import JudgeRequest, judge_documents
+from judgekit.judging.service import AT_ONCE, JudgeRequest
+from judgekit.providers.running import run
 from judgekit.rubric import loader
+from judgekit.rubric.schema import ScoreRubric
 from judgekit.text import encodable, is_blank
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Iterable, Sequence
 
     from judgekit.config import ModeName
+    from judgekit.judging.documents import Document
     from judgekit.judging.verdict import Comparison, Verdict
     from judgekit.rubric.loader import LoadedRubric
 
+Arguments = ParamSpec("Arguments")
+Value = TypeVar("Value")
 
-def judge(
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text to judge, and what belongs to it: what is left out, models are not shown.
+
+    `reference` is the answer that a person expects; only a rubric with a heading for it shows it. `sources`
+    are what the text may rest on, in order or by name. `author_family` names the maker of the models that
+    wrote it.
+    """
+
+    text: str
+    description: str = ""
+    acceptance: str = ""
+    reference: str = ""
+    sources: Sequence[str] | Mapping[str, str] = ()
+    author_family: str | None = None
+
+
+async def ajudge(  # noqa: PLR0913 - what the command line takes, each by its name
     *files: str | Path,
     rubric: str | None = None,
     mode: ModeName | None = None,
+    model: str | None = None,
     task_id: str | None = None,
     description: str = "",
     acceptance: str = "",
+    reference: str = "",
     author_family: str | None = None,
     deadline: float | None = None,
     max_cost_usd: float | None = None,
+    concurrency: int = AT_ONCE,
+    cache: bool = True,
 ) -> list[Verdict]:
     """Judge files, and the text files of folders; return one verdict for each, in order.
 
     With `task_id` all files are one subject and give one verdict. What is left out comes from the
-    configuration. `author_family` names the maker of the models that wrote them (`anthropic`): these judge
-    only where no others can. `deadline` is in seconds for each subject. Raises `InputError` for a file
-    that cannot be judged, `ConfigError` and `UsageError`; never because a model failed.
+    configuration; `model` is asked in every tier. `author_family` names the maker of the models that wrote
+    the files (`anthropic`): these judge only where no others can. `deadline` is in seconds and `max_cost_usd`
+    in US dollars for each subject; `concurrency` are judged at a time. Without `cache` no earlier reply is
+    used. Raises `InputError` for a file that cannot be judged, `ConfigError` and `UsageError`; never because
+    a model failed.
     """
-    require("judge", files=files)
+    require("judge", files=files, concurrency=concurrency)
     for path in files:
         require("judge", **{"a path": path})
-    check("judge", task_id=task_id, description=description, acceptance=acceptance, rubric=rubric, mode=mode)
-    check("judge", author_family=author_family, deadline=deadline, max_cost_usd=max_cost_usd)
-    read = [documents.read_file(path, io.BytesIO()) for path in documents.expand(map(str, files))]
-    together = [[file] for file in read] if task_id is None else [read]
-    task = Task(description, acceptance)
-    subjects = [documents.document(part, task_id, task, author_family) for part in together]
-    project = Path(environment.project_root())
-    return judge_documents(subjects, project, JudgeRequest(rubric, mode, deadline, max_cost_usd))
+    require("judge", description=description, acceptance=acceptance, reference=reference)
+    check("judge", task_id=task_id, author_family=author_family)
+    wish = _wish("judge", rubric, mode, model, deadline, max_cost_usd, cache)
+    task = Task(*map(encodable, (description, acceptance, reference)))
+
+    def read() -> list[Document]:
+        found = [
+            documents.read_file(path, io.BytesIO())
+            for path in documents.expand([os.fspath(path) for path in files])
+        ]
+        together = [[file] for file in found] if task_id is None else [found]
+        return [documents.document(part, task_id, task, author_family) for part in together]
+
+    subjects = await asyncio.to_thread(read)
+    return await service.ajudge_documents(subjects, _project(), wish, at_once=concurrency)
 
 
-def judge_texts(
-    texts: Mapping[str, str],
+async def ajudge_texts(  # noqa: PLR0913 - as above
+    texts: Mapping[str, str | Text],
     *,
     rubric: str | None = None,
     mode: ModeName | None = None,
+    model: str | None = None,
     author_family: str | None = None,
     deadline: float | None = None,
     max_cost_usd: float | None = None,
+    concurrency: int = AT_ONCE,
+    cache: bool = True,
 ) -> list[Verdict]:
-    """Judge texts by name, as `judge` does with files; return one verdict for each, in order."""
-    require("judge_texts", texts=texts)
-    check("judge_texts", rubric=rubric, mode=mode, deadline=deadline, max_cost_usd=max_cost_usd)
+    """Judge texts by name, as `judge` does with files; return one verdict for each, in order.
+
+    A `Text` says what belongs to it; its own `author_family` goes first. Raises `InputError` for an empty
+    text, and for sources that the rubric has no heading for; `ConfigError` and `UsageError` as `judge` does.
+    """
+    require("judge_texts", texts=texts, concurrency=concurrency)
     check("judge_texts", author_family=author_family)
-    subjects = []
-    for name, text in texts.items():
-        require("judge_texts", **{"a name": name, f"the text of {name!r:.40}": text})
-        if is_blank(text):
-            raise InputError(f"{name}: empty; nothing to judge")
-        subjects.append(documents.document([file_of(encodable(name), text)], family=author_family))
-    project = Path(environment.project_root())
-    return judge_documents(subjects, project, JudgeRequest(rubric, mode, deadline, max_cost_usd))
+    wish = _wish("judge_texts", rubric, mode, model, deadline, max_cost_usd, cache)
+    subjects, with_sources = [], ""
+    for name, given in texts.items():
+        require("judge_texts", **{"a name": name})
+        text = given if isinstance(given, Text) else Text(given)
+        subjects.append(_document(name, text, author_family))
+        with_sources = with_sources or (name if text.sources else "")
+    project = _project()
+    if with_sources:
+        applied = (await asyncio.to_thread(service.rubric, settings.load(project), project, wish)).rubric
+        if not (isinstance(applied, ScoreRubric) and applied.given.sources):
+            problem = f"the rubric {applied.ref} takes no sources; name one that does, such as groundedness"
+            raise InputError(f"{with_sources}: {problem}")
+    return await service.ajudge_documents(subjects, project, wish, at_once=concurrency)
 
 
-def compare(
+async def acompare(
     *texts: str,
     prompt: str,
     rubric: str | None = None,
     mode: ModeName | None = None,
+    model: str | None = None,
     author_family: str | Sequence[str | None] | None = None,
     deadline: float | None = None,
     max_cost_usd: float | None = None,
+    cache: bool = True,
 ) -> Comparison:
     """Say which of two or more texts answers `prompt` better; they are called A, B, … in their order.
 
     Two are judged in both orders, more are scored. `author_family` says who trained the models that wrote
     them: one name for all, or one for each, "none" for a person's, None where you do not know. `deadline` is
-    in seconds for all of it. Raises `InputError` for an empty text, `ConfigError` and `UsageError`; never
-    because a model failed.
+    in seconds and `max_cost_usd` in US dollars for all of it; `model` and `cache` are as in `judge`. Raises
+    `InputError` for an empty text, `ConfigError` and `UsageError`; never because a model failed.
     """
     require("compare", prompt=prompt, **{f"text {number}": each for number, each in enumerate(texts, 1)})
-    check("compare", rubric=rubric, mode=mode, deadline=deadline, max_cost_usd=max_cost_usd)
+    wish = _wish("compare", rubric, mode, model, deadline, max_cost_usd, cache)
     for family in author_family if isinstance(author_family, list | tuple) else [author_family]:
         check("compare", author_family=family)
     for letter, text in zip(LETTERS, texts, strict=False):
@@ -104,9 +162,24 @@ def compare(
     if len(texts) > len(LETTERS):
         raise UsageError(f"compare: expected up to {len(LETTERS)} texts, got {len(texts)}")
     files = tuple(map(file_of, LETTERS, texts))
-    project = Path(environment.project_root())
     comparison_input = ComparisonInput(prompt, files, service.authors(author_family, len(files)))
-    return service.compare(comparison_input, project, JudgeRequest(rubric, mode, deadline, max_cost_usd))
+    return await service.acompare(comparison_input, _project(), wish)
+
+
+def _blocking(call: Callable[Arguments, Coroutine[Any, Any, Value]]) -> Callable[Arguments, Value]:
+    """Return the twin of an async function that waits for its result; it is called without the `a`."""
+
+    @functools.wraps(call)
+    def wait(*args: Arguments.args, **given: Arguments.kwargs) -> Value:
+        return run(call(*args, **given))
+
+    wait.__name__ = wait.__qualname__ = call.__name__.removeprefix("a")
+    return wait
+
+
+judge = _blocking(ajudge)
+judge_texts = _blocking(ajudge_texts)
+compare = _blocking(acompare)
 
 
 def hook(payload: Mapping[str, Any]) -> str:
@@ -120,5 +193,66 @@ def hook(payload: Mapping[str, Any]) -> str:
 
 def rubrics(project: str | Path | None = None) -> Iterable[LoadedRubric]:
     """Yield every rubric that can be found, the project's first, then the user's, then the bundled ones."""
-    check("rubrics", project=project)
-    return loader.rubrics(Path(project) if project else None)
+    return loader.rubrics(_folder("rubrics", project))
+
+
+def find_rubric(reference: str, project: str | Path | None = None) -> LoadedRubric:
+    """Return the newest rubric for `ID`, `ID@VERSION` or a path; raises `UsageError`, `ConfigError`."""
+    require("find_rubric", rubric=reference)
+    return loader.find_rubric(reference, _folder("find_rubric", project))
+
+
+def _folder(call: str, project: str | Path | None) -> Path | None:
+    check(call, project=project)
+    try:
+        Path(project or ".").stat()
+    except FileNotFoundError:
+        pass  # a project without files
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a path"
+        raise UsageError(f"{call}: project: {project} cannot be read ({reason})") from None
+    return Path(project) if project else None
+
+
+def _project() -> Path:
+    return Path(environment.project_root())
+
+
+def _wish(
+    call: str,
+    rubric: str | None,
+    mode: ModeName | None,
+    model: str | None,
+    deadline: float | None,
+    max_cost_usd: float | None,
+    cache: bool,  # noqa: FBT001 - as in a request
+) -> JudgeRequest:
+    check(call, rubric=rubric, mode=mode, model=model, deadline=deadline, max_cost_usd=max_cost_usd)
+    require(call, cache=cache)
+    return JudgeRequest(rubric, mode, deadline, max_cost_usd, cache, model)
+
+
+def _document(name: str, text: Text, author_family: str | None) -> Document:
+    """Return a text as a subject, its sources behind it; raises `InputError` for an empty one."""
+    call, of_it = "judge_texts", f" of {name!r:.40}"
+    for key in ("text", "description", "acceptance", "reference"):
+        require(call, **{f"{key}{of_it}": getattr(text, key)})
+    check(call, **{f"author_family{of_it}": text.author_family})
+    sources = text.sources
+    if isinstance(sources, list | tuple):
+        sources = {f"source {number}": each for number, each in enumerate(sources, 1)}
+    if not isinstance(sources, Mapping):
+        got = f"got {type(sources).__name__}"
+        raise UsageError(
+            f"{call}: sources{of_it} must be a list of texts or a mapping of names to texts, {got}"
+        )
+    for source, each in sources.items():
+        require(call, **{f"the name of a source{of_it}": source})
+        require(call, **{f"source {source!r:.40}{of_it}": each})
+    parts = [(name, text.text), *sources.items()]
+    if empty := [part for part, each in parts if is_blank(each)]:
+        where = name if is_blank(text.text) else f"{name}: {empty[0]}"
+        raise InputError(f"{where}: empty; nothing to judge")
+    files = [file_of(encodable(part), each) for part, each in parts]
+    task = Task(*map(encodable, (text.description, text.acceptance, text.reference)))
+    return documents.document(files, task=task, family=text.author_family or author_family)

@@ -36,6 +36,29 @@ async def many():
 accepted(asyncio.run(many()))
 accepted(asyncio.run(many()))
 """,
+    "one loop: 40 of 40, 8 of 8": """
+async def texts(name):
+    return (await judgekit.ajudge_texts({f"{name}.md": f"Text {name} has some words."}))[0].verdict
+async def many(count):
+    return await asyncio.gather(*map(texts, range(count)))
+accepted(asyncio.run(many(40)))
+with ThreadPoolExecutor(2) as pool:  # two loops, each with several
+    accepted([each for found in pool.map(asyncio.run, (many(4), many(4))) for each in found])
+""",
+    "what is cancelled: 2 of 2, 1 of 1": """
+async def cancelled():
+    texts = {str(each): f"Text {each} is cancelled." for each in range(50)}
+    task = asyncio.create_task(judgekit.ajudge_texts(texts, concurrency=1))
+    kept = asyncio.create_task(judgekit.ajudge_texts({str(each): f"Text {each} is kept." for each in "ab"}))
+    await asyncio.sleep(0.5)
+    task.cancel()
+    found = await asyncio.gather(task, kept, return_exceptions=True)
+    if not isinstance(found[0], asyncio.CancelledError):
+        print(found[0])
+    return [each.verdict for each in found[1]]
+accepted(asyncio.run(cancelled()))
+accepted([one("after")])
+""",
     "pools of threads: 4 of 4, 16 of 16, 32 of 32": """
 for threads in (2, 8, 16):
     with ThreadPoolExecutor(threads) as pool:

@@ -205,7 +205,7 @@ def compare(
     output.check_filled(*output.FAMILY, *(author_family or ()))
     output.check_filled(*output.MODEL, model)
     for file in files:
-        if file and Path(file).is_dir():
+        if file and documents.is_folder(file):
             raise InputError(f"{file}: a folder; compare takes files")
     authors = service.authors(author_family or None, len(files))
     texts = tuple(documents.read_file(file, sys.stdin.buffer) for file in files)

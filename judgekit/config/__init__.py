@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
@@ -26,23 +25,49 @@ def check(call: str, **values: object) -> None:
 def require(call: str, **values: object) -> None:
     """Check arguments, none of which may be None; raises as `check` does."""
     for name, value in values.items():
-        expected, is_sound = _EXPECTED.get(name, ("a text (str)", lambda value: isinstance(value, str)))
+        expected, is_sound = _EXPECTED.get(name, ("a text (str)", _is_text))
         if not is_sound(value):
-            got = value.__name__ if isinstance(value, type) else f"{type(value).__name__} {value!r:.40}"
-            raise UsageError(f"{call}: {name} must be {expected}, got {got}")
+            raise UsageError(f"{call}: {name} must be {expected}, got {_shown(value)}")
+
+
+_MOST = 1e12  # of a number: none of ours is that large, and Python cannot calculate with every larger one
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, type):
+        return value.__name__
+    try:
+        return f"{type(value).__name__} {value!r:.40}"
+    except Exception:  # noqa: BLE001 - an object of the caller's; and Python writes no number of 5,000 digits
+        return type(value).__name__
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _MOST
 
 
-_PATH = ("a str or a Path", lambda value: isinstance(value, os.PathLike | str))
+def _is_whole(value: object, most: float = _MOST) -> bool:
+    return type(value) is int and 0 < value <= most
+
+
+_MODES = get_args(ModeName)
+_PATH = (
+    "a str or a Path",
+    lambda value: isinstance(value, os.PathLike | str) and _is_text(os.fspath(value)),
+)
 # What each argument must be; any other one must be a text.
 _EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
-    "mode": (" or ".join(map(repr, get_args(ModeName))), lambda value: value in get_args(ModeName)),
+    "mode": (" or ".join(map(repr, _MODES)), lambda value: _is_text(value) and value in _MODES),
+    "model": ("a model such as 'openai/gpt-6-luna'", lambda value: _is_text(value) and value.strip()),
     "deadline": ("a number of seconds above 0", lambda value: _is_number(value) and value > 0),
     "max_cost_usd": ("a number of dollars from 0", lambda value: _is_number(value) and value >= 0),
-    "limit": ("a whole number from 1", lambda value: type(value) is int and value > 0),
+    "limit": ("a whole number from 1", _is_whole),
+    "concurrency": ("a whole number from 1 to 256", lambda value: _is_whole(value, 256)),
+    "cache": ("True or False", lambda value: isinstance(value, bool)),
     "files": ("one path or more", bool),
     "a path": _PATH,
     "project": _PATH,

@@ -234,7 +234,7 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
     if "" in given:
         raise UsageError("an empty path was given; is a variable unset?")
     for path in given:
-        if path == STDIN or not Path(path).is_dir():
+        if path == STDIN or not is_folder(path):
             yield path
             continue
         texts = map(str, filter(_is_text, _files_in(Path(path))))
@@ -242,11 +242,18 @@ def expand(paths: Iterable[str]) -> Iterator[str]:
         yield from texts
 
 
+def is_folder(path: str) -> bool:
+    try:
+        return Path(path).is_dir()
+    except (OSError, ValueError):  # too long, or a NUL in it: reading it says so
+        return False
+
+
 def read_file(path: str, stdin: BinaryIO) -> File:
     """Return one file, or standard input for `-`; raises `InputError` in one line."""
     if path == STDIN:
         return decode(path, stdin.read(MAX_BYTES + 1), "standard input")
-    if "\0" not in path and Path(path).is_dir():
+    if is_folder(path):
         raise InputError(f"{path}: the folder has no text file, apart from files that git ignores")
     try:
         # Reading must come to an end: a file's does, and so do a shell's `<(…)` and `/dev/stdin`.
@@ -283,7 +290,7 @@ def document(
 ) -> Document:
     """Return files as one subject, named by the first without `task_id`; `family` names who wrote them."""
     name = encodable(task_id or "") or f"{files[0].path}@{files[0].sha256[:16]}"
-    return Document(tuple(files), name, task or Task(), Author(family=family))
+    return Document(tuple(files), name, task or Task(), Author(family=family and encodable(family)))
 
 
 def _is_text(path: Path) -> bool:

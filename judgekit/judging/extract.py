@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from judgekit.errors import AmbiguousReply, InvalidReply
+from judgekit.config import require
+from judgekit.errors import AmbiguousReply, InvalidReply, UsageError
 from judgekit.judging import fit
 from judgekit.judging.scan import CUT, MAX_ENTRIES, QUOTES, Array, Object, scan, value_at
 
@@ -65,8 +66,14 @@ def extract(raw: str, model: type[Model]) -> Model:
     only if nothing after it fits. Answers that agree in the fields which `model` requires are one answer.
 
     Raises `AmbiguousReply` if `raw` gives two answers that differ, and `InvalidReply` if it gives none; the
-    message says what the last object lacked.
+    message says what the last object lacked. `UsageError` says that an argument is of another type.
     """
+    require("extract", raw=raw)
+    kind: object = model
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        raise UsageError(
+            f"extract: model must be a subclass of pydantic's BaseModel, got {type(model).__name__}"
+        )
     return _read(raw, model, nested=False)
 
 

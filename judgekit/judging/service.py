@@ -24,6 +24,7 @@ from judgekit.providers.gateway import is_recording, open_gateway, unpriced
 from judgekit.providers.resolve import Panel, resolve
 from judgekit.rubric import loader
 from judgekit.rubric.schema import CompareRubric, ScoreRubric
+from judgekit.text import encodable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -227,20 +228,27 @@ def judge_documents(
     at_once: int = AT_ONCE,
 ) -> list[Verdict]:
     """Judge documents as they are read; return verdicts unless `on_verdict` gets them."""
+    return running.run(ajudge_documents(documents, project, judge_request, on_verdict, at_once))
+
+
+async def ajudge_documents(
+    documents: Iterable[Document],
+    project: Path | None = None,
+    judge_request: JudgeRequest = AS_CONFIGURED,
+    on_verdict: Callable[[Document, Verdict], None] | None = None,
+    at_once: int = AT_ONCE,
+) -> list[Verdict]:
     found: list[Verdict] = []
-
-    async def run() -> None:
-        async with aclosing(open_gateway(environment.environ())) as gateway:
-            judge, _ = document_judge(gateway, project, judge_request)
-            stream = results(documents, judge.judge, max_concurrency(judge, at_once))
-            async with aclosing(stream):
-                async for document, verdict in stream:
-                    if on_verdict is None:
-                        found.append(verdict)
-                    else:
-                        on_verdict(document, verdict)
-
-    running.run(run())
+    async with aclosing(open_gateway(environment.environ())) as gateway:
+        # In a thread: it reads files, may ask local servers for models, and loads litellm for prices.
+        judge, _ = await asyncio.to_thread(document_judge, gateway, project, judge_request)
+        stream = results(documents, judge.judge, max_concurrency(judge, at_once))
+        async with aclosing(stream):
+            async for document, verdict in stream:
+                if on_verdict is None:
+                    found.append(verdict)
+                else:
+                    on_verdict(document, verdict)
     return found
 
 
@@ -254,12 +262,15 @@ def prompts(
 def compare(
     texts: ComparisonInput, project: Path | None = None, judge_request: JudgeRequest = AS_CONFIGURED
 ) -> Comparison:
+    return running.run(acompare(texts, project, judge_request))
 
-    async def run() -> Comparison:
-        async with aclosing(open_gateway(environment.environ())) as gateway:
-            return await comparison_judge(gateway, texts, project, judge_request).judge(texts)
 
-    return running.run(run())
+async def acompare(
+    texts: ComparisonInput, project: Path | None = None, judge_request: JudgeRequest = AS_CONFIGURED
+) -> Comparison:
+    async with aclosing(open_gateway(environment.environ())) as gateway:
+        judge = await asyncio.to_thread(comparison_judge, gateway, texts, project, judge_request)
+        return await judge.judge(texts)
 
 
 def comparison_prompts(
@@ -271,6 +282,7 @@ def comparison_prompts(
 def authors(given: str | Sequence[str | None] | None, count: int) -> tuple[str | None, ...]:
     """Return who wrote each of `count` texts: one text says it of all; raises `UsageError`."""
     told = (given,) if given is None or isinstance(given, str) else tuple(given)
+    told = tuple(each and encodable(each) for each in told)
     if len(told) > 1 and len(told) != count:
         raise UsageError(f"author family: expected one for all or {count}, one for each; got {len(told)}")
     return told * count if len(told) == 1 else told

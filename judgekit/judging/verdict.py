@@ -10,6 +10,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstrai
 from judgekit.config import ModeName, TierName
 from judgekit.errors import CostSource, FailureKind
 from judgekit.judging.documents import Author
+from judgekit.text import escaped, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 
 TIE = "tie"
+MOST_SHOWN = 200  # characters of a line for a person
 Letter = Annotated[str, StringConstraints(pattern="^[A-Z]$")]
 VerdictWord: TypeAlias = Literal["accept", "improve", "reject", "escalate", "undetermined"]
 Consensus: TypeAlias = Literal["unanimous", "majority", "single", "none"]
@@ -160,6 +162,27 @@ class Verdict(_Record):
     def record(self) -> dict[str, Any]:
         return self.model_dump(mode="json", by_alias=True)
 
+    @property
+    def accepted(self) -> bool:
+        return self.verdict == "accept"
+
+    def __str__(self) -> str:
+        # A file is named with the beginning of its hash, which says nothing to a person.
+        name = self.task_id.removesuffix(f"@{self.subjects[0].sha256[:16]}" if self.subjects else "")
+        scores = [f"{dimension} {score:g}" for dimension, score in (self.scores or {}).items()]
+        mean = f" (mean {self.average:g})" if scores and self.average is not None else ""
+        models = self.model or ", ".join(dict.fromkeys(each.model for each in self.rounds))
+        judge, why = models or "no model was asked", self.reasoning
+        if self.human_override:
+            judge, why = f"decided by {self.human_override.who}", self.human_override.why
+        elif self.verdict == "undetermined":
+            why = self.degraded or why
+        return _three_lines(
+            f"{self.verdict}: {name}",
+            [f"{', '.join(scores) or 'no scores'}{mean}", judge, _cost(self)],
+            why,
+        )
+
 
 class Decision(_Record):
     """What was decided about one candidate, and by which tier (None: nobody decided)."""
@@ -265,3 +288,31 @@ class Comparison(_Record):
     @property
     def decided(self) -> bool:
         return self.verdict == TIE or len(self.verdict) == 1
+
+    def __str__(self) -> str:
+        names = {
+            each.letter: each.letter if each.path == each.letter else f"{each.letter} ({each.path})"
+            for each in self.subjects
+        }
+        others = ", ".join(name for letter, name in names.items() if letter != self.verdict)
+        winner = names.get(self.verdict)
+        scores = [f"{each.letter} {each.score:g}" for each in self.subjects if each.score is not None]
+        behind = [each for each in self.rounds if each.tier == self.judge_tier and each.opinion]
+        models = ", ".join(dict.fromkeys(each.model for each in behind or self.rounds))
+        return _three_lines(
+            f"{winner} is better than {others}" if winner else f"{self.verdict}: {others}",
+            [*([", ".join(scores)] if scores else []), models or "no model was asked", _cost(self)],
+            self.reasoning if self.decided else self.degraded or self.reasoning,
+        )
+
+
+def _cost(record: Verdict | Comparison) -> str:
+    if record.cost_usd is None:
+        return "cost unknown" if record.rounds else "no cost"
+    return f"{'at least ' if record.cost_complete is False else ''}{record.cost_usd:.4f} USD"
+
+
+def _three_lines(first: str, second: Sequence[str], third: str) -> str:
+    """Return lines of at most `MOST_SHOWN` characters that a terminal shows and does not obey."""
+    lines = escaped(first), escaped("; ".join(second)), third
+    return "\n".join(one_line(line, MOST_SHOWN) or "no reason given" for line in lines)
