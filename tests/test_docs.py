@@ -138,6 +138,21 @@ def test_the_worked_example_is_what_is_printed(
         assert said.startswith(wanted.removesuffix("..."))
 
 
+def test_the_examples_in_python_print_what_the_page_says(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (docs.ROOT / docs.API_PAGE).read_text(encoding="utf-8")
+    monkeypatch.chdir(docs.ROOT)
+    monkeypatch.setenv("JUDGEKIT_REPLAY", re.findall(r"JUDGEKIT_REPLAY=([\w/.]+)", page)[0])
+    names: dict[str, object] = {}
+    examples = [fence for fence in docs.fences(page) if fence.language in ("python", "text")]
+    assert len(examples) >= 14
+    for code, shown in zip(examples[::2], examples[1::2], strict=True):
+        assert (code.language, shown.language) == ("python", "text"), code.line
+        exec(code.text, names)
+        assert capsys.readouterr().out == shown.text, code.line
+
+
 def test_the_table_of_thresholds_is_what_the_rubrics_say() -> None:
     page = (docs.ROOT / "docs/strict-and-lenient.md").read_text(encoding="utf-8")
     rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `")]
