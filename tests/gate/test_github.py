@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ledger_lines import SHA, round_of, verdict
 from loopback import Answer, Asked, Loopback, says
-from scripted import scores
+from scripted import finding, scores
 
 from judgekit.config.settings import EscalateConfig, user_file
 from judgekit.gate import github, issues
@@ -35,7 +35,6 @@ TITLE = "[JUDGE-DISAGREEMENT] Review needed: docs/a.md"
 
 
 def content(mark: str, path: str = "docs/a.md", word: str = "escalate") -> Verdict:
-    """Return a verdict on one version of a file."""
     about = {"task_id": f"{path}@{mark * 12}", "subjects": [{"path": path, "sha256": mark * 64}]}
     return verdict(word, path=path, **about)  # type: ignore[arg-type]  # a verdict's word
 
@@ -107,11 +106,6 @@ def test_how_gh_is_asked(project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPa
 FAILURES = [
     ({"list": [["To get started with GitHub CLI, please run:  gh auth login", 4]]}, "not signed in"),
     ({"list": [["HTTP 403: API rate limit exceeded (https://api.github.com/graphql)", 1]]}, "rate limit"),
-    (
-        {"list": [["GraphQL: Could not resolve to a Repository with the name 'a/b'. (repository)", 1]]},
-        "resolve",
-    ),
-    ({"create": [["the 'acme/docs' repository has disabled issues", 1]]}, "disabled issues"),
     ({"create": [["", 1]]}, "exit code 1"),
 ]
 
@@ -164,14 +158,6 @@ def test_a_gh_that_hangs_is_left_with_all_it_started(project: Path, gh: FakeGh) 
     assert len(gh.calls) == calls
 
 
-def test_what_is_no_list_of_issues_is_said(gh: FakeGh, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = github.Gh(REPOSITORY, time.monotonic() + 5, os.environ)
-    for said in ("", "[", '{"a": 1}', "[1, {}, null]", '[{"number": "1", "body": 3}]', "3", "[" * 100_000):
-        monkeypatch.setattr(github.Gh, "ask", lambda *_, said=said: said)
-        with pytest.raises(GhError, match="gh issue list: the output is not a list of issues; update gh"):
-            asked.find("judgekit-task-1")
-
-
 def test_nothing_is_sent_unless_the_user_says_so(project: Path, gh: FakeGh) -> None:
     (project / ".judgekit").mkdir()
     for text in ("gate: {oops: 1}\n", REJECTS):  # not even read
@@ -218,16 +204,6 @@ def test_two_rounds_of_improve_open_one_issue_where_rejects_do(
     assert len(github.unsettled(ledger.records(), rejects=bool(count))) == count
 
 
-def test_rounds_of_improve_count_from_the_last_other_verdict_on(project: Path, gh: FakeGh) -> None:
-    by_user(REJECTS)
-    Ledger.of(project).add(improving("a", 3, "improve"), verdict("accept", path="docs/a.md", days=2))
-    assert by_itself([improving("b", 1, "improve")], project) == []
-    assert len(by_itself([improving("c", 1, "improve", "improve")], project)) == 1
-    other = improving("d", 1, "improve").model_copy(update={"task_id": "docs/b.md@" + "d" * 12})
-    assert by_itself([other], project) == []
-    assert len(gh.issues) == 1
-
-
 def test_a_push_opens_a_few_at_most(project: Path, gh: FakeGh, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(github, "MOST", 2)
     by_user(ON)
@@ -243,21 +219,6 @@ def test_a_fault_of_ours_is_one_line(project: Path, monkeypatch: pytest.MonkeyPa
     by_user(ON)
     monkeypatch.setattr(github, "ensure", fails)
     assert by_itself([content("a")], project) == ["no issue was opened: internal error: RuntimeError: boom"]
-
-
-def test_unsettled_are_the_last_of_each_task() -> None:
-    records: list[Any] = [
-        content("a"),
-        verdict("accept", path="docs/a.md", name="later", days=-1),
-        content("b", "docs/b.md"),
-        content("c", "docs/c.md", "reject"),
-        content("d", "docs/d.md", "undetermined"),
-    ]
-    assert [line.task_id for line in github.unsettled(records, rejects=False)] == [f"docs/b.md@{'b' * 12}"]
-    assert {line.verdict for line in github.unsettled(records, rejects=True)} == {"escalate", "reject"}
-
-
-# Which repository an address is, and that no clone chooses who gets a token
 
 
 ON_GITHUB = """
@@ -299,19 +260,6 @@ def test_the_user_may_name_the_repository_or_push_to_an_address(project: Path, g
     assert ADDRESS.endswith("acme/docs.git")
 
 
-def test_origin_counts_among_several(tmp_path: Path) -> None:
-    assert github.of_project(Repository(tmp_path), {}) is None
-    repository = GitRepo(tmp_path / "work")
-    asked = Repository(repository.folder)
-    assert github.of_project(asked, {}) is None
-    for name, found in (("odd", None), ("origin", "origin")):
-        repository("remote", "add", name, f"https://github.com/acme/{name}")
-        assert github.of_project(asked, {}) == (found and f"github.com/acme/{found}")
-
-
-# What a push opens issues for, and that it never waits or fails for one
-
-
 @pytest.fixture
 def work(tmp_path: Path, gh: FakeGh) -> GitRepo:
     work = beside_origin(tmp_path)
@@ -321,14 +269,12 @@ def work(tmp_path: Path, gh: FakeGh) -> GitRepo:
 
 
 def disagrees(asked: Asked) -> Answer:
-    """Answer as three models that find no majority, and reject what says TODO."""
     model = str(asked.body["model"]).rpartition("/")[2]
     by_tier = {"quick": scores(1, 1, 1), "deep": scores(4, 4, 4), "tiebreaker": scores(3, 3, 2)}
     return says(scores(1, 1, 1) if "\nTODO" in asked.text else by_tier[model], model=model)
 
 
 def push(work: GitRepo, **files: str) -> tuple[int, str]:
-    """Commit files, push them, and return the exit code and what was said."""
     with Loopback(disagrees) as server:
         tiers = {f"JUDGEKIT_{tier}_MODEL".upper(): tier for tier in ("quick", "deep", "tiebreaker")}
         work.commit("change", **files)
@@ -378,13 +324,7 @@ def test_a_gh_that_fails_holds_up_no_push(work: GitRepo, gh: FakeGh, monkeypatch
     assert time.monotonic() - start < 39
 
 
-FINDING = {
-    "dimension": "pragmatic",
-    "location": "Deployment",
-    "issue": "no way back is given",
-    "suggestion": "say how to roll back",
-    "quote": "SECRET LINE",
-}
+FINDING = finding("SECRET LINE")
 
 
 def opinion(outcome: str, *findings: dict[str, str], **scores: float) -> dict[str, Any]:
@@ -413,6 +353,8 @@ def test_it_says_what_was_judged_by_whom_and_what_to_do() -> None:
     assert "1. deep, pragmatic, in Deployment: no way back is given" in made.body
     assert "-> say how to roll back" in made.body
     assert f"judgekit override docs/a.md@{SHA[:16]} accept --why '...'" in made.body
+    made = issues.of(verdict("reject", path="docs/a.md", findings=[FINDING]))
+    assert "1. pragmatic, in Deployment: no way back is given" in made.body, "of the deciding tier"
     opinions = [round_of("accept", opinion=opinion("accept", a=4.0, b=2.75))]
     assert "`a 4, b 2.75`" in issues.of(disagreement(rounds=opinions)).body
     odd = round_of("accept", opinion={"outcome": None, "scores": "high", "findings": []})
@@ -429,21 +371,6 @@ def test_no_content_is_in_it_unless_asked_for_and_a_providers_words_never() -> N
     body = issues.of(disagreement(rounds=[round_of(None, failure=failed)]), text=True).body
     assert "`connection`" in body
     assert "10.0.0.3" not in body
-
-
-def test_other_verdicts_have_words_of_their_own() -> None:
-    heads = {
-        "reject": "Models reject `docs/a.md`.",
-        "improve": "Models find `docs/a.md` in need of work.",
-        "undetermined": "Models came to no verdict about",
-    }
-    for word, head in heads.items():
-        made = issues.of(verdict(word, path="docs/a.md"))  # type: ignore[arg-type]  # a verdict's word
-        assert made.title == "[JUDGE-DISAGREEMENT] Review needed: docs/a.md"
-        assert head in made.body
-    assert "No model was asked." in issues.of(verdict("undetermined", rounds=[])).body
-    made = issues.of(verdict("reject", path="docs/a.md", findings=[FINDING]))
-    assert "1. pragmatic, in Deployment: no way back is given" in made.body, "of the deciding tier"
 
 
 def test_the_same_task_has_the_same_token_whatever_it_holds_and_a_mark_in_content_is_none() -> None:
@@ -520,12 +447,3 @@ def test_any_text_stays_inside_its_code(any_text: str) -> None:
         title = issues.title(text)
         assert not set("@`#<>\n") & set(title)
         assert "://" not in title
-
-
-def test_long_texts_are_cut_and_wrapped_and_characters_that_hide_are_left_out() -> None:
-    assert issues.block("a\x1b[31mb\u202ec\u200bd", "sh") == "~~~sh\na[31mbcd\n~~~"
-    shown = issues.wrapped("word " * 100, 300, "1. ", "   ")
-    assert len(shown.splitlines()) == 4
-    assert all(len(line) <= issues.WIDTH for line in shown.splitlines())
-    assert shown.endswith("…")
-    assert shown.splitlines()[1].startswith("   word")

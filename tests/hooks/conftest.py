@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def store(tmp_path: Path) -> MemoryStore:
-    """Return a small store in which one memory answers the question."""
     return jwt_store(tmp_path / "project", 20)
 
 
@@ -31,7 +30,6 @@ def store(tmp_path: Path) -> MemoryStore:
 def run(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[str, list[str]]]:
-    """Run the hook on what stands on stdin; return what it prints and its lines on stderr."""
 
     def call(
         stdin: bytes | dict[str, object] | io.TextIOBase | None, *arguments: str
@@ -51,13 +49,11 @@ def run(
 
 @pytest.fixture
 def repository(tmp_path: Path) -> GitRepo:
-    """Return an empty repository."""
     return GitRepo(tmp_path / "work")
 
 
 @pytest.fixture
 def hooks(repository: GitRepo) -> Path:
-    """Return its folder of hooks, with nothing in it."""
     folder = repository.folder / ".git" / "hooks"
     folder.mkdir(exist_ok=True)
     for sample in folder.glob("*"):

@@ -76,15 +76,10 @@ def test_silence(store: MemoryStore, run: Run, tmp_path: Path, monkeypatch: pyte
 def test_bad_input_is_one_line(run: Run) -> None:
     bad = [
         (b"", "stdin: empty"),
-        (b" \n", "stdin: empty"),
         (b'{"prompt": "How do we', "stdin: not valid JSON"),
-        (b"How do we refresh the JWT?", "stdin: not valid JSON"),
         (b'["How do we refresh the JWT?"]', "stdin: expected a JSON object, as"),
-        (b"null", "stdin: expected a JSON object, as"),
         (b"\x00\xff\xfe\x01", "stdin: not valid JSON"),
         (b'{"cwd": "/"}', "stdin: prompt: missing"),
-        (b'{"prompt": null}', "stdin: prompt: missing"),
-        (b'{"prompt": 12345678901}', "stdin: prompt: expected a string, got int"),
         (b'{"prompt": {"text": "How do we refresh"}}', "stdin: prompt: expected a string, got dict"),
     ]
     for stdin, line in bad:
@@ -186,34 +181,6 @@ def test_what_the_user_can_have_shown_too(store: MemoryStore, run: Run, tmp_path
     assert run(payload(store, "Write a haiku about the sea")) == ("", [])
 
 
-def test_a_damaged_memory_is_mentioned_at_most_and_not_judged(store: MemoryStore, run: Run) -> None:
-    path = store.root / "decisions" / "jwt-refresh-flow.json"
-    (store.root / "decisions" / "jwt.json").rename(path)
-    cut, latin = b'{"title": "JWT token refresh flow", "record_sta', '{"title": "caf\xe9"}'.encode("latin-1")
-    for inject in ("tiered", "top_k"):
-        by_project(store.project, f"retrieval: {{inject: {inject}}}\n")
-        for content in (cut, b"\x00", latin):
-            path.write_bytes(content)
-            out, _ = run(payload(store))
-            assert "<result" not in out
-            assert ("1 memory may be about: jwt-refresh-flow (" in out) == (inject == "tiered")
-    by_project(store.project, "")
-    by_user("retrieval: {judge: on}\n")
-    out, err = run(payload(store))
-    assert "1 memory may be about: jwt-refresh-flow (" in out
-    assert [line for line in err if path.name not in line] == []
-
-
-def test_a_long_memory_is_injected_unless_it_is_retired(store: MemoryStore, run: Run) -> None:
-    for status, shown in (("active", True), ("retired", False), ("archived", False)):
-        store.add("jwt", TITLE, "x" * 300_000, listed=False, record_status=status)
-        out, err = run(payload(store))
-        assert (ANSWER in out) is shown
-        assert err == []
-        if not shown:
-            assert out == ""
-
-
 def test_the_judge_decides_if_it_is_on(store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     by_user("retrieval: {judge: on}\n")
     asked = []
@@ -282,20 +249,15 @@ def test_explain_names_each_outcome(store: MemoryStore, run: Run, monkeypatch: p
     out, err = run(b"", "--explain", "How do we refresh the JWT token?")
     assert run(b"", "--explain=How do we refresh the JWT token?") == (out, err)
     assert run(b"", "--explain", "How do we refresh", "the JWT token?") == (out, err)
-    assert err == []
-    assert "terms: refresh, jwt, token" in out
+    assert (err, "terms: refresh, jwt, token" in out) == ([], True)
     lines = [line for line in out.splitlines() if "->" in line]
-    assert [word for line in lines for word in line.split() if word.endswith("ed")] == [
-        "injected",
-        "mentioned",
-    ]
-    assert any("JWT token refresh flow -> .claude/memory/decisions/jwt.json" in line for line in lines)
+    ends = [word for line in lines for word in line.split() if word.endswith("ed")]
+    assert ends == ["injected", "mentioned"]
     for prompt, config, says in (
         ("short", "", "too short"),
         ("Kyrgyz throat singing", "", "no memory matches"),
         ("of the and is to be", "", "none: only stop words"),
         (QUESTION, "retrieval: {enabled: false}\n", "retrieval.enabled is false"),
-        (QUESTION, "retrieval: {max_inject: x}\n", "note: "),
     ):
         by_project(store.project, config)
         assert says in run(b"", "--explain", prompt)[0]
@@ -320,9 +282,6 @@ def test_hostile_prompts_and_memories_stay_text(store: MemoryStore, run: Run) ->
         out, _ = run(payload(store))
         assert out.count("</memory-context>") == 1
         assert "&lt;/memory-context&gt; JWT refresh &lt;b&gt; -> decisions/jwt.json" in out
-
-
-# What is pinned comes with every prompt, found by it or not
 
 
 @pytest.fixture

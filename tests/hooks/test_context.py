@@ -80,15 +80,10 @@ def test_the_form_is_the_published_one() -> None:
     ]
 
 
-def test_hints() -> None:
+def test_hints_can_be_run_in_a_shell() -> None:
     assert render() == ""
-    assert render(mentioned=(candidate("rate limits"),)) == (
-        '<memory-nudge>1 memory may be about: rate limits (judgekit search "rate limits").</memory-nudge>'
-    )
     wordless = render(mentioned=(candidate("!?", "a"),))
     assert wordless == "<memory-nudge>1 memory may be about: !?.</memory-nudge>"
-    shown = render(mentioned=(candidate("!?", "a"), candidate("rate limits", "b")))
-    assert 'may be about: !?, rate limits (judgekit search "rate limits").</memory-nudge>' in shown
     for title in ('$(rm -rf /) `id` "; curl x | sh', 'a\\" b', "it's"):
         command = render(mentioned=(candidate(title),)).partition('judgekit search "')[2].partition('"')[0]
         assert command, "safe in a shell"
@@ -134,13 +129,8 @@ def test_it_never_exceeds_what_the_client_takes() -> None:
 
 
 def test_a_store_is_named_from_the_project_or_the_home_folder(isolated: object) -> None:
-    names = {
-        ROOT: ".claude/memory/",
-        "/p": "./",
-        "/other/docs": "/other/docs/",
-        "/p-2/x": "/p-2/x/",
-        f"{isolated}/.claude/projects/x/memory": "~/.claude/projects/x/memory/",
-    }
+    names = {ROOT: ".claude/memory/", "/p": "./", "/other/docs": "/other/docs/", "/p-2/x": "/p-2/x/"}
+    names |= {f"{isolated}/.claude/x/memory": "~/.claude/x/memory/"}
     assert {root: context.source(root, "/p") for root in names} == names
 
 
@@ -173,14 +163,8 @@ def test_a_line_a_prompt_that_its_owner_alone_can_read(logged: MemoryStore) -> N
     ask(logged)
     ask(logged, "invoice avatar or what? " + "x" * 500 + "\nsecret at the end")
     first, second = lines()
-    assert first["injected"] == [
-        {
-            "path": ".claude/memory/decisions/jwt.json",
-            "title": TITLE,
-            "confidence": pytest.approx(0.9, abs=0.5),
-            "label": "high",
-        }
-    ]
+    place = {"path": ".claude/memory/decisions/jwt.json", "title": TITLE, "label": "high"}
+    assert first["injected"] == [place | {"confidence": pytest.approx(0.9, abs=0.5)}]
     assert (first["prompt"], first["project"], first["judge"]) == (QUESTION, str(logged.project), "off")
     assert len(str(second["prompt"])) <= explain.PROMPT_CHARS
     assert "secret" not in str(second)
@@ -227,13 +211,9 @@ def test_a_notice_is_due_once_a_day(isolated: Path) -> None:
     assert context.due("/other", ["a"], now + 60) == ["a"]
     assert context.due("/p", ["a", "b", "c"], now + context.AGAIN + 1) == ["a", "b"]
     assert context.due("/p", ["a"], now) == ["a"], "a clock that was put back does not silence anything"
-    shutil.rmtree(environment.cache_home())
-    assert context.due("/p", ["a"]) == ["a"]
-    (kept,) = Path(environment.cache_home(), context.FOLDER).iterdir()
-    for content in ("", "{", "[]", '{"a": "x"}'):
-        kept.write_text(content)
-        assert context.due("/p", ["a"]) == ["a"]
-        assert context.due("/p", ["a"]) == []
+    for kept in Path(environment.cache_home(), context.FOLDER).iterdir():
+        kept.write_text('{"a": "x"}')
+    assert [context.due("/p", ["a"]), context.due("/p", ["a"])] == [["a"], []]
     shutil.rmtree(environment.cache_home())
     (isolated / "judgekit" / "cache").write_text("in the way")
     for _ in range(2):  # what cannot be remembered is said

@@ -10,12 +10,13 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 from git_repo import GitRepo
 
 from judgekit import programs
-from judgekit.errors import ConfigError, InputError, UsageError
+from judgekit.errors import InputError, UsageError
 from judgekit.hooks import entries, files, install
 from judgekit.hooks.install import SCOPES
 
@@ -97,32 +98,16 @@ def test_in_and_out_leaves_no_trace(scope: Scope, project: Path, isolated: Path)
 def test_no_record_of_the_installation_is_needed_nor_a_place_for_it(project: Path, isolated: Path) -> None:
     write("local", project, b'{\n  "model": "opus"\n}\n')
     before = tree(project, isolated)
-    for record in (None, "[]", "{", '{"folders": 3, "files": 4}', '{"folders": [1]}', "\x00"):
-        put("user", project)
+    for record in ("{", '{"folders": 3, "files": 4}', "\x00"):
         put("local", project)
-        if record is None:
-            shutil.rmtree(isolated / "judgekit")
-        else:
-            files.location().write_text(record)
-        take_out("user", project)
+        files.location().write_text(record)
         take_out("local", project)
         assert tree(project, isolated) == before, record
     shutil.rmtree(isolated / "judgekit")
     (isolated / "judgekit").write_text("a file in our folder's place")
     put("local", project)
     take_out("local", project)
-    assert tree(project) == {name: text for name, text in before.items() if name.startswith(str(project))}
-
-
-def test_a_record_that_an_earlier_version_wrote_is_read(project: Path) -> None:
-    paths = [put(scope, project).path for scope in ("project", "local")]
-    folder = str(project / ".claude")
-    earlier = {"folders": [folder], "files": {str(paths[0]): True, str(paths[1]): False}}
-    files.location().write_text(json.dumps(earlier))
-    take_out("project", project)
-    take_out("local", project)
-    assert paths[0].read_bytes() == b"", "it was there, empty"
-    assert not paths[1].exists()
+    assert tree(project).items() <= before.items()
 
 
 def test_folders_and_edits_of_others_stay(project: Path) -> None:
@@ -163,15 +148,11 @@ def test_the_clients_folder_can_be_elsewhere(
     assert not (tmp_path / "elsewhere").exists()
 
 
-# Whether it answers.
-
-
 def command(program: str, *args: str) -> dict[str, Any]:
     return {"type": "command", "command": program, "args": list(args)}
 
 
 def script(folder: Path, text: str) -> dict[str, Any]:
-    """Return a hook of ours whose program does something else."""
     program = folder / "judgekit"
     program.write_text(f"#!/bin/sh\n{text}\n")
     program.chmod(0o755)
@@ -225,47 +206,34 @@ def test_a_hook_is_found_and_a_clones_command_is_not_run(scope: Scope, project: 
     assert status.problem == ("it does not respond: it prints nothing" if scope == "user" else None)
 
 
-def test_other_forms_and_missing_events_are_named(project: Path) -> None:
+def test_other_forms_missing_events_and_broken_settings(project: Path) -> None:
     write("local", project, hooks(entries.fastest("/no/such/python3")))
     (status,) = install.findings(project)
     assert status.problem == "its program /no/such/python3 no longer exists"
     assert status.form == "the fastest form, /no/such/python3"
-    write("local", project, {})
-    write("user", project, hooks(command(sys.executable, "-m", "judgekit", "hook")))
-    (status,) = install.findings(project)
-    assert status.missing == ("PostToolUse", "Stop", "SessionStart")
-    assert status.form == f"another form, {sys.executable}"
-    write("user", project, hooks({"type": "command", "command": entries.OLDER}, event="PostToolUse"))
+    write("local", project, hooks({"type": "command", "command": entries.OLDER}, event="PostToolUse"))
     (status,) = install.findings(project)
     assert status.missing == ("UserPromptSubmit", "Stop", "SessionStart")
     assert status.form.startswith("an outdated form")
     for content in ("", "{", "[]", "[" * 100_000, '{"disableAllHooks": "yes"}'):
-        write("user", project, content.encode())
+        write("local", project, content.encode())
         assert [*install.findings(project), *install.notes(project)] == []
         assert not install.plugin_enabled(project)
 
 
-# What else decides whether the hook runs, and how often.
-
-
 def test_what_stops_all_hooks_is_said(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for scope in SCOPES:
-        path = write(scope, project, {"disableAllHooks": True})
-        (line,) = install.notes(project)
-        assert line.startswith(f"{path} sets disableAllHooks")
-        write(scope, project, {"disableAllHooks": False})
-        assert list(install.notes(project)) == []
     monkeypatch.setattr(install, "MANAGED", {sys.platform: str(tmp_path)})
-    for name, switch in (
-        ("managed-settings.json", "allowManagedHooksOnly"),
-        ("managed-settings.d/20-hooks.json", "disableAllHooks"),
+    (tmp_path / "managed-settings.d").mkdir()
+    for path, switch in (
+        (write("local", project, {}), "disableAllHooks"),
+        (tmp_path / "managed-settings.json", "allowManagedHooksOnly"),
+        (tmp_path / "managed-settings.d/20-hooks.json", "disableAllHooks"),
     ):
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps({switch: True}))
         (line,) = install.notes(project)
-        assert line == f"{path} (managed) sets {switch}: Claude Code runs none of your hooks"
-        path.unlink()
+        assert line.startswith(str(path))
+        assert f" sets {switch}: Claude Code runs no" in line
+        path.write_text(json.dumps({switch: False}))
 
 
 def test_how_often_a_prompt_is_answered(project: Path) -> None:
@@ -275,20 +243,11 @@ def test_how_often_a_prompt_is_answered(project: Path) -> None:
     write("project", project, hooks(entries.portable()))
     (line,) = install.notes(project)
     assert "answered 2 times: the hook is in the user settings and in the project settings" in line
-    write("project", project, {"enabledPlugins": {"judgekit@shop": True, "x@y": True}})
-    (line,) = install.notes(project)
-    assert "in the user settings and in the plugin" in line
-    write("project", project, {})
-    for user, local, enabled in (
-        ({"judgekit@a": True}, {}, True),
-        ({"judgekit@a": True}, {"judgekit@a": False}, False),
-        ({"judgekit@a": False}, {"judgekit@a": True}, True),
-        ({"judgekit-other@a": True}, {}, False),
-        (["judgekit@a"], {}, False),
-    ):
-        write("user", project, {"enabledPlugins": user})
-        write("local", project, {"enabledPlugins": local})
-        assert install.plugin_enabled(project) is enabled
+    for enabled in (True, False):  # the narrower scope's word holds
+        write("project", project, {"enabledPlugins": {"judgekit@shop": True, "x@y": True}})
+        write("local", project, hooks(entries.fastest()) | {"enabledPlugins": {"judgekit@shop": enabled}})
+        said = ["in the user settings and in the plugin" in line for line in install.notes(project)]
+        assert said == [True] * enabled
 
 
 @pytest.fixture
@@ -336,8 +295,7 @@ def test_a_strangers_edit_is_not_overwritten_nor_a_removal_undone(file: Path) ->
     for before, after in changes:
         with pytest.raises(InputError, match="another program just changed it"):
             files.replace(file, before, after)
-        assert file.read_bytes() == b"old"
-    assert only(file.parent) == ["settings.json"]
+        assert (file.read_bytes(), only(file.parent)) == (b"old", ["settings.json"])
     file.unlink()
     with pytest.raises(InputError):
         files.replace(file, b"old", b"new")
@@ -361,27 +319,9 @@ def test_parallel_edit(file: Path, monkeypatch: pytest.MonkeyPatch, step: str, b
     assert only(file.parent) == ["settings.json"]
 
 
-def test_what_cannot_be_read_or_written_is_said(tmp_path: Path, file: Path) -> None:
-    with pytest.raises(InputError, match=r"cannot be read \(Is a directory\)"):
-        files.read(tmp_path)
-    with pytest.raises(InputError, match="cannot be written"):
-        files.replace(file / "settings.json", None, b"new")
-    link = tmp_path / "link.json"
-    link.symlink_to(file)
-    file.chmod(0o444)
-    with pytest.raises(InputError, match="read-only; make it writable"):
-        files.replace(file, b"old", b"new")
-    with pytest.raises(InputError, match=f"a link to {file}"):
-        files.replace(link, b"old", b"new")
-    assert file.read_bytes() == b"old"
-
-
 def test_a_full_disk_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
-
-    def refuse(*_: object) -> None:
-        raise PermissionError(1, "Operation not permitted")
 
     for step in ("fsync", "link"):
         with monkeypatch.context() as patch:
@@ -390,13 +330,10 @@ def test_a_full_disk_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
             with pytest.raises(InputError, match=r"cannot be written \(No space left on device\)"):
                 files.replace(tmp_path / "a" / "settings.json", None, b"new")
             assert only(tmp_path) == []
-    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(os, "link", Mock(side_effect=PermissionError(1, "no links here")))
     path = tmp_path / "a" / "b" / "settings.json"
-    assert files.read(path) is None
     assert files.replace(path, None, b"new") == [tmp_path / "a", tmp_path / "a" / "b"]
     assert only(path.parent) == ["settings.json"]
-    (tmp_path / "usual").touch()
-    assert path.stat().st_mode == (tmp_path / "usual").stat().st_mode
 
 
 def hook_of(command: object, *args: object, **more: object) -> dict[str, Any]:
@@ -536,57 +473,19 @@ def test_a_file_keeps_its_layout_and_another_form_replaces_ours() -> None:
             assert installed_in(changed) == there
 
 
-def test_what_a_person_wrote_is_replaced_in_all_its_places() -> None:
-    written = {
-        "UserPromptSubmit": [{"hooks": [FOREIGN, OLD]}, {"hooks": [hook_of("judgekit hook")]}],
-        "SessionEnd": [{"hooks": [OLD]}],
-        "PostToolUse": [{"matcher": "Write", "hooks": [OLD, FOREIGN]}],
-    }
-    there = parsed(installed_in(json.dumps({"hooks": written})))["hooks"]
-    assert there["UserPromptSubmit"] == [{"hooks": [FOREIGN]}, {"hooks": [HOOK]}]
-    edits = [{"matcher": "Write", "hooks": [FOREIGN]}, {"matcher": TOOLS, "hooks": [EDIT]}]
-    assert there["PostToolUse"] == edits
-    assert "SessionEnd" not in there
-
-
-def test_an_earlier_installation_is_completed_and_a_whole_one_stays_where_it_is() -> None:
+def test_an_earlier_installation_is_completed_and_an_edited_file_keeps_its_edits() -> None:
     earlier = [
         {"UserPromptSubmit": [{"hooks": [HOOK]}]},
         {"Stop": [{"hooks": [HOOK]}]},  # its time is too short to judge anything
-        {"UserPromptSubmit": [{"hooks": [HOOK]}] * 2},
+        {
+            "UserPromptSubmit": [{"hooks": [FOREIGN, OLD]}, {"hooks": [HOOK]}],
+            "SessionEnd": [{"hooks": [OLD]}],
+        },
     ]
     for hooks in earlier:
         assert our_entries(installed_in(json.dumps({"hooks": hooks}))) == sorted(WHOLE, key=str), hooks
-    whole = {
-        "PostToolUse": [{"matcher": TOOLS, "hooks": [FOREIGN, EDIT]}],
-        "UserPromptSubmit": [{"hooks": [HOOK, FOREIGN]}],
-        "Stop": [{"hooks": [FOREIGN]}, {"hooks": [STOP]}],
-        "SessionStart": [{"hooks": [EDIT, FOREIGN]}],
-    }
-    assert installed_in(json.dumps({"hooks": whole})) == json.dumps({"hooks": whole})
     edited = installed_in('{\n  "model": "opus"\n}\n').replace(
         '"opus"', '"haiku",\n  "env": {\n    "A": "b"\n  }'
     )
     assert uninstalled_from(edited) == '{\n  "model": "haiku",\n  "env": {\n    "A": "b"\n  }\n}\n'
     assert parsed(installed_in('{"a": "\\ud800 ü"}'))["a"] == "\ud800 ü"
-
-
-def test_what_cannot_take_an_entry_is_refused() -> None:
-    for text, said in (
-        ('{\n  // mine\n  "a": 1\n}', "settings.json:2: not valid JSON"),
-        ('{"a": 1} {}', "settings.json:1: not valid JSON"),
-        ("[" * 100_000, "not valid JSON"),
-        ('{"hooks": null}', "hooks: expected an object"),
-        ('{"hooks": {"PostToolUse": null}}', "hooks.PostToolUse: expected an array"),
-        ('{"hooks": {"UserPromptSubmit": ["x"]}}', "hooks.UserPromptSubmit.0: expected an object with"),
-        ('{"hooks": {"Stop": [{"hooks": []}, {"hooks": "x"}]}}', "hooks.Stop.1: expected an object with"),
-        ('{"hooks": {"Stop": [{"matcher": ""}]}}', "hooks.Stop.0: expected an object with"),
-        ('{"hooks": {"Stop": [{"hooks": [3]}]}}', "hooks.Stop.0: expected an object with"),
-    ):
-        with pytest.raises(ConfigError) as caught:
-            installed_in(text)
-        message = str(caught.value)
-        assert message.startswith("settings.json:")
-        assert said in message
-        assert "nothing was changed" in message
-        assert "\n" not in message

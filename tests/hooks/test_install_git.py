@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from git_repo import GitRepo
 
 from judgekit.config import yaml_text
-from judgekit.errors import ConfigError, Exit, InputError, UsageError
+from judgekit.errors import ConfigError, Exit, UsageError
 from judgekit.hooks import files, git_hook, pre_commit
 from judgekit.hooks.git_hook import HOOK, KEPT, LEGACY
 
 if TYPE_CHECKING:
+    from git_repo import GitRepo
+
     from judgekit.hooks.entries import Scope
     from judgekit.hooks.files import FileChange
 
@@ -115,41 +116,6 @@ def test_two_foreign_hooks_are_for_a_person_to_sort_out(repository: GitRepo, hoo
     assert state(hooks) == before
 
 
-def test_what_is_in_the_way_is_said(repository: GitRepo, hooks: Path) -> None:
-    (hooks / HOOK).mkdir()
-    with pytest.raises(
-        InputError, match="check that it is a file, and that you can read and write it and its folder"
-    ):
-        install(repository.folder)
-    (hooks / HOOK).rmdir()
-    hooks.rmdir()
-    hooks.write_text("no folder")
-    with pytest.raises(InputError, match="nothing was changed"):
-        install(repository.folder)
-
-
-def test_where_hooks_are(repository: GitRepo, hooks: Path, tmp_path: Path) -> None:
-    """Of a linked worktree, a submodule, a bare repository, and in the project's own folder."""
-    repository.commit("one", a_md="a")
-    repository("worktree", "add", "--quiet", "../linked")
-    linked = git_hook.find(repository.folder.parent / "linked")
-    assert (linked.hooks, linked.shared) == (hooks, False)
-    allow = ("-c", "protocol.file.allow=always")
-    repository(*allow, "submodule", "--quiet", "add", str(repository.folder), "inner")
-    inner = git_hook.find(repository.folder / "inner")
-    assert inner.hooks == repository.folder / ".git" / "modules" / "inner" / "hooks"
-    assert not inner.shared
-    bare = GitRepo(tmp_path / "bare.git", "--bare")
-    place = git_hook.find(bare.folder)
-    assert (place.hooks, place.tree, place.shared) == (bare.folder / "hooks", None, False)
-    repository("config", "core.hooksPath", "tools/hooks")
-    (repository.folder / "docs" / "api").mkdir(parents=True)
-    for folder in (repository.folder, repository.folder / "docs" / "api"):
-        place = git_hook.find(folder)
-        assert place.hooks == repository.folder / "tools" / "hooks"
-        assert not place.shared
-
-
 def test_scopes(repository: GitRepo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match=r"core\.hooksPath FOLDER"):
         install(repository.folder, "user")
@@ -161,6 +127,9 @@ def test_scopes(repository: GitRepo, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert install(repository.folder, "user").path == shared / HOOK
     uninstall(repository.folder, "user")
     assert state(shared) == {}
+    (repository.folder / "docs").mkdir()
+    repository("config", "core.hooksPath", "tools/hooks")  # the project's own folder, from wherever
+    assert install(repository.folder / "docs").path == repository.folder / "tools" / "hooks" / HOOK
     repository.write(".husky/_/h", "")
     repository("config", "core.hooksPath", ".husky/_")
     with pytest.raises(UsageError, match="husky"):
@@ -191,85 +160,38 @@ def test_the_hook_is_sound_shell_and_known_as_ours(tmp_path: Path) -> None:
         assert git_hook.kind(foreign) == "foreign"
 
 
-# What the doctor says
-
-
-def said(repository: GitRepo) -> list[tuple[str, str]]:
-    return list(git_hook.findings(repository.folder))
-
-
-def assert_only(repository: GitRepo, state: str, text: str) -> None:
-    ((found, told),) = said(repository)
-    assert (found, text in told) == (state, True), told
-
-
-def test_no_hook_and_ours(repository: GitRepo, hooks: Path, tmp_path: Path) -> None:
-    assert list(git_hook.findings(tmp_path)) == [], "outside of a repository"
-    install(repository.folder)
-    hook, text = hooks / HOOK, git_hook.text()
-    write(hook, text + b"# mine\n")
-    assert_only(repository, "note", "edited by hand")
+def test_what_doctor_finds(repository: GitRepo, hooks: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    text = git_hook.text()
     first, second, rest = text.split(b"\n", 2)
     body = rest + b"# older\n"
-    write(hook, b"\n".join([first, second[: -len(git_hook._sum(body))] + git_hook._sum(body), body]))
-    assert_only(repository, "note", "another version")
-    write(hook, FOREIGN)
-    write(hooks / LEGACY, text)
-    assert_only(repository, "ok", "which pre-commit has written")
-
-
-def test_our_hook_and_one_that_was_there(repository: GitRepo, hooks: Path) -> None:
-    write(hooks / HOOK, FOREIGN)
-    assert_only(repository, "note", "belongs to another program")
-    install(repository.folder)
-    assert [state for state, _ in said(repository)] == ["ok", "ok"]
-    assert f"{KEPT}, the earlier hook, runs first and can stop a push" in said(repository)[1][1]
-    (hooks / KEPT).chmod(0o644)
-    assert said(repository)[1][0] == "note"
-    write(hooks / HOOK, FOREIGN)
-    assert "does not run" in said(repository)[1][1]
-    (hooks / KEPT).unlink()
-    write(hooks / HOOK, FOREIGN, 0o644)
-    assert "is not executable" in said(repository)[1][1]
-    write(hooks / HOOK, b"#!/bin/sh\njudgekit gate --pre-push $1 $2\n")
-    assert said(repository)[0][0] == "ok"
-    write(hooks / HOOK, b"#!/usr/bin/env bash\n# File generated by pre-commit: https://pre-commit.com\n")
-    assert said(repository)[0][0] == "note"
+    older = b"\n".join([first, second[:-16] + git_hook._sum(body), body])
+    gate, framework = b"#!/bin/sh\njudgekit gate --pre-push $1 $2\n", b"#!/bin/sh\n# https://pre-commit.com\n"
+    for content, mode, state, told in (
+        (text, 0o755, "ok", f"git runs {hooks / HOOK}, which runs judgekit of {sys.executable}"),
+        (text, 0o644, "wrong", "is not executable"),
+        (text + b"# mine\n", 0o755, "note", "edited by hand"),
+        (older, 0o755, "note", "from another version"),
+        (git_hook.text("/gone/python"), 0o755, "wrong", "/gone/python no longer exists"),
+        (gate, 0o755, "ok", "belongs to another program and runs the gate"),
+        (framework, 0o755, "note", "belongs to another program; "),
+        (FOREIGN, 0o644, "note", "is not executable: git skips it"),
+    ):
+        write(hooks / HOOK, content, mode)
+        found = list(git_hook.findings(repository.folder))
+        assert [each for each in found if each[0] == state and told in each[1]], found
+    write(hooks / HOOK, framework)
     files.install(pre_commit.planned_change(repository.folder, installs=True))
-    assert said(repository)[0][0] == "ok"
-
-
-def test_a_lost_interpreter(repository: GitRepo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    install(repository.folder, python="/gone/python")
-    binaries = tmp_path / "bin"
-    binaries.mkdir()
-    monkeypatch.setenv("PATH", f"{binaries}{os.pathsep}/usr/bin{os.pathsep}/bin")
-    for expected in ("wrong", "note"):  # without and with a judgekit on the PATH
-        state, text = said(repository)[1]
-        assert (state, "/gone/python no longer exists" in text) == (expected, True)
-        write(binaries / "judgekit", FOREIGN)
-
-
-def test_other_places_of_hooks(repository: GitRepo, tmp_path: Path) -> None:
-    repository.write("lefthook.yml", "pre-push: {}\n")
-    assert "lefthook install replaces hooks" in said(repository)[-1][1]
-    (repository.folder / "lefthook.yml").unlink()
-    repository("config", "core.hooksPath", str(tmp_path))
-    assert "all repositories with this core.hooksPath use" in said(repository)[-1][1]
-    repository("config", "core.hooksPath", "tools")
-    install(repository.folder)
-    (first, origin), (second, _), (third, remedy) = said(repository)
-    assert (first, second, third) == ("ok", "ok", "note")
-    assert "core.hooksPath" in origin
-    assert "do not commit the hook, because it names paths of this machine; or install pre-commit" in remedy
-    repository.write(".gitignore", "tools\n")
-    assert [state for state, _ in said(repository)] == ["ok", "ok"]
     repository("config", "hook.gate.event", "pre-push")
     repository("config", "hook.gate.command", "judgekit gate --pre-push")
-    assert 'the configured hook "gate": judgekit gate' in said(repository)[-1][1]
+    (first_state, _), (_, configured) = git_hook.findings(repository.folder)
+    assert (first_state, 'the configured hook "gate": judgekit gate' in configured) == ("ok", True)
+    repository("config", "core.hooksPath", "tools")
+    install(repository.folder)
+    (_, origin), _, _, (_, remedy) = git_hook.findings(repository.folder)
+    assert "set by core.hooksPath (file:.git/config)" in origin
+    assert "do not commit the hook, because it names paths of this machine" in remedy
 
-
-# In `.pre-commit-config.yaml`
 
 USUAL = """\
 # ours

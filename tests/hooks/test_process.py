@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import time
-import venv
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,15 +33,8 @@ def sent(store: MemoryStore, **more: object) -> bytes:
 def start(
     command: Sequence[str | Path], stdin: bytes, folder: Path | None = None, **variables: str
 ) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        command,
-        input=stdin,
-        cwd=folder,
-        env={**os.environ, **variables},
-        capture_output=True,
-        timeout=120,
-        check=False,
-    )
+    options: dict[str, Any] = {"input": stdin, "cwd": folder, "env": {**os.environ, **variables}}
+    return subprocess.run(command, **options, capture_output=True, timeout=120, check=False)
 
 
 def assert_answers(done: subprocess.CompletedProcess[bytes], answer: str = ANSWER) -> None:
@@ -51,7 +43,6 @@ def assert_answers(done: subprocess.CompletedProcess[bytes], answer: str = ANSWE
 
 
 def copied(folder: Path) -> list[str]:
-    """Return the command for a copy of the package in `folder`."""
     shutil.copytree(Path(programs.ROOT, "judgekit"), folder / "judgekit")
     return [sys.executable, *entries.OPTIONS, entries.code(str(folder))]
 
@@ -79,22 +70,12 @@ def test_broken_input_is_said_in_one_line(store: MemoryStore) -> None:
     assert done.stderr.startswith(b"judgekit: stdin: empty")
 
 
-def test_any_folder_will_do(store: MemoryStore, tmp_path: Path) -> None:
-    for name in ("with space", 'it\'s "quoted"', "back\\slash", "Übung 流程", "$HOME;`x`"):
-        folder = tmp_path / name
-        folder.mkdir()
-        assert_answers(start(copied(folder), sent(store)))
-
-
 def test_the_folder_the_environment_and_packages_cannot_interfere(store: MemoryStore, tmp_path: Path) -> None:
     for name in ("judgekit.py", "os.py", "_sqlite3.py", "sitecustomize.py"):
         (store.project / name).write_text("raise SystemExit('imported from the project')")
-    variables: dict[str, Any] = {
-        "PYTHONPATH": str(store.project),
-        "PYTHONSTARTUP": "x.py",
-        "PYTHONHOME": "/nowhere",
-    }
-    assert_answers(start(entries.command(), sent(store), store.project, PYTHONWARNINGS="error", **variables))
+    variables: dict[str, Any] = {"PYTHONPATH": str(store.project), "PYTHONSTARTUP": "x.py"}
+    variables |= {"PYTHONHOME": "/nowhere", "PYTHONWARNINGS": "error"}
+    assert_answers(start(entries.command(), sent(store), store.project, **variables))
     # The first run reads the records with `json`, which must be Python's own.
     command, other = copied(tmp_path), jwt_store(tmp_path / "other", 20)
     for name in ("json", "datetime", "_sqlite3", "unicodedata"):
@@ -111,12 +92,8 @@ def test_the_output_is_utf8_and_without_warnings_of_python(store: MemoryStore) -
     assert_answers(done)
     assert done.stdout.startswith(b"<memory-context")
     store.add("jwt", "JWT refresh für Übersee — 流程", listed=False)
-    plain: dict[str, Any] = {
-        "LC_ALL": "C",
-        "PYTHONIOENCODING": "ascii",
-        "PYTHONUTF8": "0",
-        "PYTHONCOERCECLOCALE": "0",
-    }
+    plain: dict[str, Any] = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
+    plain |= {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     assert_answers(start(MODULE, sent(store), **plain), "JWT refresh für Übersee — 流程")
 
 
@@ -154,30 +131,6 @@ def test_hooks_at_once_all_answer(tmp_path: Path) -> None:
         assert [err for _, err in outputs] == [b""] * 6
 
 
-def test_a_killed_first_run_leaves_nothing_in_the_way(tmp_path: Path, isolated: Path) -> None:
-    store = jwt_store(tmp_path / "large", 499)
-    running = subprocess.Popen(MODULE, stdin=subprocess.PIPE)
-    assert running.stdin is not None
-    running.stdin.write(sent(store))
-    running.stdin.close()
-    folder = isolated / "judgekit" / "cache" / "index"
-    for _ in range(10_000):
-        if running.poll() is not None or (folder.is_dir() and any(folder.iterdir())):
-            break
-    running.kill()
-    running.wait(timeout=60)
-    assert_answers(start(MODULE, sent(store)))
-
-
-# What needs installed packages still finds them, although the interpreter did not look for any.
-
-
-def bare(folder: Path) -> str:
-    """Return an interpreter that has no packages at all."""
-    venv.create(folder, with_pip=False, symlinks=os.name != "nt")
-    return str(folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python"))
-
-
 def test_a_changed_configuration_is_validated_and_a_judge_is_asked(store: MemoryStore) -> None:
     by_project(store.project, "retrieval: {max_inject: 0}\n")
     for _ in range(2):  # validated, then as it was kept
@@ -195,26 +148,6 @@ def test_a_changed_configuration_is_validated_and_a_judge_is_asked(store: Memory
     assert TITLE.encode() in done.stdout
     assert b"not judged" not in done.stderr
     assert done.stderr.count(b"\n") == 1
-
-
-def test_dependencies_beside_the_package_are_found(store: MemoryStore, tmp_path: Path) -> None:
-    by_project(store.project, "retrieval: {max_inject: 0}\n")
-    command = [bare(tmp_path / "venv"), *copied(tmp_path)[1:]]
-    done = start(command, sent(store))
-    assert done.returncode == 0
-    assert ANSWER.encode() in done.stdout
-    assert done.stderr.startswith(b"judgekit: the configuration cannot be read (No module named ")
-    # As `pip install --target` leaves them: our package and what it needs in one folder.
-    import pydantic  # noqa: PLC0415 - only to know where packages are
-
-    for path in Path(pydantic.__file__).parents[1].iterdir():
-        if path.name != "judgekit" and path.suffix != ".pth":
-            (tmp_path / path.name).symlink_to(path)
-    for data in ("retrieval", "providers", "rubrics"):
-        shutil.copytree(Path(programs.ROOT, data), tmp_path / "judgekit" / "_bundled" / data)
-    done = start(command, sent(store))
-    assert_answers(done, "<memory-nudge>")
-    assert b"<result" not in done.stdout
 
 
 # Holds the interpreter in one call of C, as a hostile text may: no thread and no handler of Python runs then.
@@ -245,9 +178,7 @@ sys.exit(__main__.main())
 def test_a_hook_that_is_stuck_ends_well() -> None:
     """Stuck in a call that takes minutes alone, or before a client that never ends its input."""
     command = [sys.executable, *entries.OPTIONS, HOOK.format(seconds=0.5)]
-    sent = json.dumps(
-        {"hook_event_name": "UserPromptSubmit", "prompt": "How do we refresh the JWT?"}
-    ).encode()
+    sent = json.dumps({"hook_event_name": "UserPromptSubmit", "prompt": QUESTION}).encode()
     reading, writing = os.pipe()
     try:
         options: list[dict[str, Any]] = [{"input": sent}, {"stdin": reading}]
@@ -279,14 +210,8 @@ def test_a_push_that_is_stuck_goes_on(
     work.write(".judgekit/config.yaml", f"{config}\n")
     head = work.commit("first", a_md="text\n")
     begun = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-c", GATE.format(module=module, name=name, preparation=preparation)],
-        input=f"refs/heads/main {head} refs/heads/main {'0' * 40}\n".encode(),
-        cwd=work.folder,
-        capture_output=True,
-        check=False,
-        timeout=120,
-    )
+    command = [sys.executable, "-c", GATE.format(module=module, name=name, preparation=preparation)]
+    done = start(command, f"refs/heads/main {head} refs/heads/main {'0' * 40}\n".encode(), work.folder)
     said = done.stderr.decode()
     assert done.returncode == code, said
     assert said.count("judgekit: UNDETERMINED, not judged: out of time") == 1

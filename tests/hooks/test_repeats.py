@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hooking import by_project, by_user, payload
+from hooking import by_project, payload
 
 from judgekit import environment
-from judgekit.hooks import repeats
+from judgekit.hooks import explain, repeats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,6 @@ OTHER = "Write a haiku about the sea"
 
 @pytest.fixture
 def told(store: MemoryStore, run: Run) -> Told:
-    """Ask in one session, and return what is injected."""
 
     def ask(prompt: str = ASKED, session: str | None = "one", **more: str) -> list[str]:
         out, err = run(payload(store, prompt) | {"session_id": session} | more)
@@ -104,13 +103,8 @@ def test_where_nothing_can_be_remembered_it_is_told_again(store: MemoryStore, ru
     assert [len(told()), len(told())] == [1, 1]
 
 
-def test_the_explanation_says_what_was_held_back(store: MemoryStore, run: Run, told: Told) -> None:
+def test_the_explanation_says_what_was_held_back(store: MemoryStore, told: Told) -> None:
     told()
-    from judgekit.hooks import explain  # noqa: PLC0415 - it reads the folders of this test
-
     text = explain.report(f"{ASKED} {OTHER}", str(store.project))
     assert "held back  JWT token refresh flow" in text
     assert "injected in the latest session, prompts ago: 1; it comes back after 20" in text
-    assert f"found by: {ASKED}" in text
-    by_user("retrieval: {repeat_after: 0}\n")
-    assert "held back" not in explain.report(ASKED, str(store.project))

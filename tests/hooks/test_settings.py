@@ -81,10 +81,9 @@ def test_a_change_of_any_source_is_seen(project: Path, monkeypatch: pytest.Monke
     assert value(project, "max_inject") == 2
     ours = by_project(project, "retrieval: {max_inject: 1}\n")
     assert value(project, "max_inject") == 1
-    ours.unlink()
-    assert value(project, "max_inject") == 2
-    theirs.unlink()
-    assert value(project, "max_inject") == 3
+    for path, left in ((ours, 2), (theirs, 3)):
+        path.unlink()
+        assert value(project, "max_inject") == left
     by_user("retrieval: {show: true}\n")
     assert value(project, "show") is True
     for number in (2, 1):
@@ -154,22 +153,19 @@ def test_descriptions_of_categories_come_from_a_file_of_the_store(
     project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = str(project / ".claude" / "memory")
-    assert settings.descriptions(root) == {}
     categories = {"decision": {"description": "why"}, "runbook": {"description": 3}, "x": "y", "z": {}}
     path = by_memory(project, {"categories": categories})
     assert settings.descriptions(root) == {"decision": "why"}
     for text in ('["x"]', "{", '{"categories": 3}'):
         path.write_text(text)
         assert settings.descriptions(root) == {}
-    monkeypatch.setattr("builtins.open", refuse)
-    path.unlink()
-    os.mkfifo(path)
-    assert settings.descriptions(root) == {}
     target = tmp_path_factory.mktemp("outside") / "secret.json"
     target.write_bytes(b'{"categories": {"decision": {"description": "a secret"}}}')
-    path.unlink()
-    path.symlink_to(target)
-    assert settings.descriptions(root) == {}
+    monkeypatch.setattr("builtins.open", refuse)
+    for pipe in (True, False):
+        path.unlink()
+        os.mkfifo(path) if pipe else path.symlink_to(target)
+        assert settings.descriptions(root) == {}
 
 
 def test_a_clone_cannot_bring_more_than_is_soon_read_and_looked_at(project: Path) -> None:
@@ -186,8 +182,6 @@ def test_a_clone_cannot_bring_more_than_is_soon_read_and_looked_at(project: Path
         assert loaded[key] == compiled.bundled()["settings"][key]
         assert f"retrieval.{key}: expected" in note
 
-
-# Whether it is off, read without a parser
 
 OFF = [
     "retrieval: {enabled: false}\n",

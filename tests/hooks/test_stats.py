@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hooking import QUESTION, TITLE, by_user, payload
 
-from judgekit.hooks import explain, stats
+from judgekit.hooks import stats
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
     from typing import TypeAlias
 
     from memory_store import MemoryStore
@@ -61,7 +61,6 @@ def claude_file(home: Path, *entries: object, session: str = SESSION) -> None:
 
 @pytest.fixture
 def ask(store: MemoryStore, run: Run) -> Ask:
-    """Ask in a session; the log is on."""
     by_user("retrieval: {log: true}\n")
 
     def call(*prompts: str, session: str = SESSION) -> None:
@@ -73,7 +72,6 @@ def ask(store: MemoryStore, run: Run) -> Ask:
 
 
 def some(store: MemoryStore, names: str) -> list[Any]:
-    """Return figures by their names."""
     found = json.loads(stats.report(str(store.project), as_json=True))
     return [found[name] for name in names.split()]
 
@@ -101,22 +99,6 @@ def test_the_log_is_joined_with_the_transcript(store: MemoryStore, ask: Ask, iso
     assert some(store, "memories") == [[{"title": TITLE, "injected": 2, "used": 2}]]
 
 
-def test_the_same_is_asked_of_memories_that_the_session_did_not_get(
-    store: MemoryStore, ask: Ask, isolated: Path
-) -> None:
-    body = "Delete expired keys, raise maxmemory in the Helm values."
-    store.add("redis", "Redis memory is full", body, category="runbook")
-    ask(QUESTION, "What if Redis memory is full?", "And the JWT token refresh flow?")
-    answer = claude("assistant", f"{WORDS} {body}")
-    asked = [QUESTION, "What if Redis memory is full?", "And the JWT token refresh flow?"]
-    claude_file(isolated, *(entry for prompt in asked for entry in (claude("user", prompt), answer)))
-    assert some(store, "can_come_back came_back others others_came_back") == [3, 3, 1, 1]
-    claude_file(isolated, claude("user", f"{QUESTION} {body}"), answer)
-    assert some(store, "answered_prompts came_back") == [0, 0], "another prompt"
-    claude_file(isolated, claude("user", QUESTION), claude("assistant", "A rotating token for the JWT"))
-    assert some(store, "answered_prompts came_back others_came_back") == [1, 0, 0], "too few words"
-
-
 @pytest.mark.parametrize(
     ("call", "followed"),
     [
@@ -124,7 +106,6 @@ def test_the_same_is_asked_of_memories_that_the_session_did_not_get(
         (uses("Skill", skill="memory-search"), 1),
         (uses("Read", file_path="/p/.claude/memory/constraints/filler-1.json"), 1),
         (uses("Read", file_path="/p/.claude/memory/constraints/filler-7.json"), 0),
-        ({"type": "api-request-blob"} | {"message": uses("Skill", skill="memory-search")["message"]}, 0),
         (claude("user", "judgekit search"), 0),
     ],
 )
@@ -162,19 +143,6 @@ def test_codex_and_gemini_write_it_otherwise(store: MemoryStore, ask: Ask, isola
     ]
     write(isolated, ".gemini/tmp/p/chats/session-x.jsonl", entries)
     assert some(store, "answered_prompts opened came_back transcripts") == [2, 2, 2, 2]
-
-
-def test_older_and_broken_lines_of_the_log_are_read(store: MemoryStore, isolated: Path) -> None:
-    entry = {"path": ".claude/memory/decisions/jwt.json", "title": TITLE, "confidence": 0.9}
-    older = {"project": str(store.project), "prompt": QUESTION, "injected": [entry], "repeated": [entry]}
-    broken = {"project": str(store.project), "session": 3, "injected": 7, "mentioned": [None, "x"], "at": []}
-    lines = [json.dumps(older), json.dumps(broken), '{"project": "/other"}', "[]"]
-    Path(explain.file()).parent.mkdir(parents=True)
-    Path(explain.file()).write_text("\n".join([*lines, '{"cut off']), encoding="utf-8")
-    claude_file(isolated, claude("user", QUESTION), *BROKEN)
-    claude_file(isolated, "", session="session-x")
-    assert some(store, "prompts injections repeats_avoided answered_prompts") == [2, 1, 1, 0]
-    assert f"{TITLE} (injected 1, used 0)" in stats.report(str(store.project))
 
 
 def test_what_is_known_without_a_log(store: MemoryStore, ask: Ask, isolated: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from git_repo import GitRepo
 from hooking import by_user
 from loopback import SILENT, Loopback, fails, says
-from scripted import scores
+from scripted import finding, scores
 
 from judgekit.hooks import stop as stop_hook
 from judgekit.ledger import Ledger, OverrideLine, VerdictLine
@@ -23,13 +23,7 @@ if TYPE_CHECKING:
 
     Stop: TypeAlias = Callable[..., tuple[dict[str, Any] | None, str]]
 
-FINDING = {
-    "dimension": "pragmatic",
-    "location": "Deployment",
-    "issue": "no way back is given",
-    "suggestion": "say how to roll back",
-    "quote": "a quote",
-}
+FINDING = finding("a quote")
 REJECTED = scores(1, 1, 1, findings=[FINDING])
 ON = 'stop: {judge: "on"}\n'
 
@@ -58,7 +52,6 @@ def judged_by(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Loopback]:
 
 @pytest.fixture
 def rejecting(judged_by: Callable[..., Loopback]) -> Iterator[Loopback]:
-    """A model that rejects everything, and says why."""
     with judged_by(says(REJECTED)) as server:
         yield server
 
@@ -268,15 +261,13 @@ def test_what_is_kept_of_sessions(stop: Stop, work: GitRepo, isolated: Path, rej
     stop()
     (kept,) = (isolated / "judgekit").rglob("stop/*.json")
     assert kept.stat().st_mode & 0o777 == 0o600
-    for damage in ("", "[", "[]", '{"seen": 3, "told": "x"}'):
+    for damage in ("", "[", '{"seen": 3, "told": "x"}'):
         kept.write_text(damage)
         assert stop()[0]
     old = kept.with_name("old.json")
     old.write_text("{}")
     os.utime(old, (0, time.time() - 40 * 24 * 3600))
-    stop(session_id="next")
-    assert kept.exists()
-    assert not old.exists()
     for session in (None, 3, "../../x", "a" * 5_000):  # odd ones are judged, too
         assert stop(session_id=session)[0], session
+    assert (kept.exists(), old.exists()) == (True, False)
     assert all(len(line.task_id) <= 80 for line in lines(work))

@@ -14,7 +14,7 @@ from hooking import QUESTION
 from loopback import Loopback, says
 from npm_clients import VARIABLE, Codex, Gemini
 from sample_store import JWT, MEMORIES
-from scripted import scores
+from scripted import finding, scores
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,13 +23,10 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.real_client]
 Either: TypeAlias = Codex | Gemini
-FINDING = {"dimension": "pragmatic", "location": "Deployment", "issue": "no way back is given"}
-FINDING |= {"suggestion": "say how to roll back", "quote": ""}
 
 
 @pytest.fixture(params=[Codex, Gemini])
 def client(request: pytest.FixtureRequest, api: Standin, tmp_path: Path) -> Either:
-    """Each client in a project with a store of memories, and no hook yet."""
     kind: type[Either] = request.param
     if (program := kind.find()) is None:
         pytest.skip(
@@ -87,21 +84,6 @@ def test_memory_arrives_until_the_hook_is_taken_out(client: Either, scope: str) 
     assert titles(ask(client)) == []
 
 
-def test_what_a_store_holds_is_escaped_once_and_may_be_broken(client: Either) -> None:
-    judgekit(client, "install", client.table.command)
-    path = client.project / ".claude" / "memory" / JWT.folder / f"{JWT.id}.json"
-    path.write_text(path.read_text().replace(JWT.title, f"{JWT.title} </memory-context>"))
-    tag, title = ("</memory-context>", "&lt;/memory-context&gt;")
-    if isinstance(client, Gemini):
-        tag, title = title, title.replace("&", "&amp;")
-    sent = ask(client)
-    assert (sent.count(tag), f"{JWT.title} {title}" in sent) == (1, True)
-    path.write_bytes(b'{"title": "JWT')
-    (client.project / ".judgekit").mkdir()
-    (client.project / ".judgekit" / "config.yaml").write_bytes(b"retrieval: [\x00\xff")
-    ask(client)
-
-
 @pytest.mark.parametrize("client", [Codex], indirect=True)
 def test_codex_runs_what_is_trusted_and_doctor_knows(client: Codex) -> None:
     judgekit(client, "install", "codex")
@@ -121,7 +103,7 @@ def test_findings_keep_the_agent_going_once(client: Either) -> None:
     folder = client.folder / "home" / ".config" / "judgekit"
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text('stop: {judge: "on", deadline: 20}\n')
-    with Loopback(says(scores(2, 1, 3, findings=[FINDING]))) as judge:
+    with Loopback(says(scores(2, 1, 3, findings=[finding()]))) as judge:
         client.variables.update({"JUDGEKIT_API_BASE": judge.base, "JUDGEKIT_MODEL": "stand-in"})
         sent = ask(client, "Write a guide to the deployment, please.")
     assert "(guide.md) were judged under kls@1.0.0, strict: reject" in sent

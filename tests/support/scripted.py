@@ -111,6 +111,11 @@ def scores(*values: float, reasoning: str = "Because.", **more: Any) -> str:  # 
     return json.dumps({"reasoning": reasoning, "scores": named, "findings": [], **more})
 
 
+def finding(quote: str = "") -> dict[str, str]:
+    found = {"dimension": "pragmatic", "location": "Deployment", "issue": "no way back is given"}
+    return found | {"suggestion": "say how to roll back", "quote": quote}
+
+
 def keep(*titles: str, key: str = "keep") -> Callable[[Request], str]:
     """Return an answer that keeps the candidates with these titles, whatever their labels are."""
     return lambda request: json.dumps({key: labels(request, titles)})
