@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def bare_world(tmp_path: Path, isolated: Path) -> World:
-    """Return a repository and an empty remote, without a hook."""
     return World(tmp_path, isolated)
 
 

@@ -183,7 +183,6 @@ def test_a_path_with_quotes_in_it_and_an_environment_with_next_to_nothing_in_it(
 
 @pytest.fixture
 def pre_committed(world: World) -> World:
-    """Return a world whose hook is pre-commit's, with the gate in its configuration."""
     framework = program("pre-commit")
     files.uninstall(git_hook.planned_change(git_hook.find(world.work.folder), installs=False))
     files.install(pre_commit.planned_change(world.work.folder, installs=True))
@@ -196,7 +195,6 @@ def pre_committed(world: World) -> World:
 
 
 def test_the_pre_commit_framework(pre_committed: World) -> None:
-    """Also with a new branch under laxer rules, a whole history and a deletion."""
     world = pre_committed
     world.work("push", "--quiet", "--no-verify", "origin", "main:old")
     world.push("origin", ":old")
@@ -228,8 +226,6 @@ def test_pre_commit_that_is_installed_over_our_hook(world: World) -> None:
     world.push(judged={"a.md": "NO-GO"}, code=1)
 
 
-# The examples
-
 ROOT = Path(__file__).parents[2]
 EXAMPLES = bundled.folder("examples") / "git"
 
@@ -239,7 +235,6 @@ def example(name: str) -> str:
 
 
 def configured_command() -> str:
-    """Return the command as git reads it from its configuration."""
     repository = GitRepo(EXAMPLES)
     assert repository("config", "--file", "gitconfig", "hook.judgekit.event") == "pre-push"
     return repository("config", "--file", "gitconfig", "hook.judgekit.command")
@@ -263,7 +258,6 @@ def started(name: str, folder: Path) -> str:
 
 @pytest.fixture
 def on_path(world: World) -> World:
-    """Return a world in which `judgekit` is on the PATH, and no hook is installed."""
     (world.work.folder / ".git" / "hooks" / "pre-push").unlink()
     put_on_path(world)
     return world
@@ -271,26 +265,12 @@ def on_path(world: World) -> World:
 
 @pytest.mark.parametrize("name", ["gitconfig", "husky-pre-push", "lefthook.yml"])
 def test_an_example_lets_the_gate_decide(on_path: World, name: str) -> None:
-    """It stops for the private code alone."""
     assert f"--blocked-code {pre_commit.BLOCKED}" in example(name)
     assert f"-ne {pre_commit.BLOCKED} ]" in example(name)
     assert lefthook_job()["use_stdin"] is True
     hook = on_path.work.folder / ".git" / "hooks" / "pre-push"
     hook.write_text(f"#!/bin/sh\n{started(name, on_path.folder)}\n")
     hook.chmod(0o755)
-    check(on_path)
-
-
-def test_the_real_lefthook(on_path: World) -> None:
-    lefthook = program("lefthook")
-    on_path.work.write("lefthook.yml", example("lefthook.yml"))
-    set_up(on_path, lefthook, "install")
-    check(on_path)
-
-
-def test_the_real_husky(on_path: World) -> None:
-    set_up(on_path, program("husky"))
-    on_path.work.write(".husky/pre-push", example("husky-pre-push"))
     check(on_path)
 
 

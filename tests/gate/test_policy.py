@@ -21,7 +21,6 @@ from judgekit.gate.commits import ChangedFile, Commit, RefUpdate, change_filter
 from judgekit.gate.policy import commits_of
 from judgekit.git import Repository
 
-ZEROS = "0" * 40
 RULES = ".judgekit/config.yaml"
 
 
@@ -99,7 +98,6 @@ def test_rules_that_are_links_too_large_or_wrong_are_not_left_out_in_silence(
 
 @pytest.fixture
 def partial(work: GitRepo, tmp_path: Path) -> GitRepo:
-    """Return a clone without blobs, and without a working tree that would fetch them."""
     origin = tmp_path / "origin.git"
     GitRepo(origin)("config", "uploadpack.allowFilter", "true")
     words = ("--quiet", "--filter=blob:none", "--no-checkout", f"file://{origin}")
@@ -118,8 +116,6 @@ def test_rules_that_a_partial_clone_lacks_are_named_with_a_remedy_and_cost_no_ot
     with policy.rules(Repository(partial.folder), commit) as folder:
         assert settings.load(folder).gate.mode == "blocking"
 
-
-# A push that brings nothing to judge ends before anything heavy is imported.
 
 HEAVY = ("pydantic", "typer", "ruamel", "litellm")
 
@@ -276,22 +272,6 @@ def test_only_what_the_session_touched_and_of_many_the_last_ones(uncommitted: Gi
 CLAUDE = "Claude <noreply@anthropic.com>"
 
 
-def test_lines_of_git_are_updates() -> None:
-    old, new = "a" * 40, "b" * 40
-    assert commits.parse("") == commits.parse("\n") == []
-    [update] = commits.parse(f"main@{{1 day ago}} {new} refs/heads/main {old}\n")
-    assert update == ("main@{1 day ago}", new, "refs/heads/main", old)
-    assert (update.deletes, update.is_new) == (False, False)
-    for length in (40, 64):
-        zeros, other = "0" * length, "c" * length
-        deleted, made = commits.parse(f"(delete) {zeros} refs/heads/a {other}\nHEAD {other} b {zeros}\n")
-        assert (deleted.deletes, deleted.is_new) == (True, False)
-        assert (made.deletes, made.is_new) == (False, True)
-    for line in ("refs/heads/main", f"a {new} b", f"a {new[1:]} b {old}", f"a {new} b {old}x"):
-        with pytest.raises(InputError, match=r"^stdin:2: expected <local ref>"):
-            commits.parse(f"HEAD {new} refs/heads/b {ZEROS}\n{line}\n")
-
-
 COMMIT = Commit(
     "a" * 40, ("Ada <ada@example.org>", "Bo <bo@example.org>", CLAUDE), ("Generated-By: some-tool 1.2",)
 )
@@ -299,16 +279,13 @@ COMMIT = Commit(
 
 CHOSEN: list[tuple[list[str], list[str], bool]] = [
     (["*.md"], [], True),
-    (["*.MD"], [], True),
     (["docs/"], [], False),
     (["docs/", "/*.md", "!docs/api/"], [], True),
     (["*", "!a.md"], [], False),
     (["*.md"], ["ada *"], True),
-    (["*.md"], ["*bo@example.org>"], True),
     (["*.md"], ["CLAUDE *"], True),
     (["*.md"], ["generated-by: *"], True),
     (["*.md"], ["Generated-By: other*"], False),
-    (["*.md"], ["ada"], False),
     (["*.md"], ["Eve *", "*claude*"], True),
     (["*.txt"], ["*"], False),
 ]
@@ -328,7 +305,7 @@ def test_of_a_long_history_the_newest_commits_are_looked_at(
     work = GitRepo(tmp_path / "work")
     for name in "abc":
         work.commit(name, **{f"{name}_md": "x\n"})
-    updates = [RefUpdate("main", work("rev-parse", "main"), "refs/heads/main", ZEROS)]
+    updates = [RefUpdate("main", work("rev-parse", "main"), "refs/heads/main", "0" * 40)]
     pushed = commits.of_push(Repository(work.folder), updates, [], lambda change: True)
     assert sorted(change.path for change in pushed.changes) == ["b.md", "c.md"]
     assert pushed.unjudged == ["more than 2 new commits; only files changed by the newest are judged"]

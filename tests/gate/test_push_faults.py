@@ -55,7 +55,6 @@ SLOW = ("silent", "dripping")
 
 
 def faulty(asked: Asked) -> Answer:
-    """Answer as the document asks for; `by_content` where it names no fault."""
     for name, (answer, _) in FAULTS.items():
         if f"# fault {name}\n" in asked.text:
             return answer
@@ -83,7 +82,6 @@ def push_faulty(world: World, names: Iterable[str], also: str, code: int, **envi
 
 @pytest.mark.parametrize(("mode", "also"), [("advisory", "NO-GO"), ("blocking", "GO"), ("blocking", "NO-GO")])
 def test_no_failure_of_a_model_blocks_or_is_lost(bare_world: World, mode: str, also: str) -> None:
-    """Each document meets another failure, beside one that is judged."""
     bare_world.start(f"gate: {{mode: {mode}}}\n")
     blocked = mode == "blocking" and also == "NO-GO"
     push_faulty(bare_world, [name for name in FAULTS if name not in SLOW], also, int(blocked))

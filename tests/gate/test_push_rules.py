@@ -284,13 +284,10 @@ def test_a_ledger_that_a_clone_brings_lets_nothing_through(world: World) -> None
     assert "suspended" not in world.push(judged={"a.md": "NO-GO"}, code=1).err
 
 
-# Where it is not plain whose rules hold
-
 UNSURE = "gate: {mode: blocking, undetermined: block}\n"
 
 
 def lax_commit(world: World, **files: str) -> None:
-    """Commit files, and rules that would let them pass."""
     world.work.write(CONFIG, LAX)
     world.work.commit("lax", **files)
 
@@ -323,7 +320,6 @@ def test_without_a_default_branch_the_strictest_branch_decides(world: World, con
 
 
 def test_teams_may_let_nothing_pass_that_is_not_judged(world: World) -> None:
-    """Nor does a fault of ours let it pass."""
     world.work.write(CONFIG, UNSURE)
     world.work.commit("rules")
     share(world)

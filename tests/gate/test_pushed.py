@@ -233,7 +233,6 @@ def test_a_submodule_and_what_points_to_it(world: World) -> None:
 
 
 def test_a_branch_named_with_a_line_separator_disarms_nothing(world: World) -> None:
-    """Neither one of somebody else nor the one that is pushed to."""
     for separator in SEPARATORS:
         world.origin("update-ref", f"refs/heads/zz{separator}y", world.work("rev-parse", "main"))
     world.work("fetch", "--quiet", "origin")
@@ -401,8 +400,6 @@ def test_no_filter_and_no_replaced_object_hides_what_is_pushed(world: World) -> 
     assert world.run("origin", "main").returncode == 1
     assert {each["verdict"] for each in world.ledger()[before:]} == {"reject"}
 
-
-# Whose changes
 
 BOB = ("Bob", "bob@example.org")
 AGENT = ("Agent", "agent@example.org")
