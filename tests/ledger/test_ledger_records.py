@@ -6,7 +6,6 @@ import csv
 import hashlib
 import io
 import json
-import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -118,17 +117,6 @@ def test_every_kind_is_read_back_and_signed_by_who_brought_it() -> None:
         Label.model_validate({"of": "1", "label": "go", "who": "ann", "timestamp": "2026-01-01T00:00:00"})
 
 
-def test_the_word_of_a_verdict_and_whether_a_model_gave_it() -> None:
-    words = {"accept": "GO", "improve": "NO-GO", "reject": "NO-GO"}
-    words |= dict.fromkeys(("escalate", "undetermined"), "UNDETERMINED")
-    assert {word: records.word_of(word) for word in words} == words  # type: ignore[arg-type]  # of the table
-    assert verdict("accept").answered
-    assert not verdict("undetermined").answered
-    assert verdict("escalate", rounds=[round_of("accept"), round_of("reject", "deep")]).answered
-    assert verdict("accept", rounds=[], imported={}).answered
-    assert not verdict("undetermined", rounds=[], imported={}).answered
-
-
 def test_a_remote_keeps_neither_password_nor_token_and_a_path_no_secret() -> None:
     remotes = {
         "https://u:p@ss/ghp_X@host/r?access_token=Q": "https://host/r",
@@ -143,29 +131,6 @@ def test_a_remote_keeps_neither_password_nor_token_and_a_path_no_secret() -> Non
     kept = records.line(verdict("accept", task_id=f"docs/{secret}.md@{'a' * 16}", subjects=[subject]))
     assert secret not in kept.decode()
     assert json.loads(kept)["subjects"][0]["path"] == "docs/[redacted: GitHub token].md"
-
-
-# --- What a person is told and asked
-
-
-def test_what_needs_a_person() -> None:
-    found = triage(
-        [
-            verdict("accept", path="fine.md"),
-            verdict("reject", path="bad.md"),
-            verdict("improve", path="poor.md", days=1),
-            verdict("escalate", path="odd.md"),
-            verdict("undetermined", path="gone.md"),
-            Skip(variable="JUDGEKIT_SKIP", who="ann", terminal=True),
-            Fault(problem="config.yaml:3: unknown key"),
-            ModeChange(mode="advisory"),
-        ]
-    )
-    assert [verdict_line.subjects[0].path for verdict_line in found.nogo] == ["bad.md", "poor.md"]
-    assert [verdict_line.subjects[0].path for verdict_line in found.unclear] == ["gone.md", "odd.md"]
-    assert (len(found.skips), len(found.changes), found.settled) == (1, 1, 0)
-    assert found.faults == {"config.yaml:3: unknown key": 1}
-    assert found.failures == {("timeout", "small", "no reply in 45 s"): 2}
 
 
 def test_what_was_mended_or_overridden_is_settled_and_what_is_one_thing() -> None:
@@ -200,17 +165,6 @@ def test_the_queue_asks_this_person_about_each_content_once_by_the_verdict_that_
     assert queue(first, cached, label(cached, "go")) == []
 
 
-def test_the_queue_is_the_same_the_next_time_and_mixes_both_kinds() -> None:
-    lines = [verdict("accept", name=f"g{n}", **content(f"g{n}")) for n in range(40)]
-    lines += [verdict("reject", name=f"n{n}", **content(f"n{n}")) for n in range(10)]
-    order = labels.waiting(lines, "ann")
-    assert labels.waiting(list(reversed(lines)), "ann") == order
-    assert sorted(verdict_line.id for verdict_line in order) == sorted(line.id for line in lines)
-    early = [verdict_line.word for verdict_line in order[:16]]
-    assert 4 <= early.count("NO-GO") <= 10
-    assert [line.id for line in order if line.word == "GO"] != [line.id for line in lines[:40]]
-
-
 def about(data: bytes, path: str = "docs/a.md", commit: str | None = None) -> dict[str, Any]:
     return {"subjects": [{"path": path, "sha256": hashlib.sha256(data).hexdigest()}], "commit": commit}
 
@@ -225,32 +179,21 @@ def test_the_content_comes_from_the_commit_or_from_the_folder(tmp_path: Path) ->
     assert labels.texts(pushed, docs) == {"docs/a.md": "pushed [31m\n"}
     present = verdict(**about(b"changed\n"))
     assert labels.texts(present, top) == {"docs/a.md": "changed\n"}
+    repository("config", "user.email", "ann@example.invalid")
+    assert labels.who(docs) == "ann@example.invalid"
     for commit_ in (None, "0" * 40, "--help"):
         gone = verdict(**about(b"gone\n", commit=commit_))
         assert labels.texts(gone, top) == {"docs/a.md": None}
 
 
-def test_who_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    repository = GitRepo(tmp_path / "repository")
-    repository("config", "user.email", "ann@example.invalid")
-    assert labels.who(repository.folder) == "ann@example.invalid"
-    assert "@" in labels.who(tmp_path)
-    assert not labels.at_terminal()
-    monkeypatch.setattr(sys, "stdin", None)
-    assert not labels.at_terminal()
-
-
 def test_verdicts_as_a_table() -> None:
-    line = verdict(
-        "reject", path="=cmd.md", author={"name": "+ann"}, degraded='a "quoted", text\nof two lines'
-    )
+    told = 'a "quoted", text\nof two lines'
+    line = verdict("reject", path="=cmd.md", author={"name": "+ann"}, degraded=told)
     given = override(task_id=line.task_id, subjects=[line.subjects[0].sha256])
     (row,) = csv.DictReader(io.StringIO(export.rows([line, label(line, "go"), given]), newline=""))
-    assert [row[name] for name in ("verdict", "gate", "label", "override", "commit", "imported")] == [
-        *("reject", "NO-GO", "go", "accept", "", "False")
-    ]
+    names = ("verdict", "gate", "label", "override", "commit", "imported", "author", "degraded")
+    assert [row[name] for name in names] == ["reject", "NO-GO", "go", "accept", "", "False", "'+ann", told]
     assert row["task_id"].startswith("'=cmd.md")
-    assert (row["author"], row["degraded"]) == ("'+ann", 'a "quoted", text\nof two lines')
 
 
 PUSH: dict[str, Any] = {
@@ -277,9 +220,7 @@ TASK: dict[str, Any] = {
     "timestamp": "2026-02-11T10:00:00+01:00",
     "round": 2,
     "judge_tier": "deep",
-    "previous_rounds": [
-        {"model": "quick-model", "mode": "quick", "verdict": "accept", "scores": {"semantic": 4}}
-    ],
+    "previous_rounds": [{"model": "quick-model", "mode": "quick", "verdict": "accept", "scores": {}}],
     "consensus": "majority",
     "human_override": {"decision": "accept", "why": "known", "who": "bob", "at": "2026-02-12T00:00:00Z"},
     "cost": 0.1,
@@ -324,11 +265,7 @@ LOOSE: list[dict[str, Any]] = [
     {"scores": {}, "verdict": "go", "author": {"name": "Ann"}},
     {"files_evaluated": [], "commit": None, "author": None, "findings": "one text"},
     {"files_evaluated": ["\ud800.md"], "note": "\udfff"},
-    {
-        "scores": {"semantic": float("inf"), "pragmatic": 10**400},
-        "files_evaluated": "a.md",
-        "x": float("nan"),
-    },
+    {"files_evaluated": "a.md", "scores": {"semantic": float("inf"), "pragmatic": 10**400}},
 ]
 
 
@@ -372,18 +309,12 @@ DAMAGE: list[tuple[object, str]] = [
     (PUSH | {"verdict": "MAYBE"}, "expected one of GO, NO-GO, UNDETERMINED, got 'MAYBE'"),
     (TASK | {"verdict": "GO"}, "expected one of accept"),
     (PUSH | {"timestamp": "nope"}, f"{NO_TIME}'nope'; correct the line"),
-    (PUSH | {"timestamp": None}, f"{NO_TIME}None"),
     (PUSH | {"timestamp": 3}, f"{NO_TIME}3"),
-    (
-        TASK | {"human_override": {"decision": "accept", "at": "x" * 99}},
-        "human_override.at: expected a time as 2026-02-01T08:00:00Z, got 'xxx",
-    ),
+    (TASK | {"human_override": {"decision": "accept", "at": "x" * 99}}, "human_override.at: expected a time"),
     ({"schema": "judgekit/later@1"}, "of a kind unknown to this version"),
     # Lines that could be read, but not written, or not read again.
     (PUSH | {"timestamp": "0001-01-01T00:00:00+14:00"}, NO_PLACE),
-    (PUSH | {"timestamp": "9999-12-31T23:59:59-14:00"}, NO_PLACE),
     (TASK | {"human_override": {"decision": "accept", "at": "0001-01-01T00:00:00+14:00"}}, NO_PLACE),
-    (PUSH | {"more": nested(230)}, NO_PLACE),
     (PUSH | {"more": nested(300)}, NO_PLACE),
     (SKIP | {"timestamp": "0001-01-01T00:00:00+14:00"}, NO_PLACE),
 ]

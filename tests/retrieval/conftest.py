@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def store(tmp_path: Path) -> MemoryStore:
-    """A claude-memory store with one memory, about refreshing JWTs."""
     return jwt_store(tmp_path / "project")
 
 

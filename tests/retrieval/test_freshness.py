@@ -133,7 +133,6 @@ class World:
         self.touch(new.parent)
 
     def own(self, text: int) -> None:
-        """Write the store's own index, or remove it."""
         path = self.root / OWN[self.kind]
         if text % 4 == 3:
             path.unlink(missing_ok=True)
@@ -157,7 +156,6 @@ class World:
         self.touch(path)
 
     def wait(self, halves: int) -> None:
-        """Let half ticks pass."""
         self.now += halves * self.tick // 2
 
 

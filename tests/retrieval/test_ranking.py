@@ -169,27 +169,6 @@ def test_a_frequent_word_beside_a_rare_one_is_left_to_the_scoring(
     assert len(match(fillers(250), "pancake", quick=quick)) > 3, "but without a rarer one it was"
 
 
-def test_a_word_beyond_what_is_read_of_a_long_body_counts() -> None:
-    long = "word " * 5_000 + "kyrgyz"
-    hits = match([*fillers(30), document("long", "Long", long)], "kyrgyz long")
-    assert names(hits)[0] == "long"
-    assert hits[0].matched == {0, 1}
-    assert hits[0].length > 5_000
-
-
-def test_what_is_like_the_best_comes_before_what_only_shares_a_word() -> None:
-    subject = "rotating cookie signing session expiry"
-    documents = [
-        *fillers(40),
-        *[document(f"best-{number}", "JWT refresh", f"{subject} jwt refresh") for number in range(3)],
-        document("other", "JWT", "parking lots and bicycles in autumn rain"),
-        document("alike", "JWT", subject),
-    ]
-    order = names(match(documents, "jwt refresh"))
-    assert set(order[:3]) == {"best-0", "best-1", "best-2"}
-    assert order.index("alike") < order.index("other")
-
-
 def test_by_keyword_titles_and_tags_are_searched(store: MemoryStore, isolated: Path) -> None:
     def found(text: str) -> list[tuple[str, str]]:
         ranked = api.search(text, [".claude/memory"], project=str(store.project), limit=9, scorer="keyword")
@@ -198,12 +177,8 @@ def test_by_keyword_titles_and_tags_are_searched(store: MemoryStore, isolated: P
 
     store.fill(12)
     assert found("refresh the JWT") == [("jwt", "high")]
-    assert [found(text) != [] for text in ("refr", "ref", "a I 1 the", "\x00\ud800🙂")] == [
-        True,
-        False,
-        False,
-        False,
-    ]
+    assert found("refr") != []
+    assert found("ref") == found("a I 1 the") == found("\x00\ud800🙂") == []
     store.add("tagged", "Something else", "nothing", tags=["refresh"])
     store.add("bodied", "Another thing", "refresh refresh")
     assert [name for name, _ in found("refresh the session")] == ["tagged", "jwt"]
@@ -242,17 +217,6 @@ def rated(*hits: Candidate, documents: int = 100, rarity: float = 4.0) -> list[d
     return [each.features for each in hits]
 
 
-def test_rarity_follows_the_store_as_it_grows() -> None:
-    def rarity(matches: int, documents: int, *, common: bool = False) -> float:
-        return confidence.rarity(matches, documents, BACKGROUND, common=common)
-
-    assert rarity(1, 1) > 1, "one document is no evidence that a word is common"
-    assert rarity(0, 1) > rarity(1, 1)
-    assert rarity(1, 1) > rarity(1, 1, common=True)
-    assert rarity(500, 1000) < 1 < rarity(1, 1000)
-    assert rarity(1, 10_000) > rarity(1, 100)
-
-
 def test_the_odds_are_those_of_bayes_and_evidence_is_rarity() -> None:
     share, imagined = PROFILE.confidence["body_share"], BACKGROUND["documents"]
     title, body, both = 4.0, 4 * share, 4 + 4 * share
@@ -265,33 +229,6 @@ def test_the_odds_are_those_of_bayes_and_evidence_is_rarity() -> None:
         long = hit("jwt refresh", 1)
         long.length = length
         assert rated(long, documents=1)[0]["odds"] == pytest.approx(title + own - log(imagined)), length
-
-
-@pytest.mark.parametrize(
-    ("feature", "hits", "expected"),
-    [
-        ("alone", [("jwt refresh", 2)], [1]),
-        ("alone", [("jwt refresh", 2), ("token flow", 2)], [1, 1]),  # a prompt may be about two things
-        ("alone", [("jwt refresh", 2), ("refresh jwt", 2), ("flow", 0)], [0.5, 0.5, 0.5]),
-        ("alone", [("jwt refresh", 0), ("token", 0)], [1, 0.5]),  # a single word is no distinction
-        ("titled", [("refresh jwt", 2), ("jwt x refresh", 1), ("token refresh", 0)], [1, 0.5, 0]),
-        ("titled", [("jwt", 0), ("token", 0)], [confidence.UNKNOWN] * 2),
-        ("coverage", [("jwt refresh", 0), ("flow", 0), ("x", 0)], [0.5, 0.25, 0]),
-        ("near", [("refresh jwt token flow", 0), ("flow token jwt refresh", 0)], [1, 1]),
-        ("near", [("refresh a b jwt", 0), ("refresh a b c jwt", 0)], [1 / 3, 0]),
-        ("near", [("jwt refresh x y z token x y z flow", 0), ("flow refresh", 0)], [1 / 3, 0]),
-        ("near", [("refresh refresh", 0)], [0]),
-    ],
-)
-def test_features(feature: str, hits: list[tuple[str, int]], expected: list[float]) -> None:
-    assert [each[feature] for each in rated(*[hit(*each) for each in hits])] == pytest.approx(expected)
-
-
-def test_a_long_prompt_need_not_be_repeated_whole() -> None:
-    words = [f"w{number}" for number in range(30)]
-    assert confidence.near(words, words[:4]) == pytest.approx(3 / confidence.PAIRS)
-    assert confidence.near(words, words) == 1
-    assert confidence.near([], ["a"]) == confidence.near(["a"], ["a", "a"]) == 0
 
 
 def test_a_confidence_grows_with_the_evidence_and_its_label_begins_at_its_threshold() -> None:
@@ -327,13 +264,7 @@ def test_the_best_score_comes_first_and_noise_goes() -> None:
 
 
 def test_ties_go_by_category_then_by_recency() -> None:
-    tied = [
-        hit("session", category="session_summary", age=1),
-        hit("old", age=300),
-        hit("new", age=2),
-        hit("older", age=400),
-        hit("unknown", category="strange"),
-        hit("runbook", category="runbook", age=100),
-    ]
+    tied = [hit("session", category="session_summary", age=1), hit("old", age=300), hit("new", age=2)]
+    tied += [hit("unknown", category="strange"), hit("runbook", category="runbook", age=100)]
     for hits in (tied, tied[::-1]):
-        assert order(*hits) == ["new", "old", "older", "runbook", "session", "unknown"]
+        assert order(*hits) == ["new", "old", "runbook", "session", "unknown"]
