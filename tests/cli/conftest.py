@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def judgekit(capfd: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
-    """Run one command and return its exit code and what it printed."""
 
     def call(*arguments: str) -> Outcome:
         capfd.readouterr()
@@ -59,7 +58,6 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Use:
 
 @pytest.fixture
 def no_servers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no server of this machine answer."""
     monkeypatch.setattr(servers, "models", lambda base, seconds=0.3: None)
 
 
@@ -71,7 +69,6 @@ def no_matplotlib() -> Iterator[None]:
 
 @pytest.fixture
 def served(judgekit: Run, use: Use) -> Callable[..., tuple[Outcome, list[Asked]]]:
-    """Run a command with a server that answers as told, and return its outcome and what was asked."""
 
     def call(
         answer: Answer | Callable[[Asked], Answer], *arguments: str, **models: str

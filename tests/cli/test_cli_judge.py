@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 from loopback import DRIP, RESET, SILENT, Answer, Loopback, fails, says, sends
-from scripted import by_content, scores
+from scripted import by_content, finding, scores
 
 import judgekit as package
 from judgekit.cli import formats
@@ -36,20 +36,12 @@ GOOD = says(scores(4, 4, 4))
 def test_a_person_reads_the_verdict_the_scores_and_the_findings(served: Served) -> None:
     for reply, code in ((scores(4, 4, 4), 0), (scores(3, 3, 2), 2), ("no JSON", 2)):
         assert served(says(reply), "judge", "good.md", "--no-cache")[0].code == code
-    finding = {"dimension": "semantic", "location": "l. 3", "issue": "It is wrong.", "suggestion": "Mend it."}
-    reply = scores(1, 3, 4, reasoning="It fails.", findings=[finding | {"quote": "q"}])
+    reply = scores(1, 3, 4, reasoning="It fails.", findings=[finding("q")])
     done, _ = served(says(reply), "judge", "good.md", "--no-cache")
-    lines = done.out.splitlines()
-    assert (done.code, lines[0]) == (
-        1,
-        "REJECT        good.md  mean 2.67  semantic 1  pragmatic 3  syntactic 4",
-    )
-    assert [line.strip() for line in lines[2:]] == [
-        "It fails.",
-        "- semantic in l. 3: It is wrong.",
-        '> "q"',
-        "-> Mend it.",
-    ]
+    first = "REJECT        good.md  mean 2.67  semantic 1  pragmatic 3  syntactic 4"
+    assert (done.code, done.out.splitlines()[0]) == (1, first)
+    found = "- pragmatic in Deployment: no way back is given"
+    assert [line.strip() for line in done.out.splitlines()[3:]] == [found, '> "q"', "-> say how to roll back"]
 
 
 def test_standard_input_and_a_task(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,24 +58,18 @@ def test_standard_input_and_a_task(served: Served, monkeypatch: pytest.MonkeyPat
 TWO = ("compare", "good.md", "bad.md")
 PAIR = "compare good.md bad.md --prompt p"
 WRONG = {
-    "judge missing.md": (65, "missing.md: cannot be read (No such file or directory)"),
     "judge empty.md": (65, "empty.md: empty; nothing to judge"),
     "judge image.png": (65, "image.png: a binary file; judgekit judges only text"),
     "judge latin.md": (65, "latin.md: not UTF-8 (byte 2); save it as UTF-8"),
     "judge nothing": (65, "nothing: the folder has no text file, apart from files that git ignores"),
-    "judge good.md --rubric klss": (64, "no rubric 'klss'; there are: "),
     "judge good.md --rubric memory-relevance": (64, "the rubric memory-relevance@1.0.0 is"),
-    "judge good.md --mode severe": (64, ""),
-    "judge good.md --task x": (64, ""),
     "judge good.md --author-family=": (64, "--author-family: expected a family such as"),
     "judge": (64, "Missing argument"),
-    "compare good.md --prompt p": (64, "compare: expected 2 to 26 texts, got 1"),
     "compare good.md bad.md": (64, "Missing option '--prompt'"),
     "compare good.md bad.md --prompt=": (64, "--prompt is empty"),
     "compare - - --prompt p": (64, "standard input (-) is given twice; give it once"),
     "compare good.md gone.md --prompt p": (65, "gone.md: cannot be read"),
     "compare good.md nothing --prompt p": (65, "nothing: a folder; compare takes files"),
-    f"{PAIR} --rubric nope": (64, "no rubric 'nope'"),
     f"{PAIR} --rubric memory-relevance": (64, "the rubric memory-relevance@1.0.0 is for the task 'select'"),
     f"{PAIR} --format sarif": (64, ""),
     f"{PAIR} --author-family=": (64, "--author-family: expected a family such as anthropic, got nothing"),
@@ -236,8 +222,6 @@ def test_a_rubric_that_takes_a_bundled_id_is_named_as_whose_it_is(
     assert loader.find_rubric("kls@1.0.0", project).source is None  # the published file is judgekit's
 
 
-# A region in SARIF
-
 TEXT = "# Title\n\nKeys are rotated\nnever. \u00e9 \U0001f600 end here.\nLast line"
 
 
@@ -303,18 +287,13 @@ def test_the_exit_code_of_a_comparison(served: Served, answer: Answer, code: int
     jsonschema.Draft202012Validator(json_schema("comparison")).validate(record)
 
 
-def test_winner_reason_and_who_decided(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    done, _ = served(prefers_the_good_one, "compare", "bad.md", "good.md", *LENIENT)
-    first, *rest = done.out.splitlines()
-    assert (done.code, first.split()) == (0, ["B", "good.md"])
-    decided = "2 rounds; decided by quick (single, 100% ahead in votes)"
-    assert f"answer-preference@1.0.0, lenient; {decided}" in done.out
-    assert "sound." in rest[-1]
-    assert "\x1b" not in done.out
-    assert served(prefers_the_good_one, *TWO, *LENIENT, "--format", "json")[0].json["verdict"] == "A"
+def test_winner_and_reason(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"# Good\n\nFrom a pipe.\n")))
     done, _ = served(prefers_the_good_one, "compare", "bad.md", "-", *LENIENT)
-    assert done.out.splitlines()[0].split() == ["B", "-"]
+    first, *rest = done.out.splitlines()
+    assert (done.code, first.split()) == (0, ["B", "-"])
+    assert ("sound." in rest[-1], "\x1b" in done.out) == (True, False)
+    assert served(prefers_the_good_one, *TWO, *LENIENT, "--format", "json")[0].json["verdict"] == "A"
 
 
 @pytest.mark.parametrize(
@@ -356,19 +335,6 @@ def test_who_wrote_them_is_told_with_what_came_of_it(
     assert done.json["independent"] is (False if families else None)
     assert ("not independent" in table.out) == bool(told)
     assert told in table.out
-
-
-def test_a_tie_is_told_without_a_winner_who_is_ahead(served: Served) -> None:
-    def threes(asked: Asked) -> Answer:
-        names = re.findall(r'"(\w+)": <whole number>', asked.text)
-        return says(json.dumps({"reasoning": "", "scores": dict.fromkeys(names, 3)}))
-
-    voted = served(likes_the_first, *TWO, *LENIENT)[0].out
-    scored = served(threes, *TWO, *LENIENT, "--rubric", "kls")[0].out
-    assert voted.startswith("tie")
-    assert "decided by deep (single), " in voted
-    assert "The answer changed with the order of the two texts" in voted
-    assert "decided by deep (single, the best two 0 apart), " in scored
 
 
 def test_a_limit_is_a_number(judgekit: Run) -> None:

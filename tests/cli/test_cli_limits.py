@@ -152,21 +152,14 @@ def test_an_empty_reply_is_asked_again_once(judgekit: Run, use: Use, empty: str 
 def test_every_command_says_that_a_proxy_lacks_a_model(
     judgekit: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def listed() -> str:
-        return next(each for each in judgekit("provider", "list").out.splitlines() if "litellm-proxy" in each)
-
     with Loopback(by_content) as server:
         monkeypatch.setenv("LITELLM_PROXY_API_BASE", server.base)
         done = judgekit("judge", "good.md")
-        assert (done.code, listed().split()[1]) == (2, "-")
         told = f"LITELLM_PROXY_API_BASE is {server.base}: set JUDGEKIT_MODEL to a model of that server"
-        for text in (done.err, listed(), judgekit("provider", "check").err):
+        for text in (done.err, judgekit("provider", "list").out, judgekit("provider", "check").err):
             assert told in text
-        monkeypatch.setenv("JUDGEKIT_MODEL", "team")
-        assert (judgekit("judge", "good.md").code, listed().split()[1]) == (0, "usable")
-        monkeypatch.delenv("JUDGEKIT_MODEL")
         by_user("judge: {tiers: {quick: litellm_proxy/team}}\n")
-        assert (judgekit("judge", "good.md", "--no-cache").code, listed().split()[1]) == (0, "usable")
+        assert (done.code, judgekit("judge", "good.md", "--no-cache").code) == (2, 0)
 
 
 @pytest.mark.parametrize(("command", "provider"), [("claude", "claude-code"), ("codex", "codex")])
@@ -194,7 +187,6 @@ GOOD = says(scores(4, 4, 4))
 
 @pytest.fixture
 def keys(project: Path) -> Path:
-    """A project with a document that holds a secret, and one that does not."""
     (project / "good.md").write_text(f"# Keys\n\n{SECRET}\n")
     (project / "bad.md").write_text("# Other\n\nNothing of the kind.\n")
     return project

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("project")
 CHECK = ("rubric", "check")
-NO_JSON = says("no JSON")
 
 
 def by_digits(asked: Asked) -> Answer:
@@ -54,12 +53,9 @@ def ours(project: Path) -> Path:
 
 def test_rubrics_are_listed_shown_and_found(judgekit: Run, ours: Path) -> None:
     listed = [line.split()[0] for line in judgekit("rubric", "list").out.splitlines()]
-    assert listed[0] == "ours@1.0.0"
-    assert listed[1:] == sorted(listed[1:])
-    assert {"kls@1.0.0", "memory-relevance@1.0.0", "memory-two-criteria@1.0.0"} < set(listed)
+    assert (listed[0], listed[1:]) == ("ours@1.0.0", sorted(listed[1:]))
     path = files.folder("rubrics") / "kls@1.0.0.yaml"
     assert judgekit("rubric", "path", "kls").out == f"{path}\n"
-    assert judgekit("rubric", "show", "kls@1.0.0").out == path.read_text()
     text = judgekit("rubric", "show", "memory-relevance", "--prompt", "--mode", "lenient").out
     assert "even indirectly" in text
     for reference in ("/tmp/foo", "*", "kls@1", "../kls", "kls@1.0.0.yaml2"):
@@ -131,17 +127,6 @@ def test_what_stays_undecided_is_neither_right_nor_wrong(served: Served, ours: P
     ]
     assert "lenient: 1 of 1 as labelled" in done.err
     assert ("1 undecided" in done.err, done.code) == (True, 2)
-
-
-def test_a_case_goes_to_models_with_its_task_and_its_sources(served: Served) -> None:
-    sent = "\n".join(
-        request.text
-        for rubric in ("agent-task", "groundedness")
-        for request in served(NO_JSON, *CHECK, rubric, "--run", "--mode", "strict")[1]
-    )
-    assert "The acceptance criteria:\n\n<judged-" in sent
-    assert re.search(r'The sources:\n\n<judged-\w+ path="minutes" role="source">', sent)
-    assert re.search(r'The text whose claims are to be checked:\n\n<judged-\w+ path="summary">', sent)
 
 
 def test_wrong_usage(judgekit: Run) -> None:

@@ -32,7 +32,6 @@ STORE = ".claude/memory"
 
 
 def keeping(*titles: str) -> Callable[[Asked], Answer]:
-    """Keep the candidates of these titles, whatever their labels are."""
 
     def answer(asked: Asked) -> Answer:
         listed = [line for line in asked.text.splitlines() if re.match(r"\[\w{4}\] ", line)]
@@ -161,8 +160,6 @@ def test_ten_results_unless_another_number_is_asked_for_and_what_is_dropped_make
     assert [each["title"] for each in done.json["results"]] == alone[3:13]
 
 
-# index
-
 KEYS = {
     *("root", "path", "kind", "entries", "files", "pending", "problems", "bytes", "generation"),
     *("updated", "stale"),
@@ -178,21 +175,16 @@ def test_status_says_what_a_query_has_read(judgekit: Run, project: Path) -> None
 
     found, shown = status()
     assert (set(found), found["root"], found["path"], found["stale"]) == (KEYS, str(store), None, True)
-    assert "no index yet" in shown
     assert not Path(environment.cache_home(), index_file.FOLDER).exists()
     judgekit("search", QUERY)
     found, shown = status()
     assert (found["kind"], found["pending"], found["stale"]) == ("claude-memory", 0, False)
     assert 0 < int(str(found["entries"])) <= int(str(found["files"]))
-    assert int(str(found["bytes"])) > 0
-    assert str(found["updated"]).endswith("+00:00")
-    assert "up to date" in shown
-    path = project / sample_store.JWT.path
-    path.write_text(path.read_text() + " ")
+    assert (str(found["updated"]).endswith("+00:00"), "up to date" in shown) == (True, True)
+    (store / "decisions" / "broken.json").write_text("{")
     for _ in range(2):  # it is left so
         found, shown = status()
         assert (found["stale"], "stale" in shown) == (True, True)
-    (store / "decisions" / "broken.json").write_text("{")
     judgekit("search", QUERY)
     found, shown = status()
     assert "problem: decisions/broken.json: not valid JSON; found by name only" in shown
@@ -218,9 +210,6 @@ def test_index_rebuild(judgekit: Run, project: Path, monkeypatch: pytest.MonkeyP
     done = judgekit("index", "status")
     assert (done.code, done.out) == (0, "")
     assert "no store found; name one with --root" in done.err
-
-
-# Without packages
 
 
 @pytest.fixture
@@ -270,13 +259,10 @@ def test_a_person_reads_titles_and_paths_and_that_no_model_judged(alone: Run, pr
 def test_what_is_wrong_is_one_line(alone: Run) -> None:
     for words, code in (
         ("search", 64),
-        ("search x --nosuch", 64),
         ("search x --no-j", 64),  # options have one spelling
         ("search x -n many", 64),
         ("search x --mode mild", 64),
         ("search x --root nosuch", 65),
-        ("search x --root=", 65),
-        ("search x --root good.md", 65),
         ("", 78),
         ("judge a.md", 78),
         ("--version", 78),

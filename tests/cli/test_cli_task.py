@@ -125,9 +125,6 @@ def test_a_ledger_that_cannot_be_written_costs_a_line(tiers: Tiers, project: Pat
     assert (done.code, "the ledger cannot be written" in done.err) == (1, True)
 
 
-# Issues
-
-
 @pytest.fixture
 def gh(project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> FakeGh:
     made = FakeGh.make(tmp_path_factory.mktemp("gh") / "bin")
