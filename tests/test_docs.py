@@ -101,17 +101,6 @@ def test_a_check_finds_what_is_wrong(
     assert len([line for line in check(tmp_path) if "old or missing" not in line]) == count
 
 
-def test_help_is_written_once(tmp_path: Path) -> None:
-    (tmp_path / "docs").mkdir()
-    page = tmp_path / docs.CLI_PAGE
-    page.write_text("# Commands\n\n<!-- help: judgekit search -->\n<!-- /help -->\n\nIn words.\n")
-    for _ in range(2):
-        docs.write_help(tmp_path)
-        assert list(docs.stale_help(tmp_path)) == []
-        assert page.read_text().count("<!-- help: judgekit search -->\n```text\nUsage: judgekit search") == 1
-    assert "In words." in page.read_text()
-
-
 def test_no_hint_names_a_package_of_an_index() -> None:
     named = re.compile(r"\bjudgekit\[[\w,-]+\]")
     places = [*docs.ROOT.glob("*.md"), *docs.ROOT.glob("docs/**/*.md")]

@@ -172,7 +172,6 @@ def test_what_has_changed_is_read_and_no_linked_folder(work: GitRepo, tmp_path: 
 def test_grafts_traces_and_other_histories_are_left_out(
     work: GitRepo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So are all variables that name programs."""
     first, second = work("rev-parse", "HEAD"), work.commit("second", c_md="c\n")
     grafts = tmp_path / "grafts"
     grafts.write_text(f"{second}\n")

@@ -59,8 +59,6 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Built(NamedTuple):
-    """What a release consists of."""
-
     sdist: Path
     wheel: Path
 

@@ -89,24 +89,6 @@ def test_the_good_document_scores_higher(sample: Path) -> None:
     assert {verdict["consensus"] for verdict in verdicts} == {"single"}
 
 
-def search(sample: Path, query: str, *options: str) -> list[str]:
-    model = str(model_file("qwen2.5-coder-1.5b"))
-    _, found, _ = run(sample, "search", query, *options, "--json", **{LOCAL: model})
-    assert found["degraded"] is None
-    return [each["id"] for each in found["results"]]
-
-
-def test_the_judge_drops_what_only_shares_words(sample: Path) -> None:
-    """What is borderline for a model this small moves with the fence's nonce; this is not."""
-    query = "Which flour does a customer want for the API of the bread machine?"
-    assert len(search(sample, query, "--judge")) < len(search(sample, query))
-
-
-def test_the_judge_keeps_what_is_meant(sample: Path) -> None:
-    query = "Requests to the API fail for one customer"
-    assert "api-rate-limits" in search(sample, query, "--judge", "-n", "4")
-
-
 # A model this small moves with the nonce: one for all, so that texts are compared. Of five that were tried it
 # believed the turn under one, 7f3a91c2d4e5b608 (docs/hardening.md); this is one of the other four.
 NONCE = "1122334455667788"
