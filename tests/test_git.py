@@ -186,9 +186,7 @@ def test_grafts_traces_and_other_histories_are_left_out(
     assert not (tmp_path / "ran").exists()
 
 
-def test_settings_that_the_user_gives_by_variables_hold(
-    work: GitRepo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_users_variables_hold(work: GitRepo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """All but those that would run something: `git -c … push` hands them on to its hooks."""
     given = {"COUNT": "2", "KEY_0": "user.email", "VALUE_0": "ada@example.org"}
     given |= {"KEY_1": "core.fsmonitor", "VALUE_1": f"touch {tmp_path / 'ran'}"}

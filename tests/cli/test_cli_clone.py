@@ -151,9 +151,7 @@ def test_a_folder_on_the_way_is_no_link_either(judgekit: Run, project: Path, sec
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_odd_files_stop_nothing(
-    judgekit: Run, project: Path, secret: Path, served: Served, kind: str
-) -> None:
+def test_odd_files_harm_nobody(judgekit: Run, project: Path, secret: Path, served: Served, kind: str) -> None:
     folder = project / ".judgekit" / calibration.FOLDER
     folder.mkdir(parents=True)
     KINDS[kind](folder / "kls-strict-0123456789ab.json", secret)

@@ -191,9 +191,7 @@ def test_exit_codes_of_faults(judgekit: Run, project: Path, monkeypatch: pytest.
     assert (done.code, done.err) == (65, "judgekit: the current folder was removed; change to another one\n")
 
 
-def test_an_unknown_variable_is_told_once_with_what_may_be_meant_and_never_by_a_hook(
-    judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unknown_variables_are_told(judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = {"API_BASSE": "API_BASE", "JUDGE_DEADLIN": "JUDGE_DEADLINE", "MODLE": "MODEL", "ZQX": None}
     for name in known:
         monkeypatch.setenv(f"JUDGEKIT_{name}", "x")
@@ -367,9 +365,7 @@ def test_an_engines_life(judgekit: Run, runtime: Path, monkeypatch: pytest.Monke
     assert (lost.code, lost.out, len(lost.err.splitlines())) == (70, "", 1)
 
 
-def test_the_demo_judges_with_what_is_set_up_and_goes_on_without_any_model(
-    judgekit: Run, project: Path, served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_demo(judgekit: Run, project: Path, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     done, _ = served(by_content, "demo")
     assert done.code == 0
     for text in (

@@ -78,9 +78,7 @@ def test_what_labels_allow(judgekit: Run, labels: str, project: Path, isolated: 
     assert "these labels support no promise, so no file was written" in outcome.err
 
 
-def test_a_calibration_is_accepted_and_a_wrong_one_is_not(
-    judgekit: Run, labels: str, project: Path, isolated: Path
-) -> None:
+def test_accepting_a_calibration(judgekit: Run, labels: str, project: Path, isolated: Path) -> None:
     path = project / ".judgekit" / "calibrations" / "ours.json"
     outcome = judgekit("calibrate", labels, *KLS, "--error", "0.1", "--out", str(path), "--json")
     assert outcome.json == json.loads(path.read_text())
@@ -113,9 +111,7 @@ def test_what_cannot_be_promised(judgekit: Run, labels: str) -> None:
         assert (outcome.code, problem in outcome.err) == (64, True), options
 
 
-def test_places_that_cannot_be_written(
-    judgekit: Run, project: Path, server: Loopback, isolated: Path
-) -> None:
+def test_unwritable_places(judgekit: Run, project: Path, server: Loopback, isolated: Path) -> None:
     path = write(project, {"id": "1", "path": "good.md", "label": "accept"})
     (isolated / "judgekit").mkdir(parents=True, exist_ok=True)
     (isolated / "judgekit" / "calibrations").write_text("")  # a file in place of the own folder
@@ -139,9 +135,7 @@ def by_rank(asked: Asked) -> Answer:
     return says(json.dumps({"reasoning": "x", "scores": points, "findings": []}))
 
 
-def test_margins_of_several_subjects_are_learned_used_and_measured(
-    judgekit: Run, project: Path, use: Use, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_margins_are_learned(judgekit: Run, project: Path, use: Use, monkeypatch: pytest.MonkeyPatch) -> None:
     def compared(*names: str, mode: str = "strict") -> dict[str, Any]:
         files = [f"{name}.md" for name in names]
         how = (*ANSWER, "--prompt", "Answer.", "--mode", mode, "--format", "jsonl")

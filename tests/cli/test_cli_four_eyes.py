@@ -86,9 +86,7 @@ def test_whatever_filled_the_tiers_first_another_family_is_asked_and_named(
     assert "(openai/gpt-6-luna, in place of the author's family)" in plain.out
 
 
-def test_named_models_at_an_address_of_ones_own_keep_the_text_there_unless_others_are_allowed(
-    judgekit: Run, monkeypatch: pytest.MonkeyPatch, openai: Loopback
-) -> None:
+def test_named_models_keep_the_text(judgekit: Run, monkeypatch: pytest.MonkeyPatch, openai: Loopback) -> None:
     with Loopback(GOOD) as own:
         monkeypatch.setenv("JUDGEKIT_API_BASE", own.base)
         by_user(QWEN)

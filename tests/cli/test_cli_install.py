@@ -221,9 +221,7 @@ def test_what_is_written(judgekit: Run, client: Client, project: Path, isolated:
 
 @pytest.mark.usefixtures("project")
 @both
-def test_doctor_asks_the_hook_and_says_what_it_waits_for(
-    judgekit: Run, client: Client, isolated: Path
-) -> None:
+def test_doctor_asks_the_hook_and_says_what_it_lacks(judgekit: Run, client: Client, isolated: Path) -> None:
     judgekit("install", client.command)
     path = hooks_file(client, isolated)
     out = judgekit("doctor").out

@@ -304,9 +304,7 @@ def test_winner_and_reason(served: Served, monkeypatch: pytest.MonkeyPatch) -> N
         ("list prose wrong", "A", "5 rounds; decided by deep (unanimous, ahead by 2)"),
     ],
 )
-def test_the_guide(
-    judgekit: Run, monkeypatch: pytest.MonkeyPatch, names: str, letter: str, said: str
-) -> None:
+def test_guide(judgekit: Run, monkeypatch: pytest.MonkeyPatch, names: str, letter: str, said: str) -> None:
     monkeypatch.chdir(EXAMPLE)
     monkeypatch.setenv("JUDGEKIT_REPLAY", "replies.jsonl")
     prompt = Path("prompt.txt").read_text(encoding="utf-8").strip()
@@ -324,9 +322,7 @@ def test_the_guide(
         ("", [None, None], ""),
     ],
 )
-def test_who_wrote_them_is_told_with_what_came_of_it(
-    served: Served, families: str, wrote: list[str | None], told: str
-) -> None:
+def test_who_wrote_them_is_told(served: Served, families: str, wrote: list[str | None], told: str) -> None:
     arguments = [f"--author-family={family}" for family in families.split()]
     compare = (prefers_the_good_one, *TWO, *LENIENT, *arguments)
     table, _ = served(*compare, model="gpt-4o-mini")

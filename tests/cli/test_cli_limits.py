@@ -105,9 +105,7 @@ def test_a_limit_where_replies_name_their_cost(judgekit: Run, monkeypatch: pytes
             assert ("the cost of a call is unknown, so the limit of" in done.err) == (word == "undetermined")
 
 
-def test_a_limit_rules_out_substitutes_without_a_price(
-    judgekit: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_limit_rules_out_unpriced_substitutes(judgekit: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "jk-test-0123456789")
     monkeypatch.setenv("AZURE_API_KEY", "jk-test-0123456789")
     monkeypatch.setenv("AZURE_API_BASE", "https://own.example")
@@ -149,9 +147,7 @@ def test_an_empty_reply_is_asked_again_once(judgekit: Run, use: Use, empty: str 
         assert len(server.requests) == 2 * len(verdict["rounds"])
 
 
-def test_every_command_says_that_a_proxy_lacks_a_model(
-    judgekit: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_say_that_a_proxy_lacks_a_model(judgekit: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     with Loopback(by_content) as server:
         monkeypatch.setenv("LITELLM_PROXY_API_BASE", server.base)
         done = judgekit("judge", "good.md")

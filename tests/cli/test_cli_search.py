@@ -76,9 +76,7 @@ def test_when_no_model_answers_bm25_does(
     assert (done.err.count("\n"), done.code) == (1, 0)
 
 
-def test_without_a_provider_or_full_text_search_the_answer_says_so(
-    judgekit: Run, project: Path, served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_judge(judgekit: Run, project: Path, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = ["CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)"]
     with monkeypatch.context() as patch:
         patch.setattr(update, "LAYOUT", missing)
@@ -140,7 +138,7 @@ def test_a_root_starts_at_the_current_folder_and_may_be_anywhere(
     assert done.err.startswith("judgekit: .claude/memory: outside the project")
 
 
-def test_ten_results_unless_another_number_is_asked_for_and_what_is_dropped_makes_room(
+def test_how_many_results(
     judgekit: Run, tmp_path: Path, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = MemoryStore(tmp_path)
@@ -304,9 +302,7 @@ def test_what_an_agent_may_run_unasked_stays_so_whatever_follows(
 
 
 @pytest.mark.usefixtures("project")
-def test_a_reader_that_goes_away_and_a_fault_of_ours(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_broken_pipes_and_faults(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("os.dup2", lambda old, new: None)
     told = "judgekit: internal error (ZeroDivisionError: by nothing)\n"
     faults = {BrokenPipeError(): (141, ""), ZeroDivisionError("by nothing"): (70, told)}

@@ -189,9 +189,7 @@ def improving(mark: str, days: float, *rounds: str) -> Any:  # noqa: ANN401 - a 
 
 
 @pytest.mark.parametrize(("text", "count"), [(ON, 0), (REJECTS, 1)])
-def test_two_rounds_of_improve_open_one_issue_where_rejects_do(
-    project: Path, gh: FakeGh, text: str, count: int
-) -> None:
+def test_two_rounds_of_improve_open_one_where_set(project: Path, gh: FakeGh, text: str, count: int) -> None:
     """Two rounds of one judging, or of one after the other; the third changes the issue that there is."""
     by_user(text)
     ledger = Ledger.of(project)
@@ -283,9 +281,7 @@ def push(work: GitRepo, **files: str) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-def test_a_push_opens_one_that_later_pushes_update(
-    work: GitRepo, gh: FakeGh, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pushes_open_one_and_update_it(work: GitRepo, gh: FakeGh, monkeypatch: pytest.MonkeyPatch) -> None:
     code, said = push(work, a_md="# A\n\nZero.\n", b_md="# B\n\nTODO\n")
     assert (code, gh.calls) == (0, []), "by default"
     assert "UNDETERMINED" in said

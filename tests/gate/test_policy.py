@@ -42,9 +42,7 @@ def update(work: GitRepo, remote_oid: str, ref: str = "refs/heads/main") -> RefU
     return RefUpdate(ref, work("rev-parse", "HEAD"), ref, remote_oid)
 
 
-def test_links_and_names_that_lead_out_are_not_written(
-    work: GitRepo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_leads_out_is_left_out(work: GitRepo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
     (work.folder / ".judgekit/folder").symlink_to(tmp_path)
@@ -78,9 +76,7 @@ def refuses(work: GitRepo, commit: str, problem: str) -> None:
 @pytest.mark.parametrize(
     "name", [".judgekit", RULES, ".judgekit/rubrics", ".judgekit/rubrics/kls@1.0.0.yaml"]
 )
-def test_rules_that_are_links_too_large_or_wrong_are_not_left_out_in_silence(
-    work: GitRepo, tmp_path: Path, name: str
-) -> None:
+def test_links_and_large_or_wrong_rules_are_refused(work: GitRepo, tmp_path: Path, name: str) -> None:
     path = work.folder / name
     if name.endswith(".yaml"):
         work.write(name, "# x\n" * 30_000)
@@ -229,9 +225,7 @@ def test_changed_staged_and_new_files_are_found(uncommitted: GitRepo, tmp_path: 
         tasks.files(tmp_path, MARKDOWN)
 
 
-def test_a_repository_without_a_commit_and_a_project_in_a_folder_of_one(
-    uncommitted: GitRepo, tmp_path: Path
-) -> None:
+def test_no_commit_yet_and_a_project_in_a_folder(uncommitted: GitRepo, tmp_path: Path) -> None:
     empty = GitRepo(tmp_path / "empty")
     empty.write("a.md")
     empty.write("b.md")
@@ -298,9 +292,7 @@ def test_changes_are_chosen_by_path_and_by_who_made_them() -> None:
         assert change_filter((["*.rst"], []), (paths, authors))(change) is meant
 
 
-def test_of_a_long_history_the_newest_commits_are_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_of_a_long_history_the_newest_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commits, "MAX_COMMITS", 2)
     work = GitRepo(tmp_path / "work")
     for name in "abc":

@@ -109,9 +109,7 @@ def test_the_log_is_joined_with_the_transcript(store: MemoryStore, ask: Ask, iso
         (claude("user", "judgekit search"), 0),
     ],
 )
-def test_a_nudge_is_followed(
-    store: MemoryStore, ask: Ask, isolated: Path, call: dict[str, object], followed: int
-) -> None:
+def test_nudges(store: MemoryStore, ask: Ask, isolated: Path, call: dict[str, object], followed: int) -> None:
     ask("invoice avatar or what?")
     claude_file(isolated, claude("user", "invoice avatar or what?"), call)
     assert some(store, "nudges answered_nudges nudges_followed") == [1, 1, followed]
@@ -160,9 +158,7 @@ def test_what_is_known_without_a_log(store: MemoryStore, ask: Ask, isolated: Pat
     assert "opened: 1 of 1 injections" in text.split("\n")
 
 
-def test_the_command_prints_lines_or_json(
-    store: MemoryStore, ask: Ask, run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_or_json(store: MemoryStore, ask: Ask, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     ask(QUESTION)
     monkeypatch.chdir(store.root)
     text, errors = run(None, "--stats")

@@ -108,33 +108,27 @@ def test_a_session_is_asked_a_few_times_at_most(stop: Stop, work: GitRepo, rejec
 GOOD = scores(4, 4, 4)
 
 
-@pytest.mark.parametrize(
-    ("replies", "word"),
-    [
+def test_other_verdicts(
+    stop: Stop, work: GitRepo, judged_by: Callable[..., Loopback], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = []
+    for replies, word in (
         ([GOOD], "accept"),
         ([scores(4, 4, 4, findings=[FINDING])], "accept"),
         ([scores(1, 1, 1)], "reject"),  # nothing to act on
         (["no JSON"], "undetermined"),
         ([scores(3, 3, 2, findings=[FINDING])], "improve"),
         ([GOOD, REJECTED, scores(3, 3, 2)], "escalate"),
-    ],
-)
-def test_other_verdicts(
-    stop: Stop,
-    work: GitRepo,
-    judged_by: Callable[..., Loopback],
-    monkeypatch: pytest.MonkeyPatch,
-    replies: list[str],
-    word: str,
-) -> None:
-    with judged_by(*map(says, replies)):
-        for tier in ("QUICK", "DEEP", "TIEBREAKER") if len(replies) > 1 else ():
-            monkeypatch.setenv(f"JUDGEKIT_{tier}_MODEL", tier)
-        decision, _ = stop()
-    assert [line.verdict for line in lines(work)] == [word]
-    assert (decision is None) is (word != "improve")
-    scored = "strict: improve (semantic 3, pragmatic 3, syntactic 2)"
-    assert decision is None or scored in decision["reason"]
+    ):
+        words.append(word)
+        work.write("guide.md", f"# Guide {len(words)}\n")
+        with judged_by(*map(says, replies)):
+            for tier in ("QUICK", "DEEP", "TIEBREAKER") if len(replies) > 1 else ():
+                monkeypatch.setenv(f"JUDGEKIT_{tier}_MODEL", tier)
+            decision, _ = stop()
+        assert [line.verdict for line in lines(work)] == words
+        scored = "strict: improve (semantic 3, pragmatic 3, syntactic 2)"
+        assert (decision is not None and scored in decision["reason"]) is (word == "improve")
 
 
 def test_undetermined_is_judged_again(stop: Stop, work: GitRepo, judged_by: Callable[..., Loopback]) -> None:

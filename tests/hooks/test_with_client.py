@@ -123,9 +123,7 @@ def feedback(client: Client, base: str) -> list[str]:
 
 
 @pytest.mark.parametrize("mends", [True, False], ids=["mends it", "mends nothing"])
-def test_findings_keep_the_agent_going_once(
-    work: Client, monkeypatch: pytest.MonkeyPatch, *, mends: bool
-) -> None:
+def test_findings_keep_it_going_once(work: Client, monkeypatch: pytest.MonkeyPatch, *, mends: bool) -> None:
     usual = work.api.next_reply
 
     def reply(body: dict[str, object]) -> str | ToolCall:

@@ -66,9 +66,7 @@ FAILING = ("BEGIN", "COMMIT", "SELECT", "CREATE", "PRAGMA journal_mode = WAL", "
 
 
 @pytest.mark.parametrize("statement", FAILING)
-def test_where_sqlite_cannot_work_the_answer_comes_from_memory(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, statement: str
-) -> None:
+def test_sqlite_that_cannot_work(store: MemoryStore, monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
     """Also where an index was built before, which cannot be brought up to date."""
     for code in (IOERR_LOCK, PROTOCOL, FULL, READ_ONLY, IOERR, CANNOT_OPEN):
         with monkeypatch.context() as patch:
@@ -271,9 +269,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.usefixtures("later")
-def test_reading_goes_on_where_it_was_cut_off_and_an_edit_waits_for_no_first_build(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch, read: list[str]
-) -> None:
+def test_reading_is_taken_up(store: MemoryStore, monkeypatch: pytest.MonkeyPatch, read: list[str]) -> None:
     monkeypatch.setattr(update, "BATCH", 8)
     monkeypatch.setattr(index, "EDIT_PATIENCE", 0)
     store.fill(40).write_index()

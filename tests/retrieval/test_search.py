@@ -146,9 +146,7 @@ LEADS_OUT = "outside the project, so it is not searched; only your own configura
         ("/", True),
     ],
 )
-def test_a_root_that_leads_out_is_searched_only_when_the_user_named_it(
-    tmp_path: Path, isolated: Path, root: str, *, by_trust: bool
-) -> None:
+def test_roots_that_lead_out_need_trust(tmp_path: Path, isolated: Path, root: str, *, by_trust: bool) -> None:
     other, project = jwt_store(tmp_path / "clone-2"), tmp_path / "clone"
     (project / ".claude").mkdir(parents=True)
     own = Path(api.resolve("claude:auto", str(project)))
