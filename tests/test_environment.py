@@ -146,9 +146,7 @@ def test_costs_are_added_with_who_says_them() -> None:
         ([TOLD, unpriced], 0.25, "provider", 1),
         ([unpriced, call_usage().of_call()], None, None, 2),
         ([KEPT, KEPT], 0.0, "cache", 0),
-        ([KEPT, unpriced], None, None, 1),
         ([KEPT, unpriced, LISTED], 0.5, "litellm", 1),
-        ([KEPT, call_usage()], 0.0, "cache", 0),
         ([free(call_usage(10, 1)), KEPT], 0.0, "local", 0),
     ]
     for parts, *expected in table:

@@ -134,8 +134,6 @@ def test_costs() -> None:
     for cost, source, complete, end in (
         (0.0123, "provider", True, "1.5 s, $0.0123 (as the provider reports)"),
         (0.0123, "litellm", False, "1.5 s, at least $0.0123 (by litellm's prices)"),
-        (0.0123, "profile", True, "1.5 s, $0.0123 (by the prices of the provider's profile)"),
-        (0.0123, "mixed", True, "1.5 s, $0.0123 (from several sources)"),
         (0.0, "cache", True, "1.5 s, $0.0000 (all replies cached)"),
         (None, None, False, "1.5 s, cost unknown (no price for custom/m)"),
         (0.0, "local", True, "1.5 s, cost 0 (local)"),

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import json
-import os
-import select
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -295,38 +291,6 @@ def test_an_interruption_says_what_was_kept(
     for command in ("kpi", "triage"):
         done = judgekit(command)
         assert (done.code, done.err) == (130, "judgekit: interrupted; the ledger is unchanged\n")
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="a POSIX terminal")
-def test_labelling_at_a_real_terminal(ledger: Ledger, project: Path) -> None:
-    pty = pytest.importorskip("pty")
-    ledger.add(*several("accept", 1, 1), *several("reject", 1, 1))
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "judgekit", "label", "--blind"]
-    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, cwd=project)
-    os.close(theirs)
-    seen, deadline = b"", time.monotonic() + 60
-
-    def read() -> bytes:
-        with contextlib.suppress(OSError):  # what Linux says when the other side is closed
-            return os.read(ours, 65536) if select.select([ours], [], [], 0.5)[0] else b""
-        return b""
-
-    try:
-        while time.monotonic() < deadline and process.poll() is None:
-            seen += read()
-            if b"q quit" in seen:
-                # Asked for one key, a terminal forgets what was typed before: so a person types again.
-                with contextlib.suppress(OSError):  # it has just gone
-                    os.write(ours, b"g")
-        seen += read()
-        assert process.wait(1) == 0
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
-    assert [word for _, word in labels(ledger)] == ["go", "go"]
-    assert b"2 labelled, 0 left" in seen
 
 
 # ledger

@@ -229,12 +229,7 @@ ELSEWHERE = """
 https://evil.ghe.com/acme/docs https://github.com.evil.example/acme/docs https://github.com/acme
 https://evil.example/github.com/acme/docs https://github.com/acme/docs/issues/1
 https://github.com/-acme/docs https://github.com/acme/--repo"""
-NO_ADDRESS = (
-    "",
-    "https://github.com/acme/do cs",
-    "ext::sh -c touch% x",
-    "git@github.com:acme/docs.git\n--web",
-)
+NO_ADDRESS = ("", "https://github.com/acme/do cs", "ext::sh -c touch% x", "git@github.com:a/docs.git\n--web")
 
 
 def test_addresses_on_github() -> None:

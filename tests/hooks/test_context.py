@@ -9,6 +9,7 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hooking import QUESTION, TITLE, by_project, by_user, payload
@@ -33,27 +34,16 @@ HOSTILE = [
 ROOT = "/p/.claude/memory"
 
 
-def candidate(
-    title: str,
-    name: str = "jwt",
-    root: str = ROOT,
-    tags: tuple[str, ...] = ("auth", "jwt"),
-    category: str = "decision",
-    place: str = "",
-) -> Candidate:
-    place = place or f"decisions/{name}.json"
-    hit = Candidate(name, title, category, tags=tags, updated=0, root=root, place=place, kind="claude-memory")
+def candidate(title: str, name: str = "jwt", root: str = ROOT, place: str = "", **own: Any) -> Candidate:  # noqa: ANN401 - handed on
+    given: dict[str, Any] = {"category": "decision", "tags": ("auth", "jwt"), "kind": "claude-memory"} | own
+    hit = Candidate(name, title, root=root, place=place or f"decisions/{name}.json", updated=0, **given)
     hit.confidence_label = "high"
     return hit
 
 
-def render(
-    *injected: Candidate,
-    pinned: tuple[Candidate, ...] = (),
-    mentioned: tuple[Candidate, ...] = (),
-    described: dict[str, str] | None = None,
-) -> str:
-    return context.render(list(pinned), list(injected), list(mentioned), "/p", {ROOT: described or {}})
+def render(*injected: Candidate, described: Any = None, **more: tuple[Candidate, ...]) -> str:  # noqa: ANN401 - texts by category
+    pinned, mentioned = (list(more.get(name, ())) for name in ("pinned", "mentioned"))
+    return context.render(pinned, list(injected), mentioned, "/p", {ROOT: described or {}})
 
 
 def test_the_form_is_the_published_one() -> None:

@@ -56,23 +56,6 @@ def titles(sent: str) -> list[str]:
     return [memory.title for memory in MEMORIES if memory.title in sent]
 
 
-def test_what_became_of_a_memory_is_read_from_its_transcript(client: Either) -> None:
-    judgekit(client, "install", client.table.command)
-    folder = client.folder / "home" / ".config" / "judgekit"
-    folder.mkdir(parents=True)
-    for log, source in (("false", "sessions"), ("true", "log")):
-        (folder / "config.yaml").write_text(f"retrieval: {{log: {log}}}\n")
-        client.api.script.append(client.reads(JWT.path))
-        assert titles(ask(client)) == [JWT.title]
-        found = json.loads(judgekit(client, "hook", "--stats", "--json"))
-        assert [found[name] for name in ("source", "prompts", "opened", "answered_injections")] == [
-            source,
-            1,
-            1,
-            1,
-        ]
-
-
 @pytest.mark.parametrize("scope", ["user", "project"])
 def test_memory_arrives_until_the_hook_is_taken_out(client: Either, scope: str) -> None:
     before = client.settings.read_bytes() if client.settings.exists() else None

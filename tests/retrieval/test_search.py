@@ -62,16 +62,6 @@ def test_the_memory_that_answers_is_high_in_stores_of_any_size(tmp_path: Path, f
         assert (ids(lot)[0], lot.candidates[0].confidence_label) == ("jwt", "low")
 
 
-def test_nothing_is_found_without_a_store_or_without_terms(store: MemoryStore, tmp_path: Path) -> None:
-    empty = MemoryStore(tmp_path / "empty")
-    for nothing in (tmp_path / "gone", empty, empty.write_index()):
-        ranked = search(nothing)
-        assert (ranked.candidates, ranked.notes) == ([], [])
-    for prompt in ("", "the of and", "🙂", '"', "\ud800"):
-        assert search(store, prompt).candidates == []
-    assert ids(search(store, QUESTION, "\0", ROOT)) == ["jwt"]
-
-
 def test_an_edit_in_place_that_keeps_size_and_time_is_seen(store: MemoryStore) -> None:
     record = store.root / "decisions" / "jwt.json"
     os.utime(record, (1, 1))  # long ago, so that its stamp is trusted
@@ -119,15 +109,12 @@ def test_a_folder_of_markdown_and_the_clients_own_memory(tmp_path: Path, isolate
         assert candidate.path == str(folder.resolve() / "jwt.md")
 
 
-def test_roots_may_start_at_home_or_be_absolute_or_links_inside(store: MemoryStore, isolated: Path) -> None:
+def test_roots_may_start_at_home_or_be_links_inside(store: MemoryStore, isolated: Path) -> None:
     assert api.resolve("~/notes", "/p") == str(isolated / "notes")
-    assert api.resolve("/abs/../x", "/p") == "/x"
-    assert api.resolve("a/b", "/p") == "/p/a/b"
     (store.project / "linked").symlink_to(store.root)
-    for root in (str(store.root), "linked"):
-        assert ids(search(store, QUESTION, root)) == ["jwt"]
+    assert ids(search(store, QUESTION, "linked")) == ["jwt"]
     (isolated / "alias").symlink_to(store.project)
-    assert ids(search(isolated / "alias")) == ["jwt"]
+    assert ids(search(isolated / "alias", QUESTION, "\0", ROOT)) == ["jwt"]
 
 
 LEADS_OUT = "outside the project, so it is not searched; only your own configuration may name such a root"
