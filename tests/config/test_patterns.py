@@ -79,8 +79,6 @@ def test_no_pattern_takes_long() -> None:
     assert done.stdout.split() == [b"False"] * len(COSTLY)
 
 
-# Locks between processes
-
 HOLDER = """
 import sys, time
 from pathlib import Path

@@ -173,9 +173,6 @@ async def test_nobody_has_more_than_is_left_for_the_others(monkeypatch: pytest.M
     inside.go.set()
 
 
-# The application.
-
-
 class Client(httpx.AsyncClient):
     """A client of the application in this process, and its service."""
 

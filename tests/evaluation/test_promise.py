@@ -282,9 +282,6 @@ def points(*values: float) -> Given:
     return {letter: [value] for letter, value in zip("ABC", values, strict=True)}
 
 
-# --- what is learned -------------------------------------------------------------------------------------
-
-
 # --- the judge comes to the same -------------------------------------------------------------------------
 
 

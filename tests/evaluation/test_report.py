@@ -66,9 +66,6 @@ def marks(chart: ET.Element) -> list[tuple[float, float]]:
     return [(float(element.attrib["x"]), float(element.attrib["y"])) for element in chart.iter(f"{SVG}use")]
 
 
-# matplotlib
-
-
 def drawn(folder: Path, home: str, seed: str) -> str:
     """Draw in a process of its own, in which every warning is an error, and return the SVG."""
     command = [sys.executable, "-W", "error", "-c", _DRAWS]
@@ -91,9 +88,6 @@ def test_it_draws_the_same_bytes_everywhere_and_keeps_its_files_in_the_cache(tmp
     assert drawn(other, str(other / "matplotlibrc" / "no-folder"), "2") == first
     (other / "matplotlibrc").write_bytes(b"font.size: \xff\xfe")
     assert drawn(other, str(home), "1").startswith("pictures need matplotlib ('utf-8' codec")
-
-
-# Names, SVG and pages
 
 
 def test_a_chart_alone_loads_nothing_and_has_the_colours_of_its_reader() -> None:
@@ -137,9 +131,6 @@ def test_a_page_is_well_formed_loads_nothing_and_keeps_its_charts_apart() -> Non
         own = {element.attrib["id"] for element in drawing.iter() if "id" in element.attrib}
         assert set(references(drawing)) <= own
         assert all(each.startswith(f"chart{number}-") for each in own)
-
-
-# Kinds of charts
 
 
 def test_every_kind_draws_any_names() -> None:
@@ -327,9 +318,6 @@ def test_probabilities_of_candidates_are_compared_with_what_was_to_be_kept(tmp_p
 def test_what_is_wrong_is_named(tmp_path: Path, line: dict[str, Any], problem: str) -> None:
     with pytest.raises(InputError, match=re.escape(problem)):
         measured(tmp_path, [line])
-
-
-# The page
 
 
 def line(name: str, label: str, reply: str, **more: object) -> dict[str, Any]:

@@ -102,8 +102,6 @@ def value(figure: BootstrapInterval | None) -> float | None:
     return None if figure is None else figure.value
 
 
-# Measures
-
 GRADES = {"a": 3, "b": 2, "c": 0, "d": 1, "e": -1}
 IDEAL = 3 + 2 / log2(3) + 1 / log2(4)
 
@@ -236,9 +234,6 @@ def test_the_hook_tells_the_same(tmp_path: Path, labels: str) -> None:
         assert ("<memory-nudge>" in text) == bool(mentioned)
 
 
-# Searching a collection
-
-
 def test_with_scopes_a_query_searches_its_own_and_the_next(folder: Path, profile: Profile) -> None:
     collection = read(folder)
     everything = {seen.query: seen for seen in retrieval.search(collection, profile)}
@@ -328,15 +323,9 @@ def test_what_cannot_be_read_names_what_belongs_there_and_ids_their_scope(folder
         read(folder)
 
 
-# TREC's run format
-
-
 def exact_value(figure: BootstrapInterval | None) -> float:
     assert figure is not None
     return figure.value
-
-
-# Bootstrap
 
 
 def sample(size: int, chance: float, seed: int = 1) -> list[float]:
@@ -375,8 +364,6 @@ def test_measures_are_drawn_together_and_paired() -> None:
         intervals({"a": mean([1, 2]), "b": mean([1, 2, 3])})
 
 
-# Reliability
-
 PROBABILITIES = [0.05, 0.1, 0.15, 0.95, 1.0, 0.5]
 OUTCOMES = [False, True, False, True, True, False]
 
@@ -392,9 +379,6 @@ def test_reliability_by_hand() -> None:
     groups = by_label(["low", "high", "low"], [0.25, 0.75, 0.5], [False, True, True])
     assert groups == [LabelGroup("high", 1, 0.75, 1.0), LabelGroup("low", 2, 0.375, 0.5)]
     assert (brier([], []), ece([], []), table([], []), by_label([], [], [])) == (None, None, [], [])
-
-
-# Agreement
 
 
 def pairs_of(counts: dict[Pair, int]) -> list[Pair]:

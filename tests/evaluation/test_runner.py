@@ -179,9 +179,6 @@ def test_what_was_asked_is_what_a_calibration_is_bound_to(monkeypatch: pytest.Mo
     assert asking == {tier: [model] for tier, model in found.models.items()}
 
 
-# --- pairs
-
-
 @settings(deadline=None)
 @given(
     data=st.data(),

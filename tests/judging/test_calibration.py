@@ -119,9 +119,6 @@ def ours(project: Path, one: Calibration | None = None, **change: Any) -> Path: 
     return path
 
 
-# --- What was learned, and what a judge makes of it
-
-
 def test_what_was_learned_comes_back_from_its_file(tmp_path: Path) -> None:
     calibration.write(known(), tmp_path / "deep" / "c.json")
     assert calibration.read(tmp_path / "deep" / "c.json") == known()
@@ -155,9 +152,6 @@ def test_a_stale_one_is_not_used_and_said() -> None:
     keep(known())
     verdict, asked = judged({"quick": [scores(1, 1, 1)], "deep": [scores(1, 2, 2)]})
     assert (verdict.verdict, asked, verdict.degraded) == ("reject", ["quick", "deep"], None)
-
-
-# --- Which file counts
 
 
 def test_the_newest_that_fits_and_the_projects_before_the_users(tmp_path: Path) -> None:
@@ -218,9 +212,6 @@ def test_a_folder_full_of_files_is_read_in_part(tmp_path: Path) -> None:
     assert f"25 files that may be for kls, strict; read {calibration.MOST_READ} of them" in warning
     path.write_text(f'{SCHEMA}, {OURS}, "x": [{"1," * calibration.MOST_BYTES}1]}}')
     assert "larger than 64000 bytes" in find(tmp_path)[1]
-
-
-# --- What a project brings
 
 
 def test_a_projects_own_counts_only_when_the_user_accepted_these_bytes(
@@ -287,9 +278,6 @@ def test_gates_that_do_not_follow_from_the_counts_are_not_used(
         assert "\n" not in warning
 
 
-# --- How models were asked
-
-
 def test_labels_that_hold_for_nothing_are_refused() -> None:
     found, other = cases(2), cases(2, model="another")
     with pytest.raises(InputError, match=r"judges\.quick\.model"):
@@ -339,9 +327,6 @@ def test_it_holds_for_the_models_of_a_jury_in_any_order_and_for_how_they_agree()
     assert majority == "judge.jury was mean and is majority now"
     assert misfit(found, panel("one")) == "quick was one + two and is one now"
     assert of("two", "one").id == found.id
-
-
-# --- How opinions are read
 
 
 def test_it_holds_for_how_scores_are_read() -> None:
@@ -468,9 +453,6 @@ def test_so_do_idle_questions_and_the_numbers_by_which_answers_are_read(
     # A new one belongs into `wording`, and here.
     bars = {name for name in vars(pointwise) if name.startswith(("LEAST_", "MOST_", "IDLE"))}
     assert bars == {name for _, module, name, _ in BARS if module is pointwise}
-
-
-# --- How a profile asks
 
 
 def endpoint(**changed: Any) -> Endpoint:  # noqa: ANN401 - any key of a profile

@@ -216,9 +216,6 @@ def test_a_pointwise_model_that_hardly_leans_to_one_finds_a_tie(likely: float, w
     assert len(alone.requests) == 6  # about each criterion once in each order
 
 
-# --- juries of pairs, several replies, criteria one by one
-
-
 def test_each_family_of_a_jury_has_one_vote() -> None:
     cases: list[tuple[dict[str, str], JuryRule, str, float | None]] = [
         # Two models of one family against one of another: a family each.
@@ -266,9 +263,6 @@ def test_criteria_can_be_asked_about_one_by_one(words: str, samples: int, word: 
     assert isinstance(LOADED.rubric, CompareRubric)
     assert LOADED.rubric.criteria["instruction"] in panel.requests[0].messages[0].content
     assert LOADED.rubric.criteria["help"] not in panel.requests[0].messages[0].content
-
-
-# --- who wrote the two
 
 
 def test_a_win_that_a_family_gives_its_own_text_needs_another_voice() -> None:

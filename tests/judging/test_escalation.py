@@ -366,8 +366,6 @@ def test_a_candidate_that_half_of_the_jury_left_out_has_no_mark() -> None:
     assert jury.marks(voices, 4, "mean") == {"m": None, "n": None}
 
 
-# --- pairs
-
 WORDS: dict[str, PairWord] = {"A": "A", "B": "B", "T": "tie"}
 
 

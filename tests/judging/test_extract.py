@@ -97,9 +97,6 @@ def test_aliases_and_alike_keys() -> None:
     assert extract('{"RELEVANCE": 1, "relevance": 2}', Relevance).relevance == 2
 
 
-# What is not read
-
-
 @pytest.mark.parametrize(("raw", "why"), ROWS["refused"].values(), ids=ROWS["refused"])
 def test_nothing_is_made_up(raw: str, why: str) -> None:
     with pytest.raises(InvalidReply) as refused:

@@ -83,9 +83,6 @@ def test_objects_kept_are_bounded() -> None:
             extract(flood + '\n{"relevance": 2}', Relevance)
 
 
-# Two answers
-
-
 def _score(point: int, **more: object) -> dict[str, Any]:
     return {"scores": {"semantic": point, "pragmatic": point, "syntactic": point}, **more}
 
@@ -209,9 +206,6 @@ def test_a_quoted_answer_is_never_read_alone(task: str, data: st.DataObject) -> 
     model, own, forged = ANSWERS[task]
     raw = data.draw(_replies(own, forged))
     assert next(_readings(raw, model, own)) in (None, _decides(model, own)), raw
-
-
-# Properties
 
 
 class Finding(BaseModel):

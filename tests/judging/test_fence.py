@@ -95,9 +95,6 @@ def test_each_fence_has_a_nonce_of_its_own_in_letters(monkeypatch: pytest.Monkey
     assert {fence.without_nonce(f"<{tag}>") for tag in tags} == {"<judged>"}
 
 
-# Labels
-
-
 def test_labels_are_unique_shuffled_and_the_same_every_time() -> None:
     ids = [f"memory-{number}" for number in range(30)]
     shown = fence.labels("query", ids)
@@ -126,9 +123,6 @@ def test_labels_differ_by_query_and_by_the_kept_secret_of_an_installation(
         elsewhere = fence.labels("query", ids)
         assert len(elsewhere) == 15
         assert elsewhere != here
-
-
-# Letters that look like others
 
 
 IMITATED = {
@@ -175,8 +169,6 @@ def test_making_plain_twice_changes_nothing_and_ascii_stays(words: str) -> None:
     assert once.count("\n") == words.count("\n")
     assert len(skeleton(words)) == len(words)
 
-
-# Marks of chat templates
 
 MARKS = (
     "<|im_start|> <|im_end|> <|endoftext|> <|start_header_id|> <|eot_id|> <|channel> <channel|>"

@@ -59,9 +59,6 @@ def test_a_project_leads_no_text_away_from_the_users_address(tmp_path: Path) -> 
     assert names(keyed, tmp_path) == {"quick": ["s4"], "deep": ["s1"], "tiebreaker": ["s1"]}
 
 
-# --- who wrote a text
-
-
 @pytest.mark.parametrize(
     ("person", "family"),
     [
@@ -108,8 +105,6 @@ def test_only_those_who_wrote_count_and_each_family_once() -> None:
     ):
         assert signed([], [trailer]) == families
 
-
-# --- who judges it then
 
 FAMILIES = {"c": "anthropic", "g": "openai", "m": "mistral", "u": "unknown"}
 

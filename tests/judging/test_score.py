@@ -163,9 +163,6 @@ def test_a_cut_document_is_not_accepted() -> None:
             assert "x" * 5000 in shown[1]
 
 
-# --- small models
-
-
 def rated(score: str) -> Reply:
     return reply(score, "small", call_usage(50, 1), logprobs=({score: -0.01},))
 
@@ -209,9 +206,6 @@ def test_a_pointwise_model_is_not_asked_the_same_twice_but_about_what_it_did_not
     gateway = ScriptedGateway({"quick": [sure] * 4, "deep": [sure] * 4})
     judge(gateway, panel={"quick": SMALL, "deep": SMALL}, subject=text_document("x" * 4001))
     assert gateway.asked == ["quick"] * 4 + ["deep"] * 4
-
-
-# --- juries
 
 
 def sat(answers: Answers, *tiers: str, **options: Any) -> tuple[Verdict, ByModel]:  # noqa: ANN401 - passed on

@@ -217,8 +217,6 @@ def test_what_is_not_there_and_what_is_not_read(monkeypatch: pytest.MonkeyPatch)
     assert error.kind is FailureKind.COMMAND_FAILED
 
 
-# What programs print
-
 TEXT = '{"score": 4}'
 PRINTED = YAML(typ="safe").load(
     Path(__file__).with_name("printed.yaml").read_text().replace("TEXT", repr(TEXT))

@@ -346,9 +346,6 @@ def test_what_a_provider_asks_to_wait_is_read() -> None:
     assert seconds_of(format_datetime(later)) == pytest.approx(30, abs=5)
 
 
-# On the wire
-
-
 class Modest:
     """Answers a few calls at a time and refuses what is more."""
 

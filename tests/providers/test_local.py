@@ -94,9 +94,6 @@ def test_threads_follow_the_cores_and_the_variable(monkeypatch: pytest.MonkeyPat
             local.threads()
 
 
-# Fetching a model
-
-
 def visible() -> list[str]:
     return sorted(path.name for path in local.folder().iterdir() if path.name != ".tiny.lock")
 
@@ -215,8 +212,6 @@ def test_a_stalled_fetch_is_given_up_and_can_go_on(index: Index, monkeypatch: py
     assert fetched() == WHOLE
 
 
-# The server
-
 PARENT = """
 import asyncio, os, sys, time
 from pathlib import Path
@@ -317,9 +312,6 @@ def test_it_dies_with_its_parent(smollm2: Path, parent: str) -> None:
         if holder:
             os.kill(holder, signal.SIGKILL)
         process.communicate(timeout=10)
-
-
-# The gateway
 
 
 def endpoint(model: str | Path, provider: str = "local") -> Endpoint:

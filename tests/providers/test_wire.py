@@ -314,9 +314,6 @@ def test_other_clients_in_the_process_are_left_alone() -> None:
         assert asyncio.run(read(server.base)) == servers.MOST + 1
 
 
-# Lists of models
-
-
 @pytest.mark.parametrize(
     "listed",
     [

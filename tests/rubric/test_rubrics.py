@@ -103,9 +103,6 @@ def test_the_prompt_hash_follows_the_prompt_and_nothing_else() -> None:
     assert same == {"title": True, "system": False, "examples": False}
 
 
-# Where one is found
-
-
 def project_with(tmp_path: Path, text: str, name: str) -> Path:
     folder = tmp_path / ".judgekit" / "rubrics"
     folder.mkdir(parents=True, exist_ok=True)
@@ -170,9 +167,6 @@ def test_cases_are_read_line_by_line_or_named(tmp_path: Path) -> None:
     case = f'{{"id": "a", "text": "one\u2028two\x85three", "why": "w", "label": {label}}}'
     cases.write_text(f"{case}\n\n", encoding="utf-8")
     assert [case.id for case in read_cases(loaded)] == ["a"]
-
-
-# How one is begun
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
