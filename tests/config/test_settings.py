@@ -93,9 +93,8 @@ def test_a_rubric_of_a_project_is_named_by_its_whole_path(project: Path) -> None
     assert settings.load(project).judge.rubric == str(project.resolve() / "notes" / "ours.yaml")
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "message"),
-    [
+def test_a_wrong_file_is_one_line() -> None:
+    cases: list[tuple[str, int, str]] = [
         ("judge:\n  mode: strictest\n", 2, "judge.mode: expected 'strict' or 'lenient'"),
         ("retrieval:\n  pool: many\n", 2, "retrieval.pool: expected a whole number, got a text"),
         ("judges: {}\n", 1, "judges: unknown key"),
@@ -109,13 +108,12 @@ def test_a_rubric_of_a_project_is_named_by_its_whole_path(project: Path) -> None
             (f"gate:\n  paths: ['*.md', '{pattern}']\n", 2, "gate.paths.1: expected a pattern that can match")
             for pattern in ("!", "//", "[z-a]")
         ),
-    ],
-)
-def test_a_wrong_file_is_one_line(text: str, line: int, message: str) -> None:
-    by_user(text)
-    with pytest.raises(ConfigError) as caught:
-        settings.load(None)
-    assert (caught.value.line, message in str(caught.value)) == (line, True)
+    ]
+    for text, line, message in cases:
+        by_user(text)
+        with pytest.raises(ConfigError) as caught:
+            settings.load(None)
+        assert (caught.value.line, message in str(caught.value)) == (line, True)
 
 
 def test_variables() -> None:

@@ -47,7 +47,6 @@ def token(tokens: Tokens) -> str:
 
 @pytest.fixture
 def client(tmp_path: Path, tokens: Tokens, token: str) -> Iterator[TestClient]:
-    """Return a client with a token."""
     service = Service()
     service.ready.set()
     app = create_team_app(service, Log(str(tmp_path / "log")), tokens)

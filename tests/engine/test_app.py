@@ -184,7 +184,6 @@ class Client(httpx.AsyncClient):
         return answer.status_code, answer.json().get("error", answer.json())
 
     async def waiting(self) -> None:
-        """Return as soon as a request waits."""
         while not (await self.get("/v1/health")).json()["waiting"]:  # noqa: ASYNC110 - as a client would
             await asyncio.sleep(0.01)
 
@@ -337,8 +336,6 @@ async def test_a_change_of_configuration_is_seen_at_once(project: Path, isolated
 
 
 class Counting:
-    """A judge that counts how many documents it judges at a time."""
-
     panel: dict[str, tuple[object, ...]] = {}
 
     def __init__(self) -> None:

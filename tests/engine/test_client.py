@@ -375,8 +375,6 @@ def here(things: Iterable[int], on_answer: Callable[[int, Any], None]) -> None:
 
 
 class Done(list[Any]):
-    """The answers that came."""
-
     def on_answer(self, _: int, value: Any) -> None:  # noqa: ANN401 - any JSON
         self.append(value)
 

@@ -77,8 +77,6 @@ def answer(asked: Asked) -> Answer:
 
 @pytest.fixture
 def kept_waiting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
-    """Return a model that thinks for a while."""
-
     def slowly(asked: Asked) -> Answer:
         time.sleep(0.2)
         return by_content(asked)
@@ -96,7 +94,6 @@ def pages(folder: Path, count: int) -> list[str]:
 
 
 def begun(*words: str) -> subprocess.Popen[bytes]:
-    """Run a command in a process of its own."""
     command = [sys.executable, "-m", "judgekit", *words]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
@@ -118,7 +115,6 @@ def engines(home: Path) -> list[int]:
 
 
 def timeless(text: str) -> str:
-    """Return what is printed without what differs from run to run."""
     text = re.sub(r'"(id|timestamp|duration_ms|latency_ms|seconds)": ?("[^"]*"|[\d.]+)', "", text)
     return re.sub(r'time="[^"]*"|[\d.]+ s', "", text)
 

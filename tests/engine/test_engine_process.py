@@ -46,8 +46,6 @@ pytestmark = [
 
 
 class Slow:
-    """A model that answers when it is told to."""
-
     def __init__(self, answer: Answer) -> None:
         self.asked, self.go = threading.Event(), threading.Event()
         self._answer = answer
@@ -60,7 +58,6 @@ class Slow:
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Slow]:
-    """Return the model that judges for this test."""
     model = Slow(says(GOOD))
     with Loopback(model) as server:
         use(monkeypatch, server)
@@ -82,7 +79,6 @@ def begun(place: EngineAddress) -> int:
 
 
 def client_code(place: EngineAddress, code: str) -> list[str]:
-    """Return the command of a process that does something with a `place`."""
     head = "import os, sys; from judgekit.engine import client; place = client.EngineAddress(*sys.argv[1:]); "
     return [sys.executable, "-c", head + code, place.folder, place.compat_key, place.code]
 
@@ -93,7 +89,6 @@ JUDGE += "from engine_processes import judged; judged(place)"
 
 @pytest.fixture(scope="module")
 def ready_place() -> Iterator[EngineAddress]:
-    """Return the place of an engine that runs for all tests of a module."""
     with private_folder() as path:
         engine_address = EngineAddress(str(path), "kin", "code")
         started(engine_address)
@@ -210,8 +205,6 @@ PATIENCE = 25.0  # seconds for one request at most; what takes longer hangs
 
 
 class Storm:
-    """Clients that ask and fall back, while things happen to the engine."""
-
     def __init__(self, places: list[EngineAddress]) -> None:
         self.places = places
         self.over = threading.Event()

@@ -35,8 +35,6 @@ pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs Un
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
-
     def __init__(self) -> None:
         self.now = 1000.0
 
@@ -84,7 +82,6 @@ def engine(take: Take, place: EngineAddress, clock: Clock) -> Engine:
 
 
 def leaves(engine: Engine) -> str:
-    """Have it look around and return why it leaves, nothing when it stays."""
     engine.look_around()
     return engine._why if engine.should_exit else ""
 

@@ -51,7 +51,6 @@ def serving(home: Path, settings: str) -> Iterator[Serving]:
 
 @pytest.fixture(scope="module")
 def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    """Return a server that waits for longer than a test takes."""
     settings = "p.HEAD_SECONDS = p.BODY_SECONDS = p.WRITE_SECONDS = 600"
     yield from serving(tmp_path_factory.mktemp("patient"), settings)
 
@@ -79,7 +78,6 @@ def connections() -> Iterator[list[socket.socket]]:
 
 
 def raw(at: Serving, first: str, *lines: str) -> bytes:
-    """Return a request by ada, as bytes, with a body that is not sent."""
     head = [f"{first} HTTP/1.1", "Host: x", f"Authorization: Bearer {at.token}", *lines, "", ""]
     return "\r\n".join(head).encode()
 
@@ -102,7 +100,6 @@ def of(at: Serving, token: str = "") -> httpx2.Client:
 
 
 def filled(client: httpx2.Client, megabytes: int = 3) -> None:
-    """Put so much into the team's ledger."""
     common = {"variable": "v" * 5000, "who": "x", "terminal": True, "project": "docs-0123456789ab"}
     for part in range(megabytes * 2):
         made = [Skip.model_validate(common | {"id": f"{part}-{each}"}) for each in range(100)]
@@ -111,7 +108,6 @@ def filled(client: httpx2.Client, megabytes: int = 3) -> None:
 
 
 def inside(client: httpx2.Client) -> int:
-    """Return how many requests are inside besides the one that asks."""
     text = client.get("/metrics").text
     return int(float(text.split("\njudgekit_requests_inside ")[1].split()[0])) - 1
 

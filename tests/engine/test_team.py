@@ -266,14 +266,11 @@ def serving(team_model: Loopback, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture
 def asks(serving: Serving, use: Callable[..., None]) -> None:
-    """Let this process ask the server."""
     use(serving.url, serving.token)
 
 
 @pytest.fixture
 def use(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return what makes an address the shared judge's."""
-
     def server(url: str, token: str = "jk_x") -> None:
         monkeypatch.setenv("JUDGEKIT_SERVER_URL", url.removesuffix("/v1"))
         monkeypatch.setenv(shared.TOKEN, token)

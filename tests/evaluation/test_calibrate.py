@@ -54,9 +54,8 @@ def gates(*groups: tuple[int, int, Outcome, float]) -> set[FinalityRule]:
     return set(chosen(samples(*groups)).finality.rules)
 
 
-@pytest.mark.parametrize(
-    ("groups", "quick"),
-    [
+def test_which_gates_labels_allow() -> None:
+    cases: list[tuple[list[tuple[int, int, Outcome, float]], list[tuple[Outcome, float]]]] = [
         ([], []),
         # The widest gate that holds is taken.
         ([(300, 1, "accept", 2.0), (200, 2, "accept", 1.0), (200, 90, "accept", 0.0)], [("accept", 1.0)]),
@@ -67,12 +66,9 @@ def gates(*groups: tuple[int, int, Outcome, float]) -> set[FinalityRule]:
         ([(72, 0, "accept", 0.0), (72, 0, "reject", 0.0)], [("accept", 0.0), ("reject", 0.0)]),
         # A class too small to pass costs the others nothing.
         ([(60, 0, "accept", 0.0), (5, 0, "reject", 0.0)], [("accept", 0.0)]),
-    ],
-)
-def test_which_gates_labels_allow(
-    groups: list[tuple[int, int, Outcome, float]], quick: list[tuple[Outcome, float]]
-) -> None:
-    assert gates(*groups) == {finality_rule("quick", *each) for each in quick}
+    ]
+    for groups, quick in cases:
+        assert gates(*groups) == {finality_rule("quick", *each) for each in quick}
 
 
 def test_what_is_refused_says_why_and_how_many_labels_would_do() -> None:
@@ -144,9 +140,8 @@ def compared(count: int, label: str, quick: str, deep: str, mode: ModeName = "le
     return list(reader.samples(Case.model_validate(case))) * count
 
 
-@pytest.mark.parametrize(
-    ("found", "quick"),
-    [
+def test_a_tie_over_a_win_is_no_measurement() -> None:
+    cases: list[tuple[list[Sample], list[tuple[int, int, int]]]] = [
         # Wins that are always wrong are trusted nowhere because a deeper tier says nothing of them.
         (compared(300, "B", "A", "tie"), []),
         ([*compared(300, "B", "A", "tie"), *compared(40, "A", "A", "A")], [(40, 0, 0)]),
@@ -154,13 +149,12 @@ def compared(count: int, label: str, quick: str, deep: str, mode: ModeName = "le
         ([*compared(100, "A", "A", "A"), *compared(20, "tie", "A", "tie")], [(120, 20, 0)]),
         # In strict mode a tie is never held against the reference.
         ([*compared(100, "A", "A", "A", "strict"), *compared(20, "B", "A", "tie", "strict")], [(120, 20, 0)]),
-    ],
-)
-def test_a_tie_over_a_win_is_no_measurement(found: list[Sample], quick: list[tuple[int, int, int]]) -> None:
-    choice = chosen(found, TWO, AGAINST_DEEP)
-    assert choice.finality.rules == ()
-    refused = [each for each in choice.refused if each.tier == "quick"]
-    assert [(each.labels, each.errors, each.gains) for each in refused] == quick
+    ]
+    for found, quick in cases:
+        choice = chosen(found, TWO, AGAINST_DEEP)
+        assert choice.finality.rules == ()
+        refused = [each for each in choice.refused if each.tier == "quick"]
+        assert [(each.labels, each.errors, each.gains) for each in refused] == quick
 
 
 @pytest.mark.parametrize(("wrong", "stands"), [(0, True), (40, True), (150, False), (300, False)])
@@ -206,9 +200,8 @@ def test_a_jury_has_one_opinion(said: dict[str, Any], opinion: tuple[Outcome | N
     assert sample.voices["quick"] == TierOpinion(*opinion)
 
 
-@pytest.mark.parametrize(
-    ("said", "word"),
-    [
+def test_a_pair_is_read_in_both_orders() -> None:
+    cases: list[tuple[dict[str, Any], str | None]] = [
         ({"orders": {"AB": "A", "BA": "A"}}, "A"),
         ({"orders": {"AB": "A", "BA": "B"}}, "tie"),  # the order decided
         ({"orders": {"AB": "tie", "BA": "tie"}}, "tie"),
@@ -216,15 +209,13 @@ def test_a_jury_has_one_opinion(said: dict[str, Any], opinion: tuple[Outcome | N
         ({"probabilities": {"A": 0, "B": 0}}, "tie"),
         ({"jury": [{"choice": "A"}, {"failure": "timeout"}]}, None),
         ({"jury": [{"choice": "A"}, {"choice": "A"}, {"failure": "timeout"}]}, "A"),
-    ],
-)
-def test_a_pair_is_read_in_both_orders(said: dict[str, Any], word: str | None) -> None:
-    assert PAIRS.words(case("A"), Recorded.model_validate(said)) == {"": word}
+    ]
+    for said, word in cases:
+        assert PAIRS.words(case("A"), Recorded.model_validate(said)) == {"": word}
 
 
-@pytest.mark.parametrize(
-    ("label", "said", "problem"),
-    [
+def test_an_answer_that_does_not_fit_is_named() -> None:
+    cases: list[tuple[object, dict[str, Any], str]] = [
         ("C", {"choice": "A"}, "label: expected A, B, tie"),
         ("A", {"scores": GOOD}, "expected orders or a choice"),
         ("A", {"probabilities": {"a": 0.9, "b": 0.1}}, "case c: probabilities: expected A and B, got a, b"),
@@ -235,9 +226,8 @@ def test_a_pair_is_read_in_both_orders(said: dict[str, Any], word: str | None) -
             "c: probabilities: expected ids of its candidates, got",
         ),
         (["m1"], {"keep": [], "unjudged": ["one"]}, "c: unjudged: expected ids of its candidates, got one"),
-    ],
-)
-def test_an_answer_that_does_not_fit_is_named(label: object, said: dict[str, Any], problem: str) -> None:
-    reader, more = (CANDIDATES, MEMORIES) if isinstance(label, list) else (PAIRS, {})
-    with pytest.raises(InputError, match=problem):
-        list(reader.samples(case(label, judges={"quick": said}, **more)))
+    ]
+    for label, said, problem in cases:
+        reader, more = (CANDIDATES, MEMORIES) if isinstance(label, list) else (PAIRS, {})
+        with pytest.raises(InputError, match=problem):
+            list(reader.samples(case(label, judges={"quick": said}, **more)))

@@ -240,7 +240,6 @@ STANDS = finality_rule("deep", "improve", 0.3, after="accept", stands="quick")
     ],
 )
 def test_pairs_end_as_the_judge_ends_them(finality: FinalityRules) -> None:
-    """What labels are walked through is what judging does."""
     rules = EscalationRules("reject", PAIR_TIERS, finality=finality)
     for votes, deep in itertools.product(("AAA", "AAB", "ABT", "BBA"), ("A", "B", "tie")):
         script: dict[TierName, TierVote] = {

@@ -74,7 +74,6 @@ JUDGEMENTS = [
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with the collection."""
     documents = [{"id": name, "title": title, "text": text} for name, (title, text) in DOCUMENTS.items()]
     queries = [{"id": name, "text": text, "kind": "test"} for name, text in ASKED.items()]
     for name, items in (("corpus.jsonl", documents), ("queries.jsonl", queries)):
@@ -86,12 +85,10 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def profile() -> Profile:
-    """Return the bundled profile of memory stores."""
     return Profiles(bundled()).by_kind[KINDS[0]]
 
 
 def write_store(root: Path, documents: list[CollectionDocument]) -> None:
-    """Write documents as the records of a memory store."""
     (root / "decisions").mkdir(parents=True)
     for document in documents:
         record = {"title": document.title, "content": {"decision": document.text}}

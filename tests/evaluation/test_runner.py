@@ -63,8 +63,6 @@ def _litellm_is_loaded() -> None:
 
 @pytest.fixture
 def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ask:
-    """Return what asks the models of a server about cases."""
-
     def run(
         answer: Callable[[Asked], Answer], cases: list[Case], rubric: str, models: str = "small"
     ) -> runner.Opinions:
@@ -79,8 +77,6 @@ def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ask:
 
 @pytest.fixture
 def measured(ask: Ask) -> Measured:
-    """Return what measures the models of a server on cases, and returns each judge's report."""
-
     def run(
         answer: Callable[[Asked], Answer], cases: list[Case], rubric: str, models: str = "small"
     ) -> dict[str, JudgeReport]:
@@ -276,7 +272,6 @@ class Costly(NothingOpen):
 
 
 def bearing(endpoint: Endpoint, calls: int) -> Endpoint:
-    """Return a model of a provider that bears so many calls at a time."""
     limits = PROFILE.limits.model_copy(update={"concurrency": calls})
     return dataclasses.replace(endpoint, profile=PROFILE.model_copy(update={"limits": limits}))
 

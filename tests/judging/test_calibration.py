@@ -169,9 +169,8 @@ SCHEMA = '{"schema": "judgekit/calibration@1"'
 OTHERS = (OURS.replace("kls", "other"), OURS.replace("strict", "lenient"))
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "said"),
-    [
+def test_a_damaged_file_is_said_if_it_is_meant_and_not_used() -> None:
+    cases: list[tuple[str, str, bool]] = [
         *(
             ("kls-strict-0123456789ab.json", text, True)
             for text in ("{", "[]", "{}", '{"schema": "judgekit/calibration@2"}')
@@ -183,19 +182,18 @@ OTHERS = (OURS.replace("kls", "other"), OURS.replace("strict", "lenient"))
         *(("ours.json", f"{SCHEMA}, {other}}}", False) for other in OTHERS),
         ("bytes.json", "\xff\xfe", False),
         ("kls-lenient-0123456789ab.json", "{", False),
-    ],
-)
-def test_a_damaged_file_is_said_if_it_is_meant_and_not_used(name: str, text: str, said: bool) -> None:  # noqa: FBT001 - a table
-    path = keep(known()).with_name(name)
-    keep(known()).unlink()
-    path.write_text(text, encoding="latin-1")
-    rules, warning = find()
-    assert rules is None
-    assert warning.startswith(f"calibration not used: {path}") if said else warning == ""
-    assert "\n" not in warning
-    if said:
-        with pytest.raises(ConfigError):
-            calibration.read(path)
+    ]
+    for name, text, said in cases:
+        path = keep(known()).with_name(name)
+        keep(known()).unlink()
+        path.write_text(text, encoding="latin-1")
+        rules, warning = find()
+        assert rules is None
+        assert warning.startswith(f"calibration not used: {path}") if said else warning == ""
+        assert "\n" not in warning
+        if said:
+            with pytest.raises(ConfigError):
+                calibration.read(path)
 
 
 def test_a_folder_full_of_files_is_read_in_part(tmp_path: Path) -> None:

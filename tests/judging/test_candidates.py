@@ -214,7 +214,6 @@ def test_a_long_list_is_judged_in_equal_batches_at_the_same_time() -> None:
 
 
 def sat(answers: Answers, *tiers: str, **options: Any) -> tuple[list[str], Selection, ByModel]:  # noqa: ANN401
-    """Judge with a jury in each tier, by the names of its models."""
     gateway = ByModel(answers)
     panel = {tier: list(map(of_family, models)) for tier, models in zip(three_models(), tiers, strict=False)}
     selection = judge(gateway, tiers=panel, **options)

@@ -95,9 +95,8 @@ def compare(
     return asyncio.run(judge.judge(dataclasses.replace(subject or two_texts(), authors=tuple(wrote))))
 
 
-@pytest.mark.parametrize(
-    ("said", "mode", "end", "lead", "words"),
-    [
+def test_tiers_are_asked_in_both_orders_under_the_same_labels() -> None:
+    cases: list[tuple[str, ModeName, tuple[str, str | None, str], float | None, str]] = [
         ("AAA", "strict", ("A", "deep", "unanimous"), 1.0, "AAAA"),  # a win is confirmed
         ("1AA", "lenient", ("A", "deep", "single"), 1.0, "ABAA"),  # what likes the first place finds a tie
         ("ABB", "strict", ("B", "tiebreaker", "majority"), 1.0, "AABBBB"),
@@ -106,28 +105,25 @@ def compare(
         ("AFA", "strict", ("A", "tiebreaker", "unanimous"), 1.0, "AAFFAA"),
         ("TFF", "lenient", ("undetermined", None, "none"), None, "TTFFFF"),
         ("FFF", "strict", ("undetermined", None, "none"), None, "FFFFFF"),
-    ],
-)
-def test_tiers_are_asked_in_both_orders_under_the_same_labels(
-    said: str, mode: ModeName, end: tuple[str, str | None, str], lead: float | None, words: str
-) -> None:
-    panel = Pairing(dict(zip("qdt", said, strict=True)))
-    comparison = compare(panel, THREE, mode=mode)
-    assert (ended(comparison), comparison.lead) == (end, lead)
-    opinions = [own.opinion["better"] if own.opinion else None for own in comparison.rounds]
-    assert opinions == [{"T": "tie", "F": None}.get(word, word) for word in words]
-    assert ["".join(own.order) for own in comparison.rounds] == ["AB", "BA"] * (len(words) // 2)
-    decided = end[1] is not None
-    assert (comparison.decided, comparison.degraded is None) == (decided, "F" not in words)
-    assert not decided or end[0] == "tie" or comparison.reasoning.endswith("says so.")
-    first, second = map(shown_labels, panel.requests[:2])
-    assert first == second[::-1]
-    assert not set(first) & {"A", "B", "1", "2"}
-    assert len({request.call_key.subject for request in panel.requests[:2]}) == 2
-    # The other letters in the models' mouths are the other letters in the verdict, and nothing else.
-    swap = str.maketrans("AB", "BA")
-    other = compare(Pairing(dict(zip("qdt", said.translate(swap), strict=True))), THREE, mode=mode)
-    assert ended(other) == (end[0].translate(swap) if end[0] in "AB" else end[0], *end[1:])
+    ]
+    for said, mode, end, lead, words in cases:
+        panel = Pairing(dict(zip("qdt", said, strict=True)))
+        comparison = compare(panel, THREE, mode=mode)
+        assert (ended(comparison), comparison.lead) == (end, lead)
+        opinions = [own.opinion["better"] if own.opinion else None for own in comparison.rounds]
+        assert opinions == [{"T": "tie", "F": None}.get(word, word) for word in words]
+        assert ["".join(own.order) for own in comparison.rounds] == ["AB", "BA"] * (len(words) // 2)
+        decided = end[1] is not None
+        assert (comparison.decided, comparison.degraded is None) == (decided, "F" not in words)
+        assert not decided or end[0] == "tie" or comparison.reasoning.endswith("says so.")
+        first, second = map(shown_labels, panel.requests[:2])
+        assert first == second[::-1]
+        assert not set(first) & {"A", "B", "1", "2"}
+        assert len({request.call_key.subject for request in panel.requests[:2]}) == 2
+        # The other letters in the models' mouths are the other letters in the verdict, and nothing else.
+        swap = str.maketrans("AB", "BA")
+        other = compare(Pairing(dict(zip("qdt", said.translate(swap), strict=True))), THREE, mode=mode)
+        assert ended(other) == (end[0].translate(swap) if end[0] in "AB" else end[0], *end[1:])
 
 
 def test_one_order_alone_is_no_opinion() -> None:
@@ -240,9 +236,8 @@ def test_each_family_of_a_jury_has_one_vote() -> None:
         assert [own.model for own in comparison.rounds] == [model for model in said for _ in "AB"]
 
 
-@pytest.mark.parametrize(
-    ("words", "samples", "word"),
-    [
+def test_criteria_can_be_asked_about_one_by_one() -> None:
+    cases: list[tuple[str, int, str]] = [
         ("AAA", 1, "A"),
         ("ABB", 1, "A"),  # the most important that sets them apart decides
         ("TBA", 1, "B"),
@@ -251,18 +246,17 @@ def test_each_family_of_a_jury_has_one_vote() -> None:
         ("TTA", 1, "A"),
         ("TTT", 1, "tie"),
         ("AFA", 1, "undetermined"),  # a criterion without an answer is no word
-    ],
-)
-def test_criteria_can_be_asked_about_one_by_one(words: str, samples: int, word: str) -> None:
-    panel = Pairing({"m": dict(zip(CRITERIA, words, strict=True))})
-    comparison = compare(panel, {"quick": "m"}, options=judge_options(samples=samples, each=True))
-    assert comparison.verdict == word
-    numbers = range(1, samples + 1) if samples > 1 else [None]
-    parts = [(number, name) for number in numbers for name in CRITERIA for _ in "AB"]
-    assert [(own.sample, own.criterion) for own in comparison.rounds] == parts
-    assert isinstance(LOADED.rubric, CompareRubric)
-    assert LOADED.rubric.criteria["instruction"] in panel.requests[0].messages[0].content
-    assert LOADED.rubric.criteria["help"] not in panel.requests[0].messages[0].content
+    ]
+    for words, samples, word in cases:
+        panel = Pairing({"m": dict(zip(CRITERIA, words, strict=True))})
+        comparison = compare(panel, {"quick": "m"}, options=judge_options(samples=samples, each=True))
+        assert comparison.verdict == word
+        numbers = range(1, samples + 1) if samples > 1 else [None]
+        parts = [(number, name) for number in numbers for name in CRITERIA for _ in "AB"]
+        assert [(own.sample, own.criterion) for own in comparison.rounds] == parts
+        assert isinstance(LOADED.rubric, CompareRubric)
+        assert LOADED.rubric.criteria["instruction"] in panel.requests[0].messages[0].content
+        assert LOADED.rubric.criteria["help"] not in panel.requests[0].messages[0].content
 
 
 def test_a_win_that_a_family_gives_its_own_text_needs_another_voice() -> None:
@@ -299,7 +293,6 @@ PROMPT = "Say yes."
 
 
 def prefers_yes(asked: Asked) -> Answer:
-    """Prefer the text that says yes over the wire; score it 5 and any other 2."""
     text = str(asked.text)
     if '"scores"' in text:
         value = 5 if "\nyes\n" in text else 2

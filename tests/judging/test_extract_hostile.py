@@ -171,7 +171,6 @@ def _inside(answer: dict[str, Any]) -> str:
 
 
 def _escaped(answer: dict[str, Any]) -> str:
-    """Return an answer as it stands in a string."""
     return json.dumps(json.dumps(answer))[1:-1]
 
 

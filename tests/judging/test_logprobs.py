@@ -75,20 +75,8 @@ def expected(reply: Reply, points: range = FIVE) -> dict[str, float]:
     return expectations(reply, extract(reply.text, KLS), points)
 
 
-def test_each_score_is_the_mean_of_what_its_number_might_have_been() -> None:
-    reply = replied(
-        PLAIN, {0: {"4": 0.6, "3": 0.4}, 1: {"3": 0.5, "2": 0.25, "4": 0.25}, 2: {"4": 0.5, "5": 0.5}}
-    )
-    found = expected(reply)
-    assert found == pytest.approx({"semantic": 3.6, "pragmatic": 3.0, "syntactic": 4.5})
-    # What is not on the scale counts for nothing.
-    reply = replied(PLAIN, {0: {"4": 0.6, "3": 0.3, " null": 0.05, "7": 0.05}})
-    assert expected(reply)["semantic"] == pytest.approx((4 * 0.6 + 3 * 0.3) / 0.9)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_numbers_are_found_in_whatever_form_the_reply_is_read() -> None:
+    cases: list[str] = [
         f"Here it is:\n```json\n{PLAIN}\n```\nTell me if more is wanted.",
         PLAIN.replace("Sound.", 'It says \\"semantic\\": 4, and 3 times so: 4, 4.'),
         PLAIN.replace("Sound.", "Gut — aber »knapp« 🙂."),
@@ -96,40 +84,37 @@ def test_each_score_is_the_mean_of_what_its_number_might_have_been() -> None:
         '{"scores": {"semantic": {"score": 4, "why": "x"}, "pragmatic": {"score": 3}, "syntactic": 4}}',
         PLAIN.replace(" ", ""),
         '<think>{"scores": {"semantic": 1, "pragmatic": 1, "syntactic": 1}} No, rather:</think>' + PLAIN,
-    ],
-)
-def test_numbers_are_found_in_whatever_form_the_reply_is_read(text: str) -> None:
-    score_reply = extract(text, KLS)
-    found = places(text, score_reply, FIVE)
-    assert set(found) == {"semantic", "pragmatic", "syntactic"}
-    given = score_reply.model_dump()["scores"]
-    assert {name: int(text[slice(*place)]) for name, place in found.items()} == given
-    doubted = {
-        at: {token: 0.7, "2": 0.3}
-        for at, token in enumerate(token for token in pieces(text) if token.isdigit())
-    }
-    assert len(set(found.values())) == 3
-    wanted = {name: 0.7 * score + 0.6 for name, score in given.items()}
-    assert expected(replied(text, doubted)) == pytest.approx(wanted)
+    ]
+    for text in cases:
+        score_reply = extract(text, KLS)
+        found = places(text, score_reply, FIVE)
+        assert set(found) == {"semantic", "pragmatic", "syntactic"}
+        given = score_reply.model_dump()["scores"]
+        assert {name: int(text[slice(*place)]) for name, place in found.items()} == given
+        doubted = {
+            at: {token: 0.7, "2": 0.3}
+            for at, token in enumerate(token for token in pieces(text) if token.isdigit())
+        }
+        assert len(set(found.values())) == 3
+        wanted = {name: 0.7 * score + 0.6 for name, score in given.items()}
+        assert expected(replied(text, doubted)) == pytest.approx(wanted)
 
 
-@pytest.mark.parametrize(
-    ("before", "behind"),
-    [
+def test_thinking_and_marks_around_the_text_move_no_number() -> None:
+    cases: list[tuple[str, str]] = [
         ("", "<|im_end|>"),
         ("<think>\nA 4.\n</think>\n\n", ""),
         ("  \n", "\n"),
         (f"<think>{PLAIN}</think>", ""),
-    ],
-)
-def test_thinking_and_marks_around_the_text_move_no_number(before: str, behind: str) -> None:
-    own = replied(PLAIN, {0: {"4": 0.6, "3": 0.4}})
-    tokens = (*pieces(before), *own.tokens, behind)
-    sure = tuple({token: 0.0} for token in tokens)
-    start = len(pieces(before))
-    logprobs = (*sure[:start], *own.logprobs, *sure[start + len(own.tokens) :])
-    found = expected(reply(PLAIN, "m", logprobs=logprobs, tokens=tokens))
-    assert found["semantic"] == pytest.approx(3.6)
+    ]
+    for before, behind in cases:
+        own = replied(PLAIN, {0: {"4": 0.6, "3": 0.4}})
+        tokens = (*pieces(before), *own.tokens, behind)
+        sure = tuple({token: 0.0} for token in tokens)
+        start = len(pieces(before))
+        logprobs = (*sure[:start], *own.logprobs, *sure[start + len(own.tokens) :])
+        found = expected(reply(PLAIN, "m", logprobs=logprobs, tokens=tokens))
+        assert found["semantic"] == pytest.approx(3.6)
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,6 @@ ENOUGH = 60.0  # seconds; what is slow here takes longer unless it is given up
 
 
 class Endless:
-    """Work that goes on, without giving other threads more than their share, until the test is over."""
-
     def __init__(self) -> None:
         self.over = threading.Event()
         self.begun = threading.Event()

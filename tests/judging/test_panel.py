@@ -59,9 +59,8 @@ def test_a_project_leads_no_text_away_from_the_users_address(tmp_path: Path) -> 
     assert names(keyed, tmp_path) == {"quick": ["s4"], "deep": ["s1"], "tiebreaker": ["s1"]}
 
 
-@pytest.mark.parametrize(
-    ("person", "family"),
-    [
+def test_an_agent_is_known_by_its_signature() -> None:
+    cases: list[tuple[str, str | None]] = [
         ("Claude Code <claude@example.org>", "anthropic"),
         ("Claude <12345+claude@users.noreply@github.com>", "anthropic"),
         ("claude[bot] <209825114+claude[bot]@users.noreply.github.com>", "anthropic"),
@@ -83,12 +82,11 @@ def test_a_project_leads_no_text_away_from_the_users_address(tmp_path: Path) -> 
         ("Gemini Ganesan <g@example.org>", None),
         ("GitHub <noreply@github.com>", None),
         ("", None),
-    ],
-)
-def test_an_agent_is_known_by_its_signature(person: str, family: str | None) -> None:
-    expected = (family,) if family else ()
-    assert signed([person]) == expected
-    assert signed([], [f"Co-Authored-By: {person}"]) == expected
+    ]
+    for person, family in cases:
+        expected = (family,) if family else ()
+        assert signed([person]) == expected
+        assert signed([], [f"Co-Authored-By: {person}"]) == expected
 
 
 def test_only_those_who_wrote_count_and_each_family_once() -> None:

@@ -90,9 +90,8 @@ def means(comparison: Comparison) -> list[float | None]:
 ALL_UP = "qA qB qC dA dB tA tB"
 
 
-@pytest.mark.parametrize(
-    ("said", "mode", "margins", "asked", "expected"),
-    [
+def test_only_while_the_best_are_near_they_go_up() -> None:
+    cases: list[tuple[tuple[str, ...], ModeName, dict[str, float], str, tuple[str, str | None, str]]] = [
         (("352",), "lenient", {}, "qA qB qC", ("B", "quick", "single")),  # a clear lead ends it
         (("442", "35"), "lenient", {}, "qA qB qC dA dB", ("B", "deep", "majority")),  # only the near go up
         (("352", "34"), "strict", {}, "qA qB qC dB dA", ("B", "deep", "unanimous")),  # the best two at least
@@ -103,20 +102,13 @@ ALL_UP = "qA qB qC dA dB tA tB"
         (("441", "44", "44"), "lenient", {}, ALL_UP, ("tie", "tiebreaker", "majority")),
         (("441", "44", "45"), "lenient", {}, ALL_UP, ("B", "tiebreaker", "majority")),
         (("441", "44", "45"), "strict", {"tiebreaker": 0.5}, ALL_UP, ("tie", "tiebreaker", "majority")),
-    ],
-)
-def test_only_while_the_best_are_near_they_go_up(
-    said: tuple[str, ...],
-    mode: ModeName,
-    margins: dict[str, float],
-    asked: str,
-    expected: tuple[str, str | None, str],
-) -> None:
-    panel = Ranking(dict(zip("qdt", said, strict=False)))
-    comparison = rank(panel, mode=mode, margins=margins)
-    assert [each.replace(" ", "") for each in panel.asked] == asked.split()
-    assert ended(comparison) == expected
-    assert ("timeout" in str(comparison.degraded)) == any("0" in digits for digits in said)
+    ]
+    for said, mode, margins, asked, expected in cases:
+        panel = Ranking(dict(zip("qdt", said, strict=False)))
+        comparison = rank(panel, mode=mode, margins=margins)
+        assert [each.replace(" ", "") for each in panel.asked] == asked.split()
+        assert ended(comparison) == expected
+        assert ("timeout" in str(comparison.degraded)) == any("0" in digits for digits in said)
 
 
 @pytest.mark.parametrize("mode", ["strict", "lenient"])
@@ -132,14 +124,6 @@ def test_copies_are_scored_once_and_tie(mode: ModeName) -> None:
         assert (comparison.verdict, comparison.lead) == (verdict, lead)
         assert means(comparison) == [int(digits[0]), int(digits[1]), int(digits[0])]
         assert len(panel.asked) == len(set(panel.asked))
-
-
-def test_what_would_be_sent_can_be_shown() -> None:
-    judge = RankingJudge(Ranking({}), panel_of({"quick": "m"}), loader.find_rubric("kls"), "strict", 60)
-    texts = [messages[1].content for messages in judge.prompts("quick", some_texts("ABC"))]
-    assert [re.findall(r"I am text (\w)\.", text) for text in texts] == [["A"], ["B"], ["C"]]
-    # A path may say who wrote it.
-    assert all("Say who you are." in text and 'path="text"' in text and ".md" not in text for text in texts)
 
 
 def test_the_end_of_the_budget_is_told_in_the_figures_of_the_whole() -> None:

@@ -219,7 +219,6 @@ class Listening(NothingOpen):
 
 
 def compared(subject: ComparisonInput, panel: PanelModels) -> None:
-    """Compare texts in both ways; no secret of theirs is sent."""
     for kind, rubric in ((PairJudge, "answer-preference"), (RankingJudge, "kls")):
         gateway = Listening()
         own = kind(gateway, models_by_tier(panel), loader.find_rubric(rubric), "strict", 30)

@@ -120,7 +120,6 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Iterator[Loopback]:
 
 
 def held() -> sqlite3.Connection:
-    """Return a connection that lets no other one in."""
     path = Path(environment.cache_home()) / "replies.sqlite"
     connection = sqlite3.connect(path, isolation_level=None, timeout=60)
     connection.execute("PRAGMA locking_mode = EXCLUSIVE")

@@ -219,9 +219,8 @@ def sat(answers: Answers, *tiers: str, **options: Any) -> tuple[Verdict, ByModel
 SPLIT = scores(1, 4, 4)
 
 
-@pytest.mark.parametrize(
-    ("answers", "tiers", "asked", "end"),
-    [
+def test_a_jury() -> None:
+    cases: list[tuple[Answers, list[str], str, tuple[str, str, str | None]]] = [
         (dict.fromkeys("abcd", GOOD), ["abc", "d"], "abcd", ("accept", "unanimous", "deep")),
         # A jury that agrees is unanimous by itself.
         ({"a": SPLIT, "b": scores(1, 2, 2)}, ["ab", "d"], "ab", ("reject", "unanimous", "quick")),
@@ -231,22 +230,21 @@ SPLIT = scores(1, 4, 4)
         ({"a": GOOD, "b": TIMEOUT, "c": GOOD}, ["", "abc"], "abc", ("accept", "unanimous", "deep")),
         ({"a": GOOD, "b": TIMEOUT, "c": TIMEOUT}, ["", "abc"], "abc", ("undetermined", "none", None)),
         ({"a": GOOD, "b": TIMEOUT, "c": "No."}, ["", "abc"], "abcc", ("undetermined", "none", None)),
-    ],
-)
-def test_a_jury(answers: Answers, tiers: list[str], asked: str, end: tuple[str, str, str | None]) -> None:
-    verdict, gateway = sat(answers, *tiers)
-    assert ended(verdict) == end
-    assert sorted(gateway.asked) == sorted(asked)
-    assert gateway.most == max(map(len, tiers))  # all models of a tier at once
-    rounds = [(own.round, own.model) for own in verdict.rounds]
-    assert rounds == [(number, model) for number, model in enumerate(dict.fromkeys(asked), 1)]
-    failed = [own.model for own in verdict.rounds if own.failure]
-    assert failed == [model for model, answer in answers.items() if answer is TIMEOUT or answer == "No."]
-    deciding = [own.model for own in verdict.rounds if own.tier == end[2] and own.opinion]
-    assert verdict.model == (", ".join(deciding) or None)
-    assert (verdict.scores is None) == (end[2] is None)
-    told = "deep: timeout (no answer in 45 s)"
-    assert (verdict.degraded or told).startswith(told)
+    ]
+    for answers, tiers, asked, end in cases:
+        verdict, gateway = sat(answers, *tiers)
+        assert ended(verdict) == end
+        assert sorted(gateway.asked) == sorted(asked)
+        assert gateway.most == max(map(len, tiers))  # all models of a tier at once
+        rounds = [(own.round, own.model) for own in verdict.rounds]
+        assert rounds == [(number, model) for number, model in enumerate(dict.fromkeys(asked), 1)]
+        failed = [own.model for own in verdict.rounds if own.failure]
+        assert failed == [model for model, answer in answers.items() if answer is TIMEOUT or answer == "No."]
+        deciding = [own.model for own in verdict.rounds if own.tier == end[2] and own.opinion]
+        assert verdict.model == (", ".join(deciding) or None)
+        assert (verdict.scores is None) == (end[2] is None)
+        told = "deep: timeout (no answer in 45 s)"
+        assert (verdict.degraded or told).startswith(told)
 
 
 def test_a_margin_sends_close_scores_up() -> None:

@@ -171,19 +171,17 @@ def test_what_a_program_leaves_that_ended_by_itself_is_left_alone(tmp_path: Path
         os.kill(served, signal.SIGKILL)
 
 
-@pytest.mark.parametrize(
-    ("code", "kind", "message"),
-    [
+def test_each_way_to_fail_is_told() -> None:
+    cases: list[tuple[str, str, str]] = [
         ("import sys; print('first\\nlast', file=sys.stderr); sys.exit(3)", "command_failed", "with 3: last"),
         ("import sys; sys.exit(1)", "command_failed", "with 1: no message"),
         (f"import sys; sys.exit('bad {SECRET}')", "command_failed", "with 1: bad [key]"),
         ("pass", "invalid_reply", "printed nothing"),
         (f"print('x' * {command.MAX_OUTPUT + 1})", "command_failed", "printed more than"),
-    ],
-)
-def test_each_way_to_fail_is_told(code: str, kind: str, message: str) -> None:
-    error = failure(CommandGateway(), program(code), request())
-    assert (str(error.kind), message in error.message) == (kind, True), error.message
+    ]
+    for code, kind, message in cases:
+        error = failure(CommandGateway(), program(code), request())
+        assert (str(error.kind), message in error.message) == (kind, True), error.message
 
 
 @pytest.mark.slow
@@ -429,7 +427,6 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def tools(body: dict[str, Any]) -> set[str]:
-    """Return the names of all tools that a request offers, wherever they stand."""
     listed = [
         *body.get("tools", []),
         *(each for item in body.get("input", []) for each in item.get("tools", [])),

@@ -83,8 +83,6 @@ def test_a_call_can_be_called_off() -> None:
 
 
 class Always(NothingOpen):
-    """A gateway that gives the same again and again."""
-
     def __init__(self, outcome: Reply | GatewayError) -> None:
         self.outcome = outcome
 
@@ -347,8 +345,6 @@ def test_what_a_provider_asks_to_wait_is_read() -> None:
 
 
 class Modest:
-    """Answers a few calls at a time and refuses what is more."""
-
     def __init__(self, most: int) -> None:
         self.refused = 0
         self._free = threading.Semaphore(most)

@@ -114,23 +114,21 @@ def test_each_fault_has_its_kind_and_ends_by_the_deadline(
         assert error.retry_after == (60 if tries == 1 else 0)
 
 
-@pytest.mark.parametrize(
-    ("answer", "kind"),
-    [
+def test_what_a_useless_reply_cost_is_not_lost() -> None:
+    cases: list[tuple[Answer, FailureKind]] = [
         (says(""), FailureKind.INVALID_REPLY),
         (says(None, refusal="I cannot help"), FailureKind.REFUSAL),
         (says("", finish="content_filter"), FailureKind.CONTENT_FILTER),
         (says('{"reasoning": "it is', finish="length"), FailureKind.TRUNCATED),
-    ],
-)
-def test_what_a_useless_reply_cost_is_not_lost(answer: Answer, kind: FailureKind) -> None:
-    with Loopback(answer) as server:
-        priced = replace(custom(server.base), price=Price(input=2, output=10))
-        error = failure(LitellmGateway(), priced, request())
-    assert (error.kind, len(server.requests)) == (kind, 1)
-    assert error.usage is not None
-    assert (error.usage[:2], error.usage.cost_source) == ((11, 7), "profile")
-    assert error.usage.cost_usd == pytest.approx((11 * 2 + 7 * 10) / 1e6)
+    ]
+    for answer, kind in cases:
+        with Loopback(answer) as server:
+            priced = replace(custom(server.base), price=Price(input=2, output=10))
+            error = failure(LitellmGateway(), priced, request())
+        assert (error.kind, len(server.requests)) == (kind, 1)
+        assert error.usage is not None
+        assert (error.usage[:2], error.usage.cost_source) == ((11, 7), "profile")
+        assert error.usage.cost_usd == pytest.approx((11 * 2 + 7 * 10) / 1e6)
 
 
 def test_a_call_without_a_reply_cost_nothing_that_is_known() -> None:

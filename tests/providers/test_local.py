@@ -180,8 +180,6 @@ def test_what_stands_in_the_way_is_named(index: Index, monkeypatch: pytest.Monke
 
 
 class Stalling(BaseHTTPRequestHandler):
-    """An index that never answers for the second part."""
-
     done = threading.Event()
 
     def do_GET(self) -> None:
@@ -326,8 +324,6 @@ def request(schema: dict[str, Any] | None = None, top: int = 0, seconds: float =
 
 @dataclass
 class Inner(NothingOpen):
-    """Remembers what it was given and answers at once."""
-
     asked: list[tuple[Endpoint, Request]] = field(default_factory=list)
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
