@@ -100,10 +100,7 @@ def test_a_wrong_file_is_one_line() -> None:
         ("judges: {}\n", 1, "judges: unknown key"),
         ("judge: {rubric: kls, rubric: other}\n", 1, "duplicate key"),
         ("retrieval:\n  enabled: maybe\n", 2, "retrieval.enabled: expected true or false, got a text"),
-        *(
-            (f"judge: {{tiers: {{quick: {named}}}}}\n", 1, "judge.tiers.quick")
-            for named in ("[]", "[1]", "7", "[a, b, c, d, e, f, g, h]")
-        ),
+        ("judge: {tiers: {quick: [1]}}\n", 1, "judge.tiers.quick"),
         *(
             (f"gate:\n  paths: ['*.md', '{pattern}']\n", 2, "gate.paths.1: expected a pattern that can match")
             for pattern in ("!", "//", "[z-a]")

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import threading
-import time
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
@@ -308,7 +307,6 @@ async def test_the_same_judge_is_made_once_and_another_anew(
     first, *others = await asyncio.gather(*(kept.of(project) for _ in range(20)))
     assert all(other is first for other in others)
     assert len(made) == 1
-    monkeypatch.setattr(time, "time", lambda: 0.0)  # the clock of the wall may jump, that one does not
     assert await kept.of(project, {**MODEL, "PWD": "/elsewhere", "SHLVL": "7"}) is first
     other = await kept.of(project, {**MODEL, "JUDGEKIT_MODEL": "another"})
     ((endpoint, *_), *_) = other.panel.values()

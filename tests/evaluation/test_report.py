@@ -62,10 +62,6 @@ def svg(paint: Paint | None) -> ET.Element:
     return ET.fromstring(charts.document(paint, "A chart"))
 
 
-def marks(chart: ET.Element) -> list[tuple[float, float]]:
-    return [(float(element.attrib["x"]), float(element.attrib["y"])) for element in chart.iter(f"{SVG}use")]
-
-
 def drawn(folder: Path, home: str, seed: str) -> str:
     """Draw in a process of its own, in which every warning is an error, and return the SVG."""
     command = [sys.executable, "-W", "error", "-c", _DRAWS]
@@ -153,14 +149,6 @@ def test_every_kind_draws_any_names() -> None:
         assert {charts.short(name, longest) for name in names} <= set(shown)
         assert "<script" not in text
         assert all(each.isprintable() for each in shown)
-
-
-def test_what_is_not_known_has_no_dot_and_what_nobody_knows_no_chart() -> None:
-    unknown: dict[str, list[BootstrapInterval | None]] = {"Lift": [None, None]}
-    chart = svg(charts.intervals_chart(["a", "b"], {"Accuracy": [None, MIDDLE], **unknown}))
-    assert (len(marks(chart)), "Lift" in texts(chart)) == (1, False)
-    assert charts.intervals_chart(["a"], unknown) is None
-    assert charts.reliability_chart({"a": []}) is None
 
 
 def dots(chart: ET.Element) -> int:
@@ -377,5 +365,3 @@ def test_names_are_names_and_only_what_was_measured_is_drawn(judging: JudgingRep
     (chart,) = charts_of(page)
     assert "Unreadable" in texts(chart)
     assert "Order flips" not in texts(chart)
-    assert "<th>calls an item</th>" in page
-    assert "<th>Accuracy</th>" not in page

@@ -136,14 +136,12 @@ def test_nothing_is_expected_of_a_reply_whose_tokens_are_odd(reply: Reply) -> No
 def test_an_expectation_needs_the_number_and_most_of_the_probability() -> None:
     cases: list[tuple[str, dict[str, float], float | None]] = [
         ("4", {"4": 0.5, "5": 0.5}, 4.5),
-        (" 4", {" 4": 0.5, "4": 0.2, " 5": 0.3}, 4.3),
         ("4,", {"4,": 0.5, "4": 0.2, "3": 0.3}, 3.7),
         ('"4', {'"4': 0.75, '"3': 0.25}, 3.75),
         ("4", {"4": 0.5, "5": 0.25}, None),  # who knows what the rest is
         ("4", {"5": 0.9, "3": 0.1}, None),  # what was written is not told of
         ("4", {"4": 1.0, "5": 1.0}, None),  # no probabilities
         ("3", {"3": 1.0}, None),  # another value than was read
-        ("4.", {"4.": 1.0}, None),
         (": 4, 5", {": 4, 5": 1.0}, None),
     ]
     for token, told, wanted in cases:
@@ -151,7 +149,6 @@ def test_an_expectation_needs_the_number_and_most_of_the_probability() -> None:
         assert found == (wanted if wanted is None else pytest.approx(wanted)), token
     # A digit that may go on is no point of a scale to 10.
     going: list[tuple[dict[str, float], float | None]] = [
-        ({"8": 0.6, "9": 0.4}, 8.4),
         ({"8": 0.6, "9": 0.3, "1": 0.1}, None),  # 1, or the beginning of 10
         ({"8": 0.6, "9": 0.2, "1": 0.1, "10": 0.1}, 7.7),  # numbers are single tokens here
         ({"8": 0.6, "9": 0.395, "1": 0.005}, 8.36),

@@ -343,12 +343,6 @@ def test_opinions_and_findings_are_tagged_and_a_person_sees_which_scores_nobody_
     verdict = judged("Accurate. A section is missing.")
     dimensions = [each.opinion and each.opinion["dimensions"] for each in verdict.rounds]
     assert dimensions == [["semantic", "pragmatic", "syntactic"]] * len(verdict.rounds)
-    told = [
-        {"issue": "The link is broken."},
-        {"issue": "Too cheerful."},
-        {"issue": "A link.", "dimension": "tone"},
-    ]
-    assert [each.dimension for each in judged("Fine.", *told).findings] == ["syntactic", "", "syntactic"]
     unexplained = judged("Nothing is wrong.", {"issue": "The link is broken."})
     assert "    no reason given for pragmatic\n" in verdict_text(unexplained.record())
     for said in (verdict, judged("Fine.")):  # words that tell nothing are no reproach

@@ -73,9 +73,8 @@ def test_a_name_or_a_path_resolves_to_a_model_that_is_here(
     for name in ("own.gguf", "blob"):
         (tmp_path / name).write_bytes(b"GGUF and more")
         assert local.resolve(str(tmp_path / name)) == local.resolve(name) == tmp_path / name
-    for name in ("none.gguf", "folder/none", "."):
-        with pytest.raises(InputError, match="cannot be read"):
-            local.resolve(str(tmp_path / name))
+    with pytest.raises(InputError, match="cannot be read"):
+        local.resolve(str(tmp_path / "none.gguf"))
     (tmp_path / "text.gguf").write_text("no model")
     with pytest.raises(InputError, match="not a GGUF file"):
         local.resolve(str(tmp_path / "text.gguf"))

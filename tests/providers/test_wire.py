@@ -18,7 +18,7 @@ import httpx
 import pytest
 import respx
 from asking import KEY, SCHEMA, ask, bundled, custom, failure, request
-from loopback import DRIP, RESET, SILENT, Answer, Asked, Loopback, fails, says, sends
+from loopback import SILENT, Answer, Asked, Loopback, fails, says, sends
 from making import call_usage
 from ruamel.yaml import YAML
 
@@ -330,24 +330,6 @@ def test_a_list_of_models_is_not_trusted_either(listed: Callable[[Loopback], Ans
         assert error.kind is FailureKind.NOT_FOUND
         assert servers.models(server.base, 5) is None
         assert other.listed == []
-
-
-def test_what_is_no_model_server_is_none_in_time() -> None:
-    cases: list[Answer] = [
-        fails(500),
-        RESET,
-        SILENT,
-        DRIP,
-        sends(b"<html>"),
-        sends({"data": 3}),
-        sends(b"\xff\xfe"),
-        sends(b" " * 3_000_000),
-    ]
-    for answer in cases:
-        start = time.monotonic()
-        with Loopback(listing=answer) as server:
-            assert servers.models(server.base, 0.3) is None
-        assert time.monotonic() - start < 3
 
 
 def test_several_are_asked_at_once_and_only_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
