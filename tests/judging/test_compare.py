@@ -236,6 +236,23 @@ def test_each_family_of_a_jury_has_one_vote() -> None:
         assert [own.model for own in comparison.rounds] == [model for model in said for _ in "AB"]
 
 
+def test_several_replies_in_both_orders_are_averaged() -> None:
+    cases: list[tuple[str, str, float | None]] = [
+        ("AAB", "A", 0.3333),
+        ("ABT", "tie", 0.0),
+        ("11A", "A", 0.3333),  # what the order decides is a tie
+        ("111", "tie", 0.0),
+        ("FBB", "B", 1.0),  # two of three have a word
+        ("FFB", "undetermined", None),
+    ]
+    for replies, word, lead in cases:
+        panel = Pairing({"m": replies})
+        comparison = compare(panel, {"quick": "m"}, options=judge_options(samples=3))
+        assert (comparison.verdict, comparison.lead, len(comparison.rounds)) == (word, lead, 6), replies
+        assert [own.sample for own in comparison.rounds] == [1, 1, 2, 2, 3, 3]
+        assert [request.sample for request in panel.requests] == [1, 1, 2, 2, 3, 3]
+
+
 def test_criteria_can_be_asked_about_one_by_one() -> None:
     cases: list[tuple[str, int, str]] = [
         ("AAA", 1, "A"),

@@ -399,6 +399,21 @@ AGAINST_A_TIE = finality_rule("deep", "improve", 0.3, after="accept", stands="qu
 STANDING = finality_rules("c", (finality_rule("quick", "accept", 0.6), AGAINST_A_TIE), last="deep")
 
 
+def test_what_is_said_of_cut_texts() -> None:
+    modes: tuple[ModeName, ModeName] = ("strict", "lenient")
+    for mode in modes:
+        found, asked = walked("AA", mode, cut=["quick"])  # a win on a cut text goes up
+        assert (found.verdict, asked, found.truncated) == ("A", 2, False)
+        for letters in ("AA", "BB", "ABB", "TB", "TT", "AT"):  # no model saw both texts whole
+            found, _ = walked(letters, mode, cut=TIERS)
+            assert (found.verdict, found.truncated, found.tier) == ("undetermined", True, None)
+            assert found.degraded == "no model saw the whole of both texts, so the result is open"
+    # A tie is one as soon as one that says so saw both texts whole.
+    assert walked("TT", "strict", cut=["quick"])[0].verdict == "tie"
+    assert walked("AT", "strict", cut=["quick"])[0].verdict == "tie"
+    assert walked("AT", "strict", cut=["deep"])[0].verdict == "undetermined"
+
+
 def test_a_calibration_says_which_wins_are_final() -> None:
     cases: list[tuple[list[str], FinalityRules, ModeName, list[TierName], str, int]] = [
         (["AAA", "F"], TRUSTED, "strict", [], "A", 1),

@@ -209,6 +209,17 @@ def test_a_folder_that_poses_as_a_repository_runs_nothing(tmp_path: Path) -> Non
     assert not mark.exists()
 
 
+def test_one_task_has_one_hash_that_follows_every_file(tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("one")
+    (tmp_path / "b.md").write_text("two")
+    read = [documents.read_file(str(tmp_path / name), NOTHING) for name in ("a.md", "b.md")]
+    both = documents.document(read, "task-7")
+    assert both.task_id == "task-7"
+    assert both.sha256 not in {file.sha256 for file in read}
+    assert documents.document(read[:1]).sha256 == read[0].sha256
+    assert documents.document(read[:1]).task_id == f"{read[0].path}@{read[0].sha256[:16]}"
+
+
 def test_an_empty_path_is_not_the_current_folder() -> None:
     with pytest.raises(UsageError, match="is a variable unset"):
         next(documents.expand(["a.md", ""]))

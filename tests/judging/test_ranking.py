@@ -210,6 +210,19 @@ def test_a_calibration_says_which_lead_is_final() -> None:
 ONE = {"A": [4.0], "B": [2.0]}
 
 
+def test_a_tiebreaker_of_which_every_model_was_heard_is_not_asked() -> None:
+    for models, deep, third, asked in (
+        ({"a": "444"}, ["a"], ["a"], False),
+        ({"a": "444"}, ["a"], ["m"], False),
+        ({"a": "444", "z": "444"}, ["a"], ["a", "z"], True),
+        ({"a": "444", "b": "444", "c": "044"}, ["a", "b", "c"], ["c"], True),  # it failed
+        ({"a": "044"}, ["a"], ["m"], True),  # it stands in
+    ):
+        panel = Ranking({"m": "444", **models})
+        rounds = rank(panel, {"quick": "m", "deep": deep, "tiebreaker": third}).rounds
+        assert any(own.tier == "tiebreaker" for own in rounds) == asked, (models, third)
+
+
 def test_the_mean_of_each_subject() -> None:
     cases: list[tuple[list[tuple[str, dict[str, list[float]]]], int | None, tuple[float, float] | None]] = [
         ([("m", {"A": [4.0, 5.0], "B": [3.0, 3.0]}), ("n", {"A": [3.0], "B": [4.0]})], None, (4.0, 10 / 3)),

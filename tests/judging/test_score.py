@@ -14,6 +14,7 @@ from scripted import ByModel, ScriptedGateway, of_family, scores, scripted_endpo
 from judgekit.cli.output import verdict_text
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import documents, score, service
+from judgekit.judging.fence import without_nonce
 from judgekit.judging.verdict import Finding
 from judgekit.providers.replay import Recorder
 from judgekit.rubric import loader
@@ -245,6 +246,18 @@ def test_a_jury() -> None:
         assert (verdict.scores is None) == (end[2] is None)
         told = "deep: timeout (no answer in 45 s)"
         assert (verdict.degraded or told).startswith(told)
+
+
+def test_the_tiebreaker_is_shown_the_same_in_whatever_order_a_jury_is_named() -> None:
+    said = {"a": (4, 4, 5), "b": (5, 5, 5), "c": (4, 5, 5), "d": (1, 1, 1)}
+    answers: Answers = {name: scores(*each, reasoning=f"FROM {name}") for name, each in said.items()}
+    told = []
+    for quick in ("abc", "cba", "bac"):
+        _, gateway = sat({**answers, "e": BAD}, quick, "d", "e")
+        (asked,) = [request for model, request in gateway.requests if model == "e"]
+        told.append(without_nonce(asked.messages[-1].content))
+    assert all(f"FROM {name}" in told[0] for name in said)
+    assert told[0] == told[1] == told[2]
 
 
 def test_a_margin_sends_close_scores_up() -> None:

@@ -28,7 +28,7 @@ from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers import command, registry
 from judgekit.providers.base import INSIDE, Endpoint, Message, Reply, endpoint
 from judgekit.providers.command import CommandGateway
-from judgekit.providers.registry import CommandProfile, Profile
+from judgekit.providers.registry import CommandProfile, Price, Profile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -292,6 +292,20 @@ def test_a_failure_says_what_the_program_said_and_what_it_took() -> None:
 # What is ended by its mark
 
 MARK = secrets.token_hex(16)  # tests of other processes look through the whole machine, too
+
+
+def test_a_price_in_the_profile_goes_before_what_the_program_says() -> None:
+    price = {"a-": Price(input=1, output=2, cache_read=0).model_dump()}
+    there = program(
+        "",
+        reply="json",
+        reply_key="text",
+        price=price,
+        usage={"input": ["read"], "output": ["written"], "cache_read": ["kept"], "cost": "cost"},
+    )
+    reply = read('{"text": "yes", "read": 100, "written": 10, "kept": 40, "cost": 9}', there)
+    assert reply.usage.cost_usd == pytest.approx((60 + 20) / 1e6)
+    assert reply.usage.cost_source == "profile"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads what Linux alone shows")

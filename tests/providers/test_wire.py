@@ -176,6 +176,20 @@ def test_what_many_prompts_share_is_marked_for_the_providers_cache_and_read_back
     assert "JSON Schema" in own["text"]
 
 
+def test_a_forced_tool_is_asked_for_and_read(wire: respx.MockRouter) -> None:
+    function = {"name": "opinion", "arguments": TEXT}
+    reply, call = chat("llama-9"), {"id": "1", "type": "function", "function": function}
+    reply["choices"][0]["message"] = {"role": "assistant", "content": None, "tool_calls": [call]}
+    case = BY_PROVIDER["groq"]._replace(model="llama-9", reply=reply)
+    sent, got = case.sent(wire, request(schema=SCHEMA))
+    body = json.loads(sent.content)
+    # litellm leaves out for Groq what it does not take.
+    bare = {name: value for name, value in SCHEMA.items() if name != "additionalProperties"}
+    assert body["tools"][0]["function"]["parameters"] == bare
+    assert body["tool_choice"] == {"type": "function", "function": {"name": "opinion"}}
+    assert got.text == TEXT
+
+
 def test_a_proxy_that_states_the_cost_is_believed_where_it_is_an_amount(wire: respx.MockRouter) -> None:
     for stated in ("0.0123", "n/a", "", "nan", "inf", "-1"):
         headers = {"x-litellm-response-cost": stated}
