@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import os
 import subprocess
@@ -215,7 +216,8 @@ def test_one_task_has_one_hash_that_follows_every_file(tmp_path: Path) -> None:
     read = [documents.read_file(str(tmp_path / name), NOTHING) for name in ("a.md", "b.md")]
     both = documents.document(read, "task-7")
     assert both.task_id == "task-7"
-    assert both.sha256 not in {file.sha256 for file in read}
+    changed = documents.document([read[0], dataclasses.replace(read[1], sha256="0" * 64)], "task-7")
+    assert len({both.sha256, changed.sha256, *(file.sha256 for file in read)}) == 4
     assert documents.document(read[:1]).sha256 == read[0].sha256
     assert documents.document(read[:1]).task_id == f"{read[0].path}@{read[0].sha256[:16]}"
 
