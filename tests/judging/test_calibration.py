@@ -194,6 +194,7 @@ def test_a_damaged_file_is_said_if_it_is_meant_and_not_used() -> None:
         if said:
             with pytest.raises(ConfigError):
                 calibration.read(path)
+        path.unlink()
 
 
 def test_a_folder_full_of_files_is_read_in_part(tmp_path: Path) -> None:
