@@ -122,8 +122,8 @@ def run(arguments: list[str] | None = None) -> int:
                 sys.excepthook(*sys.exc_info())
             warn(f"internal error ({type(error).__name__}: {error}); set JUDGEKIT_TRACEBACK=1 to see where")
             return Exit.INTERNAL
-        if code == Exit.INTERRUPTED:  # typer makes a code of Ctrl-C, too
-            warn(f"interrupted{KEPT.get(command, '')}")
+        if code == Exit.INTERRUPTED and (kept := KEPT.get(command, "")) is not None:
+            warn(f"interrupted{kept}")  # typer makes a code of Ctrl-C, too
         return code
 
 

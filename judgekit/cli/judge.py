@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from judgekit import environment
-from judgekit.cli import output
+from judgekit.cli import output, rows
 from judgekit.cli.output import say, warn
 from judgekit.engine import client
 from judgekit.errors import Exit, InputError, UsageError
@@ -21,15 +21,22 @@ from judgekit.text import encodable, escaped, lines_of, rubric_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from judgekit.judging.documents import Document, File
+    from judgekit.judging.documents import Document, File, Task
     from judgekit.judging.verdict import Comparison
 
     Record: TypeAlias = Mapping[str, Any]
-    OnVerdict: TypeAlias = Callable[[Document, Record], None]
+    OnVerdict: TypeAlias = Callable[[Document, Record], object]
+
+_Paths = Annotated[
+    list[str] | None, Argument(metavar="PATH...", help="Files, folders, or - for stdin; or give --data.")
+]
+_Family = Annotated[
+    str | None, Option(metavar="FAMILY", help="Model family that wrote the text, such as anthropic.")
+]
 
 
 def judge(
-    files: Annotated[list[str], Argument(metavar="PATH...", help="Files, folders, or - for stdin.")],
+    files: _Paths = None,
     rubric: output.RubricOption = None,
     mode: output.ModeOption = None,
     model: output.ModelOption = None,
@@ -38,35 +45,38 @@ def judge(
     acceptance: Annotated[str, Option(help="Acceptance criteria, shown to the models.")] = "",
     reference: Annotated[str, Option(help="The answer that you expect, shown to the models.")] = "",
     format_: output.FormatOption = "table",
-    jobs: Annotated[int, Option("-j", min=1, max=256, help="Documents to judge at the same time.")] = 8,
+    jobs: rows.Jobs = None,
     deadline: output.Deadline = None,
     no_cache: output.NoCache = False,
     no_engine: output.NoEngine = False,
     max_cost: output.MaxCost = None,
-    author_family: Annotated[
-        str | None, Option(metavar="FAMILY", help="Model family that wrote the text, such as anthropic.")
-    ] = None,
+    author_family: _Family = None,
     show_prompt: output.ShowPrompt = False,
+    exit_on: rows.ExitOnOption = None,
+    data: rows.Data = None,
+    map_: rows.Map = None,
+    id_: rows.Id = None,
+    out: rows.Out = None,
+    fresh: rows.Fresh = False,
+    limit: rows.Limit = None,
+    judge_turn: rows.JudgeTurn = "last",
 ) -> int:
-    """Judge documents under a rubric. Exit code: 0 accepted, 1 rejected, 2 a human is needed."""
+    """Judge documents or rows. Exit code: 0 accepted, 1 rejected, 2 a human is needed; of rows 0 or 2."""
     from judgekit.judging import documents
 
     output.check_filled(*output.FAMILY, author_family)
     output.check_filled(*output.MODEL, model)
     output.check_filled("--task-id", "a name for all paths together", task_id)
     wish: dict[str, Any] = {"rubric": rubric, "mode": mode, "deadline": deadline, "cache": not no_cache}
-    wish["max_cost_usd"] = max_cost
-    if model is not None:
-        wish["model"] = encodable(model)
+    wish |= {"max_cost_usd": max_cost} | ({"model": encodable(model)} if model else {})
     task = documents.Task(*map(encodable, (description, acceptance, reference)))
+    use_engine = not no_engine and engine_wanted()
+    dataset = rows.DataOptions(data, map_, id_, out, fresh, limit, judge_turn)
+    if dataset.is_wanted(files, format_, task_id):
+        how = rows.How(jobs or rows.ROW_JOBS, use_engine, show_prompt, exit_on or rows.USUAL_EXIT)
+        return rows.run("judge", dataset, task, wish, list(filter(None, [author_family])), how)
     unreadable: list[InputError] = []
-    contents = _files(files, unreadable)
-    subjects = (documents.document([file], task=task, family=author_family) for file in contents)
-    if task_id is not None:
-        parts = list(contents)
-        if unreadable:
-            raise InputError(f"task {task_id}: not judged, because a part of it cannot be read")
-        subjects = (documents.document(each, task_id, task, author_family) for each in [parts])
+    subjects = _documents(files or (), unreadable, task_id, task, author_family)
     words: set[str] = set()
     if show_prompt:
         from judgekit.judging.service import JudgeRequest, prompts
@@ -75,11 +85,27 @@ def judge(
             shown = prompts(document, Path(environment.project_root()), JudgeRequest(**wish))
             output.say_prompts(document.task_id, shown)
     else:
-        use_engine = not no_engine and engine_wanted()
-        words = _judge(subjects, wish, format_, jobs, as_task=task_id is not None, use_engine=use_engine)
+        at_once, as_task = jobs or rows.JOBS, task_id is not None
+        words = _judge(subjects, wish, format_, at_once, as_task=as_task, use_engine=use_engine)
     unread = unreadable[-1].exit_code if unreadable else Exit.ACCEPTED
-    undecided = Exit.HUMAN_NEEDED if words - {"accept"} else Exit.ACCEPTED
-    return Exit.REJECTED if "reject" in words else unread or undecided
+    code = rows.exit_code(words, exit_on or [rows.ExitOn.IMPROVE, rows.ExitOn.UNDETERMINED])
+    return code if code == Exit.REJECTED else unread or code
+
+
+def _documents(
+    paths: Sequence[str], unreadable: list[InputError], task_id: str | None, task: Task, family: str | None
+) -> Iterator[Document]:
+    """Yield each file as a document; with a `task_id` all as one, or `InputError` where one is unreadable."""
+    from judgekit.judging import documents
+
+    files = _files(paths, unreadable)
+    if task_id is None:
+        yield from (documents.document([file], task=task, family=family) for file in files)
+        return
+    parts = list(files)
+    if unreadable:
+        raise InputError(f"task {task_id}: not judged, because a part of it cannot be read")
+    yield documents.document(parts, task_id, task, family)
 
 
 def _files(paths: Sequence[str], unreadable: list[InputError]) -> Iterator[File]:
@@ -180,8 +206,10 @@ def _judge_task(
 
 
 def compare(
-    files: Annotated[list[str], Argument(metavar="A B...", help="Files, or - for stdin.")],
-    prompt: Annotated[str, Option(help="The prompt that the texts answer.")],
+    files: Annotated[
+        list[str] | None, Argument(metavar="A B...", help="Files, or - for stdin; or give --data.")
+    ] = None,
+    prompt: Annotated[str | None, Option(help="The prompt that the texts answer.")] = None,
     rubric: output.RubricOption = None,
     mode: output.ModeOption = None,
     model: output.ModelOption = None,
@@ -194,28 +222,45 @@ def compare(
     ] = None,
     max_cost: output.MaxCost = None,
     show_prompt: output.ShowPrompt = False,
+    no_engine: output.NoEngine = False,
+    jobs: rows.Jobs = None,
+    data: rows.Data = None,
+    map_: rows.Map = None,
+    id_: rows.Id = None,
+    out: rows.Out = None,
+    fresh: rows.Fresh = False,
+    limit: rows.Limit = None,
 ) -> int:
     """Decide which text is better. Exit code: 0 a winner or a tie, 2 a human is needed."""
     from judgekit.judging import documents, service
 
+    output.check_filled(*output.MODEL, model)
+    request = service.JudgeRequest(rubric, mode, deadline, max_cost, not no_cache, model)
+    dataset = rows.DataOptions(data, map_, id_, out, fresh, limit)
+    if dataset.is_wanted(files, format_):
+        how = rows.How(jobs or rows.ROW_JOBS, not no_engine and engine_wanted(), show_prompt)
+        task = documents.Task(encodable(prompt or ""))
+        return rows.run("compare", dataset, task, request._asdict(), author_family or [], how)
+    files, prompt = files or [], prompt or ""
     if not prompt.strip():
-        raise UsageError("--prompt is empty; give the prompt that the texts answer")
+        raise UsageError("--prompt is missing or empty; give the prompt that the texts answer")
     if files.count(documents.STDIN) > 1:
         raise UsageError("standard input (-) is given twice; give it once")
     output.check_filled(*output.FAMILY, *(author_family or ()))
-    output.check_filled(*output.MODEL, model)
     for file in files:
         if file and documents.is_folder(file):
             raise InputError(f"{file}: a folder; compare takes files")
     authors = service.authors(author_family or None, len(files))
     texts = tuple(documents.read_file(file, sys.stdin.buffer) for file in files)
     compared = documents.ComparisonInput(prompt, texts, authors)
-    request = service.JudgeRequest(rubric, mode, deadline, max_cost, not no_cache, model)
     project = Path(environment.project_root())
     if show_prompt:
         output.say_prompts("compare", service.comparison_prompts(compared, project, request))
         return Exit.ACCEPTED
-    comparison = service.compare(compared, project, request)
+    return _say_comparison(service.compare(compared, project, request), format_)
+
+
+def _say_comparison(comparison: Comparison, format_: Literal["table", "json", "jsonl"]) -> int:
     if format_ == "table":
         for line in _lines(comparison):
             say(line)

@@ -102,7 +102,7 @@ def progress(text: str) -> None:
 
 
 _CACHED = ": complete replies are cached{}; run the same command to continue"
-KEPT = {
+KEPT: dict[str, str | None] = {
     **dict.fromkeys(("judge", "compare"), _CACHED.format(", unless with --no-cache")),
     **dict.fromkeys(("search", "gate", "calibrate", "eval", "rubric"), _CACHED.format("")),
     "demo": ": what was downloaded is kept; run the same command to continue",
@@ -110,7 +110,7 @@ KEPT = {
     "escalate": "; issues that are up to date stay so; run the same command for the rest",
     **dict.fromkeys(("kpi", "triage"), "; the ledger is unchanged"),
 }
-"""What an interrupted command says is kept."""
+"""What an interrupted command says is kept; None where it has said so itself."""
 
 
 def keeps(command: str, message: str) -> None:

@@ -73,8 +73,8 @@ def many(
     operation: str,
     things: Iterable[Thing],
     body: Callable[[Thing], bytes],
-    locally: Callable[[Iterable[Thing], Callable[[Thing, Any], None]], None],
-    on_answer: Callable[[Thing, Any], None],
+    locally: Callable[[Iterable[Thing], Callable[[Thing, Any], object]], None],
+    on_answer: Callable[[Thing, Any], object],
     *,
     at_once: int,
     warn: Callable[[str], None],
@@ -102,7 +102,7 @@ def many(
 
     held: dict[int, Thing] = {}
     came: dict[int, Any] = {}
-    most = AHEAD * at_once if in_order else 2 * at_once
+    most = AHEAD * at_once if in_order else at_once
     rest, threads = iter(things), 0
     try:
         for number, thing in enumerate(chain(rest, [None])):

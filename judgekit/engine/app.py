@@ -30,7 +30,16 @@ from judgekit.gate import Run, github, push, tasks
 from judgekit.gate.commits import RefUpdate
 from judgekit.git import Repository
 from judgekit.judging import search as retrieval
-from judgekit.judging.documents import CONTEXT_CHARS, Author, Document, File, Task
+from judgekit.judging.documents import (
+    CONTEXT_CHARS,
+    LEAST,
+    MOST,
+    Author,
+    ComparisonInput,
+    Document,
+    File,
+    Task,
+)
 from judgekit.judging.service import JudgeRequest
 from judgekit.ledger import LedgerError
 from judgekit.providers.pace import caller
@@ -75,6 +84,10 @@ class FileBody(Strict):
     shown: Annotated[str, StringConstraints(max_length=4096)] = ""
 
 
+def _files(bodies: list[FileBody]) -> tuple[File, ...]:
+    return tuple(File(**body.model_dump()) for body in bodies)
+
+
 class AuthorBody(Strict):
     name: Annotated[str, StringConstraints(max_length=1000)] | None = None
     family: Annotated[str, StringConstraints(max_length=64)] | None = None
@@ -90,9 +103,19 @@ class DocumentBody(Strict):
     commit: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{7,64}$")] | None = None
 
     def document(self) -> Document:
-        files = tuple(File(**file.model_dump()) for file in self.files)
         task = Task(self.description, self.acceptance, self.reference)
-        return Document(files, self.task_id, task, Author(**self.author.model_dump()), self.commit)
+        return Document(
+            _files(self.files), self.task_id, task, Author(**self.author.model_dump()), self.commit
+        )
+
+
+class ComparisonBody(Strict):
+    prompt: Words
+    files: list[FileBody] = Field(min_length=LEAST, max_length=MOST)
+    authors: list[Annotated[str, StringConstraints(max_length=64)] | None] = []
+
+    def comparison(self) -> ComparisonInput:
+        return ComparisonInput(self.prompt, _files(self.files), tuple(self.authors))
 
 
 class RequestBody(Strict):
@@ -121,8 +144,7 @@ class StopBody(Strict):
     idle_seconds: float = Field(default=0, ge=0)
 
 
-class JudgeBody(Carried):
-    document: DocumentBody
+class WishBody(Carried):
     wish: RequestBody = RequestBody()
 
     def judge_request(self) -> JudgeRequest:
@@ -131,6 +153,14 @@ class JudgeBody(Carried):
         if (rubric := self.wish.rubric) is not None and rubric.endswith((".yaml", ".yml")):
             wish["rubric"] = str(Path(self.cwd) / rubric)
         return JudgeRequest(**wish)
+
+
+class JudgeBody(WishBody):
+    document: DocumentBody
+
+
+class CompareBody(WishBody):
+    comparison: ComparisonBody
 
 
 class SearchBody(Carried):
@@ -217,6 +247,19 @@ async def judge(request: Request, given: JudgeBody) -> Response:
         judge = await service.judge(given.folder, given.judge_request())
         verdict = await service.judged(judge, given.document.document())
         return verdict.model_dump_json(by_alias=True).encode()
+
+    return await done(request, given, work)
+
+
+@router.post("/compare")
+async def compare(request: Request, given: CompareBody) -> Response:
+    service: Service = request.app.state.service
+
+    async def work() -> bytes:
+        texts = given.comparison.comparison()
+        judge = await service.comparison_judge(texts, given.folder, given.judge_request())
+        comparison = await service.judged(judge, texts)
+        return comparison.model_dump_json(by_alias=True).encode()
 
     return await done(request, given, work)
 

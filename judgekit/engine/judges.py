@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from judgekit import environment
 from judgekit.config import settings
@@ -24,10 +25,12 @@ from judgekit.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from judgekit.judging.documents import Document
+    from judgekit.judging.compare import PairJudge
+    from judgekit.judging.documents import ComparisonInput
+    from judgekit.judging.orchestrator import Judge, Record, Subject
+    from judgekit.judging.ranking import RankingJudge
     from judgekit.judging.score import DocumentJudge
     from judgekit.judging.service import JudgeRequest
-    from judgekit.judging.verdict import Verdict
     from judgekit.providers.base import Endpoint, Gateway, Reply, Request
 
 Value = TypeVar("Value")
@@ -53,7 +56,7 @@ class Service:
         self.ready = asyncio.Event()  # or failed
         self.failure = ""
         self.gateway: Gateway = open_gateway({})
-        self.kept: dict[object, tuple[asyncio.Task[tuple[DocumentJudge, str]], float]] = {}
+        self.kept: dict[object, tuple[asyncio.Task[Any], float]] = {}
         self._paces: dict[tuple[object, ...], Pace] = {}
         self.since = datetime.now(UTC)
 
@@ -74,8 +77,22 @@ class Service:
 
     async def judge(self, project: Path | None, judge_request: JudgeRequest) -> DocumentJudge:
         """Return the judge for the current caller's environment; raises `ConfigError` or `UsageError`."""
+        make = partial(service.document_judge, self.gateway, project, judge_request)
+        judge, _ = await self._kept(make, project, judge_request)
+        return judge
+
+    async def comparison_judge(
+        self, texts: ComparisonInput, project: Path | None, judge_request: JudgeRequest
+    ) -> PairJudge | RankingJudge:
+        """Return the judge of as many texts, as `judge` does."""
+        make = partial(service.comparison_judge, self.gateway, texts, project, judge_request)
+        return await self._kept(make, project, judge_request, len(texts.files), len(texts.distinct))
+
+    async def _kept(
+        self, make: Callable[[], Value], project: Path | None, judge_request: JudgeRequest, *numbers: int
+    ) -> Value:
         variables = frozenset(item for item in environment.environ().items() if item[0] not in _PASSING)
-        key = (project, judge_request, variables, _stamp(project, judge_request))
+        key = (project, judge_request, variables, _stamp(project, judge_request), numbers)
         now = time.monotonic()
         for old, (task, made) in list(self.kept.items()):
             failed = task.done() and (task.cancelled() or task.exception() is not None)
@@ -83,20 +100,19 @@ class Service:
                 del self.kept[old]  # with the keys in it
         if key not in self.kept:
             # In a thread, with this caller's environment: it reads files and asks local servers for models.
-            making = asyncio.to_thread(service.document_judge, self.gateway, project, judge_request)
-            self.kept[key] = asyncio.create_task(making), now
-        judge, _ = await asyncio.shield(self.kept[key][0])  # others may wait for it, too
-        return judge
+            self.kept[key] = asyncio.create_task(asyncio.to_thread(make)), now
+        found: Value = await asyncio.shield(self.kept[key][0])  # others may wait for it, too
+        return found
 
-    async def judged(self, judge: DocumentJudge, document: Document) -> Verdict:
-        """Return the verdict on a document; where its provider is limited, clients take turns."""
+    async def judged(self, judge: Judge[Any, Subject, Record], subject: Subject) -> Record:
+        """Return the record on a subject; where its provider is limited, clients take turns."""
         most = service.max_concurrency(judge, _UNBOUNDED)
         if most == _UNBOUNDED:
-            return await judge.judge(document)
+            return await judge.judge(subject)
         endpoints = [endpoint for jury in judge.panel.values() for endpoint in jury]
         providers = sorted({(endpoint.profile.provider, endpoint.api_base or "") for endpoint in endpoints})
         async with self._paces.setdefault((most, *providers), Pace(most)).turn():
-            return await judge.judge(document)
+            return await judge.judge(subject)
 
 
 def _stamp(project: Path | None, judge_request: JudgeRequest) -> frozenset[tuple[str, int, int, int]]:

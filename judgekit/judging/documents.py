@@ -85,6 +85,10 @@ class File:
     total: int
     shown: str = ""
 
+    def body(self, name: Callable[[str], str] = str) -> dict[str, Any]:
+        about = {"path": name(self.path), "text": self.text, "sha256": self.sha256, "total": self.total}
+        return about | ({"shown": name(self.shown)} if self.shown else {})
+
 
 def file_of(path: str, text: str) -> File:
     """Return a text as a file, of a very long one its beginning; its hash is that of the whole text."""
@@ -113,14 +117,10 @@ class Document:
 
     def body(self, name: Callable[[str], str] = str) -> dict[str, Any]:
         """Return it as an engine and a team's server take it, with names as `name` changes them."""
-        files: list[dict[str, Any]] = []
-        for file in self.files:
-            about = {"path": name(file.path), "text": file.text, "sha256": file.sha256, "total": file.total}
-            files.append(about | ({"shown": name(file.shown)} if file.shown else {}))
         # An older server refuses keys that it does not know: these are sent only where they are set.
         reference = {"reference": self.task.reference} if self.task.reference else {}
         return {
-            "files": files,
+            "files": [file.body(name) for file in self.files],
             "task_id": name(self.task_id),
             "description": self.task.description,
             "acceptance": self.task.acceptance,
@@ -171,6 +171,10 @@ class ComparisonInput:
     prompt: str
     files: tuple[File, ...]
     authors: tuple[str | None, ...] = ()
+
+    def body(self) -> dict[str, Any]:
+        """Return it as an engine takes it."""
+        return {"prompt": self.prompt, "files": [file.body() for file in self.files], "authors": self.authors}
 
     @property
     def size(self) -> int:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from judgekit.config import ModeName, TierName
     from judgekit.config.settings import Config
     from judgekit.judging.documents import Document
-    from judgekit.judging.orchestrator import AnyJudge
+    from judgekit.judging.orchestrator import AnyJudge, Judge
     from judgekit.judging.verdict import Comparison, Verdict
     from judgekit.providers.base import Endpoint, Gateway, Message
     from judgekit.rubric.loader import LoadedRubric
@@ -163,9 +163,9 @@ def _unpriced(panel: Mapping[TierName, Sequence[Endpoint]]) -> list[str]:
     return unpriced(endpoint for jury in panel.values() for endpoint in jury)
 
 
-def max_concurrency(judge: DocumentJudge, at_once: int) -> int:
+def max_concurrency(judge: Judge[Any, Any, Any], at_once: int) -> int:
     """Return how many documents to judge at a time, by the provider with the lowest limit."""
-    calls = judge.options.calls(len(judge.rubric.dimensions))
+    calls = judge.options.calls(len(judge.rubric.questions))
     limits = [endpoint.profile.limits.concurrency for jury in judge.panel.values() for endpoint in jury]
     return min([at_once, *(max(1, limit // calls) for limit in limits if limit)])
 
@@ -224,7 +224,7 @@ def judge_documents(
     documents: Iterable[Document],
     project: Path | None = None,
     judge_request: JudgeRequest = AS_CONFIGURED,
-    on_verdict: Callable[[Document, Verdict], None] | None = None,
+    on_verdict: Callable[[Document, Verdict], object] | None = None,
     at_once: int = AT_ONCE,
 ) -> list[Verdict]:
     """Judge documents as they are read; return verdicts unless `on_verdict` gets them."""
@@ -235,7 +235,7 @@ async def ajudge_documents(
     documents: Iterable[Document],
     project: Path | None = None,
     judge_request: JudgeRequest = AS_CONFIGURED,
-    on_verdict: Callable[[Document, Verdict], None] | None = None,
+    on_verdict: Callable[[Document, Verdict], object] | None = None,
     at_once: int = AT_ONCE,
 ) -> list[Verdict]:
     found: list[Verdict] = []

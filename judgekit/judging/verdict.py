@@ -28,6 +28,9 @@ Consensus: TypeAlias = Literal["unanimous", "majority", "single", "none"]
 class _Record(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    def record(self) -> dict[str, Any]:
+        return self.model_dump(mode="json", by_alias=True)
+
 
 class Subject(_Record):
     """A file that was judged; `path` as it was given, `sha256` of the bytes."""
@@ -158,9 +161,6 @@ class Verdict(_Record):
     cost_usd: float | None = None
     cost_source: CostSource | None = None
     cost_complete: bool | None = None
-
-    def record(self) -> dict[str, Any]:
-        return self.model_dump(mode="json", by_alias=True)
 
     @property
     def accepted(self) -> bool:

@@ -369,7 +369,7 @@ def alone(place: EngineAddress, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "connect_or_start", lambda: nullcontext(found))
 
 
-def here(things: Iterable[int], on_answer: Callable[[int, Any], None]) -> None:
+def here(things: Iterable[int], on_answer: Callable[[int, Any], object]) -> None:
     for thing in things:
         on_answer(thing, -thing)
 

@@ -1,0 +1,319 @@
+"""`judge --data` and `compare --data`: the options of a dataset, progress, the summary and the exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import os
+import signal
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
+
+from typer import Option
+
+from judgekit import environment
+from judgekit.cli import output
+from judgekit.cli.output import warn
+from judgekit.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from types import FrameType
+
+    from judgekit.data.runs import Dataset, Run
+    from judgekit.judging.documents import Task
+    from judgekit.judging.service import JudgeRequest
+
+JOBS = 8  # texts judged at a time, unless -j says otherwise
+ROW_JOBS = 32
+LOG_SECONDS = 10.0  # between lines about progress, where there is no terminal
+LAST_SECONDS = 2.0  # for what is being judged after Ctrl-C
+_WORDS = ("accept", "improve", "reject", "escalate", "undetermined")
+
+Turn: TypeAlias = Literal["last", "all"]
+
+
+class ExitOn(enum.StrEnum):
+    """Outcomes that give an exit code other than 0."""
+
+    REJECT = "reject"
+    IMPROVE = "improve"
+    UNDETERMINED = "undetermined"
+    NEVER = "never"
+
+
+_MEANT: dict[ExitOn, dict[str, Exit]] = {
+    ExitOn.REJECT: {"reject": Exit.REJECTED},
+    ExitOn.IMPROVE: {"reject": Exit.REJECTED, "improve": Exit.HUMAN_NEEDED},
+    ExitOn.UNDETERMINED: {"undetermined": Exit.HUMAN_NEEDED},
+    ExitOn.NEVER: {},
+}
+USUAL_EXIT = (ExitOn.UNDETERMINED,)  # where rows are judged
+Data = Annotated[
+    str | None,
+    Option("--data", metavar="ROWS", help="Judge each row: .jsonl, .csv, .tsv, .parquet, or - (JSON Lines)."),
+]
+Map = Annotated[
+    list[str] | None,
+    Option("--map", metavar="FIELD=COLUMN", help="Take a field, such as text, from a column; repeatable."),
+]
+Id = Annotated[str | None, Option("--id", metavar="COLUMN", help="Column that names each row.")]
+Out = Annotated[
+    str | None,
+    Option(
+        "--out", metavar="FILE", help="Write results here (.jsonl, .csv, .tsv, .parquet); go on if there."
+    ),
+]
+Fresh = Annotated[bool, Option("--fresh", help="Judge all rows again, whatever --out has.")]
+Limit = Annotated[int | None, Option("--limit", min=1, metavar="N", help="Judge only the first N rows.")]
+JudgeTurn = Annotated[Turn, Option("--judge-turn", help="Of a conversation: its last answer, or all.")]
+ExitOnOption = Annotated[
+    list[ExitOn] | None,
+    Option("--exit-on", help="Outcome that makes the exit code 1 or 2; repeatable."),
+]
+Jobs = Annotated[
+    int | None,
+    Option(
+        "-j", min=1, max=256, help=f"Texts to judge at the same time. [default: {JOBS}; rows: {ROW_JOBS}]"
+    ),
+]
+
+
+class DataOptions(NamedTuple):
+    """What the command line says of a dataset."""
+
+    data: str | None = None
+    map: list[str] | None = None
+    id: str | None = None
+    out: str | None = None
+    fresh: bool = False
+    limit: int | None = None
+    judge_turn: Turn = "last"
+
+    def is_wanted(self, files: list[str] | None, format_: str, task_id: str | None = None) -> bool:
+        """Whether rows are judged; raises `UsageError` for options that do not go together."""
+        if self.data is None:
+            for name, value in self._asdict().items():
+                if value != self._field_defaults[name]:
+                    raise UsageError(f"--{name.replace('_', '-')} is for rows; name their file with --data")
+            if not files:
+                raise UsageError("nothing to judge: name files, or a file of rows with --data")
+            return False
+        others = {"a path": files, "--format": format_ != "table", "--task-id": task_id}
+        for name in (name for name, is_given in others.items() if is_given):
+            raise UsageError(f"--data and {name} do not go together; give one of the two")
+        return True
+
+
+class How(NamedTuple):
+    """How rows are judged: how many at a time, where, or only shown, and which outcomes are no success."""
+
+    jobs: int
+    use_engine: bool
+    show_prompt: bool
+    exit_on: Collection[ExitOn] = USUAL_EXIT
+
+
+def exit_code(words: Collection[str], exit_on: Collection[ExitOn]) -> int:
+    """Return the exit code for these outcomes; a rejection outranks the rest."""
+    meant: dict[str, int] = {}
+    for each in exit_on:
+        meant.update(_MEANT[each])
+    codes = {meant.get("undetermined" if word == "escalate" else word, 0) for word in words}
+    return Exit.REJECTED if Exit.REJECTED in codes else max(codes, default=0)
+
+
+def run(
+    task: Literal["judge", "compare"],
+    options: DataOptions,
+    fixed: Task,
+    wish: Mapping[str, Any],
+    families: Sequence[str],
+    how: How,
+) -> int:
+    """Judge the rows of a dataset, sum up, and return the exit code."""
+    from judgekit.data import fields, results, rows, runs
+    from judgekit.judging.service import JudgeRequest
+
+    assert options.data is not None  # noqa: S101 - what the callers look at
+    project, judge_request = Path(environment.project_root()), JudgeRequest(**wish)
+    source = rows.open_rows(options.data, sys.stdin.buffer)
+    given = fields.parse_map(options.map or ())
+    asked = runs.RowOptions(task, given, options.id, fixed, families, options.judge_turn, options.limit)
+    dataset, found, unseen = runs.dataset(source, asked, project, judge_request)
+    warn(f"{source.name}: {found.told(*filter(None, [dataset.id_column]))}")
+    for line in unseen:
+        warn(line)
+    if how.show_prompt:
+        return _show_prompt(task, dataset, project, judge_request)
+    total = dataset.check() if source.lasting else None
+    runner = runs.here(project, judge_request, how.jobs)
+    if how.use_engine:
+        runner = runs.by_engine(task, project, judge_request, how.jobs, warn)
+    with results.open_results(options.out, _emit, fresh=options.fresh, source=source) as kept:
+        work = runs.Run(dataset, kept, judge_request.max_cost_usd, partial(asked.expected, found))
+        started, interrupted = time.monotonic(), False
+        with _progress(work, total), _stoppable(work.stopped):
+            try:
+                runner(work.pending(), work.on_record)
+            except KeyboardInterrupt:
+                interrupted = True
+        kept.finish()
+    interrupted |= work.stopped.is_set()
+    output.tell_sent(work.substitutes, work.redacted)
+    if work.problem:
+        warn(str(work.problem))
+    output.KEPT[task] = None  # the summary says it
+    _print_line(summary(work, kept.name, time.monotonic() - started, total, interrupted=interrupted))
+    if interrupted:
+        return Exit.INTERRUPTED
+    undone = {"undetermined"} if work.is_spent else set()
+    return work.problem.exit_code if work.problem else exit_code({*work.words, *undone}, how.exit_on)
+
+
+def _show_prompt(task: str, dataset: Dataset, project: Path, judge_request: JudgeRequest) -> int:
+    """Print what would be sent about the first row that can be judged."""
+    from judgekit.data.rows import Unreadable
+    from judgekit.data.runs import unreadable
+    from judgekit.judging import service
+    from judgekit.judging.documents import Document
+
+    for each in dataset:
+        if isinstance(each, Unreadable):
+            raise unreadable(dataset.name, each, 0)
+        if each.subject is not None:
+            shown = (
+                service.prompts(each.subject, project, judge_request)
+                if isinstance(each.subject, Document)
+                else service.comparison_prompts(each.subject, project, judge_request)
+            )
+            output.say_prompts(f"{task} row {each.row_id}", shown)
+            break
+    return Exit.ACCEPTED
+
+
+def summary(run: Run, name: str, seconds: float, total: int | None, *, interrupted: bool) -> str:
+    """Return one line: rows by verdict, how many were judged now and kept, and what it cost."""
+    count = run.now + run.kept
+    order = sorted(
+        run.words, key=lambda word: (word not in _WORDS, word in _WORDS and _WORDS.index(word), word)
+    )
+    words = ", ".join(f"{run.words[word]:,} {word}" for word in order) or "no verdict"
+    parts = [
+        f"{'interrupted: ' * interrupted}{count:,} rows in {name}: {words}",
+        f"{run.now:,} judged now in {seconds:,.0f} s, {run.kept:,} kept",
+        cost(run),
+    ]
+    if run.labelled:
+        parts.append(f"{run.agreed:,} of {run.labelled:,} labels agree ({run.agreed / run.labelled:.0%})")
+    if run.is_spent:
+        left = "the rest" if total is None else f"{total - count:,} rows"
+        parts.append(f"{left} not judged, because --max-cost is reached")
+    elif interrupted:
+        parts.append("run the same command to continue" if name else "")
+    return "; ".join(filter(None, parts))
+
+
+def cost(run: Run) -> str:
+    if not run.spent_usd and (run.is_local or run.unpriced):
+        return "cost 0 (local)" if run.is_local else "cost unknown"
+    digits = 2 if run.spent_usd >= 1 or not run.spent_usd else 4
+    return f"{'at least ' * bool(run.unpriced)}{run.spent_usd:.{digits}f} USD"
+
+
+def _emit(line: str) -> None:
+    output.emit(line.removesuffix("\n"))
+
+
+def _print_line(line: str) -> None:
+    if sys.stderr is not None:
+        sys.stderr.write(f"{output.printable(line)}\n")
+
+
+@contextlib.contextmanager
+def _progress(run: Run, total: int | None) -> Iterator[None]:
+    """Show on a terminal how far a run is; elsewhere print a line every ten seconds."""
+    if output.watched():
+        with _bar(run, total):
+            yield
+        return
+    over, started = threading.Event(), time.monotonic()
+
+    def log() -> None:
+        while not over.wait(LOG_SECONDS):
+            warn(f"{_done(run, total)} rows, {_figures(run, started)}")
+
+    thread = threading.Thread(target=log, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+@contextlib.contextmanager
+def _bar(run: Run, total: int | None) -> Iterator[None]:
+    from rich import progress
+    from rich.console import Console
+
+    started = time.monotonic()
+
+    class Figures(progress.ProgressColumn):
+        def render(self, _: progress.Task) -> str:
+            return _figures(run, started)
+
+    class Done(progress.ProgressColumn):
+        def render(self, task: progress.Task) -> str:
+            task.completed = run.now + run.kept
+            return _done(run, total)
+
+    columns = (Done(), progress.BarColumn(), progress.TimeRemainingColumn(), Figures())
+    with progress.Progress(*columns, console=Console(stderr=True)) as bar:
+        bar.add_task("", total=total)
+        yield
+
+
+def _done(run: Run, total: int | None) -> str:
+    return f"{run.now + run.kept:,}" + ("" if total is None else f" of {total:,}")
+
+
+def _figures(run: Run, started: float) -> str:
+    pace = run.now / max(time.monotonic() - started, 0.001)
+    verdicts = ", ".join(f"{count:,} {word}" for word, count in sorted(run.words.items()))
+    return f"{pace:.1f} a second, {cost(run)}; {verdicts or 'no verdict yet'}"
+
+
+@contextlib.contextmanager
+def _stoppable(stopped: threading.Event) -> Iterator[None]:
+    """Set `stopped` on Ctrl-C; raise `KeyboardInterrupt` two seconds later, or at the second Ctrl-C."""
+    main = threading.main_thread()
+    if threading.current_thread() is not main:
+        yield
+        return
+
+    def interrupt() -> None:
+        if hasattr(signal, "pthread_kill"):  # which ends what the main thread waits for
+            signal.pthread_kill(main.ident or 0, signal.SIGINT)
+        else:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    timer = threading.Timer(LAST_SECONDS, interrupt)
+    timer.daemon = True
+
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        if stopped.is_set():
+            raise KeyboardInterrupt
+        stopped.set()
+        timer.start()
+
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        timer.cancel()
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,413 @@
+"""A run over a dataset: what is refused before any model is asked, which rows are judged now, when it ends.
+
+A `Runner` judges the rows: in this process, in the engine, or wherever else documents can be judged.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import aclosing, closing
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+
+from judgekit import environment
+from judgekit.data import fields as row_fields
+from judgekit.data.results import Ids, Results, result
+from judgekit.data.rows import Row, Unreadable
+from judgekit.engine import answers, client
+from judgekit.errors import InputError, UsageError
+from judgekit.judging.documents import LETTERS, ComparisonInput, Document, Task, file_of
+from judgekit.judging.round import INEXACT
+from judgekit.judging.service import comparison_judge, document_judge, max_concurrency, results
+from judgekit.providers import running
+from judgekit.providers.gateway import open_gateway
+from judgekit.rubric.schema import Given, ScoreRubric
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from judgekit.data.fields import Fields, JudgeTurn, TaskName
+    from judgekit.data.rows import Rows
+    from judgekit.judging.compare import PairJudge
+    from judgekit.judging.ranking import RankingJudge
+    from judgekit.judging.score import DocumentJudge
+    from judgekit.judging.service import JudgeRequest
+    from judgekit.judging.verdict import Comparison, Verdict
+    from judgekit.rubric.loader import LoadedRubric
+
+    Record: TypeAlias = Mapping[str, Any]
+    Reader: TypeAlias = Callable[[Row, str], Document | ComparisonInput]
+    OnRecord: TypeAlias = Callable[["Asked", Record | None], object]
+
+_ID_CHARS = 1000
+_LOOKED_AT = 100  # rows whose columns count where fields are guessed; of a stream the first
+
+
+class Asked(NamedTuple):
+    """A row on its way: what is judged, or why it cannot be."""
+
+    row: Row
+    row_id: str | int
+    fingerprint: str
+    subject: Document | ComparisonInput | None
+    error: str | None = None
+
+
+class Runner(Protocol):
+    """Judges rows as they come, and hands on the record of each as it is complete."""
+
+    def __call__(self, asked: Iterable[Asked], on_record: OnRecord, /) -> None: ...
+
+
+def unreadable(name: str, first: Unreadable, more: int) -> InputError:
+    where = f"row {first.number:,}" if first.number else "the header"
+    where += f", column {first.column}" if first.column else ""
+    others = f" ({more:,} more row{'s' * (more > 1)} cannot be read)" if more else ""
+    return InputError(f"{name}: {where}: {first.problem}{others}")
+
+
+def columns(rows: Rows | Mappings) -> tuple[Iterable[Row | Unreadable], list[str]]:
+    """Return the rows, and the columns of the first ones; raises `InputError` where none can be read."""
+    stream = iter(rows)
+    head = list(islice(stream, _LOOKED_AT if rows.lasting else 1))
+    if not head:
+        raise InputError(f"{rows.name}: no rows; nothing to judge")
+    if not any(isinstance(row, Row) for row in head):
+        bad = [row for row in chain(head, stream) if isinstance(row, Unreadable)]
+        raise unreadable(rows.name, bad[0], len(bad) - 1)
+    names = dict.fromkeys(name for row in head if isinstance(row, Row) for name in row.columns)
+    return rows if rows.lasting else chain(head, stream), list(names)
+
+
+class Mappings:
+    """Rows that a program gives."""
+
+    name, lasting = "rows", False
+
+    def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        self._rows = rows
+
+    def __iter__(self) -> Iterator[Row | Unreadable]:
+        for number, columns in enumerate(self._rows, 1):
+            if isinstance(columns, Mapping):
+                yield Row(number, columns)
+            else:
+                yield Unreadable(number, "", f"expected a mapping of columns, got {type(columns).__name__}")
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Rows, and what each gives; `basis` is what fingerprints hold beside a row's content.
+
+    `read` turns a row into what is judged under a name: it raises `FieldError` and `Unjudgeable`. A row with
+    a cell of the wrong type is unreadable, or where that is `bearable` a row with an error.
+    """
+
+    rows: Iterable[Row | Unreadable]
+    name: str
+    read: Reader
+    basis: str
+    id_column: str | None = None
+    limit: int | None = None
+    bearable: bool = False
+
+    def __iter__(self) -> Iterator[Asked | Unreadable]:
+        with closing(Ids()) as ids:
+            for row in islice(self.rows, self.limit):
+                found = row if isinstance(row, Unreadable) else self._asked(row, ids)
+                if isinstance(found, Unreadable) and isinstance(row, Row) and self.bearable:
+                    found = Asked(row, row.number, "", None, f"{found.column}: {found.problem}")
+                yield found
+
+    def _asked(self, row: Row, ids: Ids) -> Asked | Unreadable:
+        column = self.id_column or ""
+        row_id = row.columns.get(column) if column else row.number
+        if (
+            not isinstance(row_id, str | int)
+            or isinstance(row_id, bool)
+            or not 0 < len(str(row_id)) <= _ID_CHARS
+        ):
+            return Unreadable(
+                row.number, column, f"expected a text of up to {_ID_CHARS:,} characters, or a number"
+            )
+        if earlier := ids.add(row_id, row.number):
+            why = f"row {earlier:,} has the same id {row_id!r:.80}; give each row its own"
+            return Unreadable(row.number, column, why)
+        try:
+            subject = self.read(row, str(row_id))
+        except row_fields.FieldError as error:
+            return Unreadable(row.number, error.column, error.problem)
+        except row_fields.Unjudgeable as error:
+            return Asked(row, row_id, "", None, str(error))
+        return Asked(row, row_id, environment.digest(f"{self.basis}\0{row_fields.content(subject)}"), subject)
+
+    def check(self) -> int:
+        """Return how many rows there are; raises `InputError` for the first that cannot be read."""
+        count, bad, first = 0, 0, None
+        for each in self:
+            count += 1
+            if isinstance(each, Unreadable):
+                first, bad = first or each, bad + 1
+        if first:
+            raise unreadable(self.name, first, bad - 1)
+        return count
+
+
+@dataclass
+class Run:
+    """What has become of each row so far, and which are still to be judged.
+
+    Reading ends early when `stopped` is set, or when the rows judged and at work cost `max_cost_usd`:
+    `is_spent` says so. `problem` is what could not be read of a stream. `agreed` of `labelled` rows have the
+    verdict that `expected` says. `unpriced` rows have calls of unknown cost.
+    """
+
+    dataset: Dataset
+    results: Results
+    max_cost_usd: float | None = None
+    expected: Callable[[Row], str | None] = lambda _: None
+    stopped: threading.Event = field(default_factory=threading.Event)
+    words: Counter[str] = field(default_factory=Counter)
+    now: int = 0
+    kept: int = 0
+    spent_usd: float = 0.0
+    unpriced: int = 0
+    is_local: bool = False
+    redacted: int = 0
+    substitutes: set[str] = field(default_factory=set)
+    agreed: int = 0
+    labelled: int = 0
+    is_spent: bool = False
+    problem: InputError | None = None
+    _at_work: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def pending(self) -> Iterator[Asked]:
+        """Yield the rows that are not kept, also those that cannot be judged."""
+        bad = list[Unreadable]()
+        for each in self.dataset:
+            if self.stopped.is_set() or self._spends_all():
+                return
+            if isinstance(each, Unreadable) or bad:
+                bad += [each] if isinstance(each, Unreadable) else []
+                continue
+            with self._lock:
+                word = self.results.kept(each.row_id, each.fingerprint)
+                if word is not None:
+                    self.kept += 1
+                    self._count(each.row, word)
+                self._at_work += word is None
+            if word is None:
+                yield each
+        if bad:
+            self.problem = unreadable(self.dataset.name, bad[0], len(bad) - 1)
+
+    def _spends_all(self) -> bool:
+        limit, priced = self.max_cost_usd, self.now - self.unpriced
+        if limit is not None:
+            mean = self.spent_usd / priced if priced else 0.0
+            self.is_spent = self.spent_usd + self._at_work * mean >= limit * (1 - INEXACT)
+        return self.is_spent
+
+    def on_record(self, asked: Asked, record: Record | None) -> dict[str, Any]:
+        """Return the row of results that was written for a record, or for a row that cannot be judged."""
+        found = result(asked.row, asked.row_id, record, asked.error, asked.fingerprint)
+        with self._lock:
+            self.results.add(found)
+            self._at_work -= 1
+            self.now += 1
+            self._count(asked.row, found["verdict"])
+            if record is not None:
+                self.spent_usd += record["cost_usd"] or 0.0
+                self.unpriced += record["cost_usd"] is None or not record["cost_complete"]
+                self.is_local |= record["cost_source"] == "local"
+                self.redacted += record.get("redacted") or 0
+                self.substitutes.update(record.get("substitutes") or ())
+        return found
+
+    def _count(self, row: Row, word: str) -> None:
+        self.words[word] += 1
+        expected = self.expected(row)
+        self.labelled += expected is not None
+        self.agreed += expected == word
+
+
+def _basis(task: TaskName, project: Path, judge_request: JudgeRequest) -> tuple[str, LoadedRubric]:
+    """Return what fingerprints hold beside content (rubrics, mode, models), and the first of the rubrics."""
+    gateway = open_gateway({})
+    asked = judge_request._replace(max_cost_usd=None, cache=False)
+    judges: list[DocumentJudge | PairJudge | RankingJudge]
+    if task == "judge":
+        judges = [document_judge(gateway, project, asked)[0]]
+    else:  # of two texts, and of several
+        numbers = (2, 3) if judge_request.rubric is None else (2,)
+        texts = [ComparisonInput("", tuple(file_of(each, each) for each in LETTERS[:n])) for n in numbers]
+        judges = [comparison_judge(gateway, each, project, asked) for each in texts]
+    made_of = [
+        (each.loaded.sha256, each.mode, [[end.model for end in jury] for jury in each.panel.values()])
+        for each in judges
+    ]
+    return json.dumps(made_of), judges[0].loaded
+
+
+class RowOptions(NamedTuple):
+    """What a caller says of rows: what gives their fields and ids, and what holds where a row says nothing.
+
+    `given` are columns by field; what `fixed` describes is the prompt of texts to compare.
+    """
+
+    task: TaskName = "judge"
+    given: Mapping[str, str] = MappingProxyType({})
+    id_column: str | None = None
+    fixed: Task = Task()
+    families: Sequence[str | None] = ()
+    judge_turn: JudgeTurn = "last"
+    limit: int | None = None
+
+    def reader(self, fields: Fields, loaded: LoadedRubric) -> Reader:
+        """Return what makes a subject of a row."""
+        if self.task == "compare":
+            prompt, families = self.fixed.description, self.families
+            return lambda row, _: row_fields.comparison(fields, row, prompt, families)
+        family, given = next(iter(self.families), None), _given(loaded)
+        return lambda row, row_id: row_fields.document(
+            fields, row, row_id, given, self.fixed, family, self.judge_turn
+        )
+
+    def expected(self, fields: Fields, row: Row) -> str | None:
+        """Return the outcome that a row says is right, if it does."""
+        if self.task == "compare":
+            return row_fields.winner(fields, row)
+        return row_fields.label(row.columns.get(fields.columns.get("label", "")))
+
+
+def dataset(
+    source: Rows | Mappings, options: RowOptions, project: Path, judge_request: JudgeRequest
+) -> tuple[Dataset, Fields, list[str]]:
+    """Return rows with what each gives, by which columns, and lines about what no model will see.
+
+    Raises `InputError` where there is no row, `UsageError` for columns and rubrics that do not exist,
+    `ConfigError`.
+    """
+    stream, names = columns(source)
+    fields = row_fields.fields_of(options.task, names, options.given, source.name)
+    column = options.id_column or ("id" if "id" in names else None)
+    if column and column not in names:
+        raise UsageError(f"--id {column}: {source.name} has no such column; it has {', '.join(names)}")
+    basis, loaded = _basis(options.task, project, judge_request)
+    unseen = [
+        f"{loaded.rubric.ref} takes no {field}: no model sees {fields.columns[field]}"
+        for field in row_fields.unshown(fields, _given(loaded))
+    ]
+    read = options.reader(fields, loaded)
+    made = Dataset(stream, source.name, read, basis, column, options.limit, isinstance(source, Mappings))
+    return made, fields, unseen if options.task == "judge" else []
+
+
+def _given(loaded: LoadedRubric) -> Given:
+    return loaded.rubric.given if isinstance(loaded.rubric, ScoreRubric) else Given()
+
+
+async def judged(
+    asked: Iterable[Asked], project: Path, judge_request: JudgeRequest, at_once: int, *, in_order: bool
+) -> AsyncGenerator[tuple[Asked, Verdict | Comparison | None], None]:
+    """Yield each row with its verdict (None where it cannot be judged), judged in this process."""
+    async with aclosing(open_gateway(environment.environ())) as gateway:
+        judges: dict[object, Any] = {}
+
+        def judge_of(subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three kinds
+            if isinstance(subject, Document):
+                return judges.get(0) or judges.setdefault(
+                    0, document_judge(gateway, project, judge_request)[0]
+                )
+            kind = len(subject.files), len(subject.distinct)
+            if kind not in judges:
+                judges[kind] = comparison_judge(gateway, subject, project, judge_request)
+            return judges[kind]
+
+        async def judge(each: Asked) -> Verdict | Comparison | None:
+            if each.subject is None:
+                return None
+            found: Verdict | Comparison = await judge_of(each.subject).judge(each.subject)
+            return found
+
+        head, rest = list[Asked](), iter(asked)
+        for each in rest:
+            head.append(each)
+            if each.subject is not None:
+                break
+        subject = head[-1].subject if head else None
+        most = max_concurrency(judge_of(subject), at_once) if subject else at_once
+        stream = results(chain(head, rest), judge, most, in_order=in_order)
+        async with aclosing(stream):
+            async for found in stream:
+                yield found
+
+
+async def judged_rows(
+    rows: Iterable[Mapping[str, Any]],
+    options: RowOptions,
+    project: Path,
+    judge_request: JudgeRequest,
+    at_once: int,
+    *,
+    in_order: bool,
+) -> AsyncGenerator[dict[str, Any], None]:
+    """Yield a row of results for each of `rows`, judged in this process, until the cost limit is reached.
+
+    Raises `InputError` for a row that is no mapping, and as `dataset` does.
+    """
+    made, _, _ = dataset(Mappings(rows), options, project, judge_request)
+    run = Run(made, Results(lambda _: None), judge_request.max_cost_usd)
+    async with aclosing(judged(run.pending(), project, judge_request, at_once, in_order=in_order)) as found:
+        async for asked, verdict in found:
+            yield run.on_record(asked, None if verdict is None else verdict.record())
+    if run.problem:
+        raise run.problem
+
+
+def here(project: Path, judge_request: JudgeRequest, at_once: int) -> Runner:
+    """Return what judges rows in this process."""
+
+    def runner(asked: Iterable[Asked], on_record: OnRecord) -> None:
+        async def run() -> None:
+            stream = judged(asked, project, judge_request, at_once, in_order=False)
+            async with aclosing(stream):
+                async for each, found in stream:
+                    on_record(each, None if found is None else found.record())
+
+        running.run(run())
+
+    return runner
+
+
+def by_engine(
+    task: TaskName, project: Path, judge_request: JudgeRequest, at_once: int, warn: Callable[[str], None]
+) -> Runner:
+    """Return what has the engine judge rows, and judges in this process those that are left."""
+    thing = "document" if task == "judge" else "comparison"
+
+    def runner(asked: Iterable[Asked], on_record: OnRecord) -> None:
+        carried = client.carried(str(project))
+        shared = json.dumps({**carried, "wish": judge_request._asdict()}).removesuffix("}")
+
+        def body(each: Asked) -> bytes:
+            return f'{shared}, "{thing}": {json.dumps(each.subject and each.subject.body())}}}'.encode()
+
+        def judgeable() -> Iterator[Asked]:
+            for each in asked:
+                if each.subject is None:
+                    on_record(each, None)
+                else:
+                    yield each
+
+        locally = here(project, judge_request, at_once)
+        answers.many(task, judgeable(), body, locally, on_record, at_once=at_once, warn=warn, in_order=False)
+
+    return runner

@@ -1,0 +1,295 @@
+"""`judge --data` and `compare --data`: what is judged, kept, refused and summed up, and how runs end."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from engine_processes import private_folder
+from loopback import Loopback, fails, says
+from scripted import by_content, scores
+
+from judgekit.config import files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from loopback import Answer, Asked
+    from outcome import Run, Served, Use
+
+pytestmark = pytest.mark.usefixtures("project")
+JUDGE = ("judge", "--data", "rows.jsonl", "--rubric", "kls", "--mode", "lenient")
+INTO = (*JUDGE, "--out", "out.jsonl")
+
+
+def row(number: int, answer: str = "", **more: object) -> dict[str, Any]:
+    return {"id": f"r{number}", "question": f"q{number}?", "answer": answer or f"a{number}", **more}
+
+
+def write(rows: Iterable[object], path: str = "rows.jsonl") -> None:
+    Path(path).write_text("".join(f"{json.dumps(each)}\n" for each in rows))
+
+
+def read(path: str = "out.jsonl") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def last(err: str) -> str:
+    return re.sub(r"\d+ s", "N s", err.splitlines()[-1])
+
+
+def test_rows_become_results_and_a_second_run_judges_what_is_missing_changed_or_failed(
+    served: Served,
+) -> None:
+    def answer(asked: Asked) -> Answer:
+        return fails(400) if "unlucky" in asked.text else by_content(asked)
+
+    write([row(1), row(2, "x\nTODO", verdict="mine"), row(3, "unlucky"), row(4, " "), row(5)])
+    done, asked = served(answer, *INTO)
+    assert (done.code, len(asked)) == (2, 7)  # 2 to reject, 3 to fail
+    assert "text from answer, description from question; not used: verdict" in done.err
+    assert last(done.err) == (
+        "5 rows in out.jsonl: 2 accept, 1 reject, 2 undetermined; 5 judged now in N s, 0 kept; cost unknown"
+    )
+    first = read()
+    assert [each["id"] for each in first] == ["r1", "r2", "r3", "r4", "r5"]
+    assert (first[1]["row.verdict"], first[1]["verdict"], first[1]["answer"]) == ("mine", "reject", "x\nTODO")
+    assert first[1]["scores"] == {"semantic": 1, "pragmatic": 1, "syntactic": 2}
+    assert first[1]["judged"]["schema"] == "judgekit/verdict@1"
+    assert first[3]["error"] == "answer: empty; nothing to judge"
+    assert "r1" not in asked[0].text, "a row's id tells a model nothing"
+
+    write([row(1), row(2, "better"), row(3, "lucky"), row(4, "full"), row(5), row(6)])
+    done, asked = served(by_content, *INTO, "--no-cache")
+    assert (done.code, len(asked)) == (0, 4)
+    assert last(done.err) == ("6 rows in out.jsonl: 6 accept; 4 judged now in N s, 2 kept; cost unknown")
+    assert [each["id"] for each in read()] == ["r1", "r2", "r3", "r4", "r5", "r6"]
+    assert read()[0] == first[0]
+    for more, number in ((("--mode", "strict"), 12), (("--fresh", "--mode", "strict"), 12), ((), 6)):
+        done, asked = served(by_content, *INTO, "--no-cache", *more)
+        assert (len(asked), len(read())) == (number, 6), more
+
+
+def test_without_out_results_are_printed(served: Served) -> None:
+    write([row(1), row(2, "TODO\nTODO")])
+    done, _ = served(by_content, *JUDGE)
+    lines = [json.loads(line) for line in done.out.splitlines()]
+    assert sorted(each["verdict"] for each in lines) == ["accept", "reject"]
+    assert last(done.err).startswith("2 rows in standard output: 1 accept, 1 reject; 2 judged now")
+
+
+WRONG: dict[str, tuple[list[Any], str]] = {
+    "no object": (["[1]"], "rows.jsonl: row 1: expected a JSON object, got a list"),
+    "same id": ([row(1), row(2), row(1)], "rows.jsonl: row 3, column id: row 1 has the same id 'r1'"),
+    "two": ([row(1), row(2) | {"answer": [1]}, row(3) | {"answer": {}}], "(1 more row cannot be read)"),
+    "none": ([], "rows.jsonl: no rows; nothing to judge"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_cannot_be_read_is_named_before_any_model_is_asked(served: Served, case: str) -> None:
+    rows, message = WRONG[case]
+    Path("rows.jsonl").write_text("".join(f"{r if isinstance(r, str) else json.dumps(r)}\n" for r in rows))
+    done, asked = served(by_content, *INTO)
+    assert (done.code, len(asked), Path("out.jsonl").exists()) == (65, 0, False)
+    assert message in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--map text=nope", "rows.jsonl has no such column"),
+        ("--id nope", "--id nope: rows.jsonl has no such column"),
+        ("good.md", "--data and a path do not go together"),
+        ("--task-id t", "--data and --task-id do not go together"),
+        ("--format json", "--data and --format do not go together"),
+        ("--max-cost 1", "no price is known for custom/stand-in"),
+        ("--out rows.jsonl", "the rows are read from this file"),
+        ("--out good.md", "unknown ending of a file of results"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(served: Served, words: str, message: str) -> None:
+    write([row(1)])
+    done, asked = served(by_content, *JUDGE, *words.split())
+    assert (done.code, len(asked)) == (64, 0)
+    assert message in done.err
+
+
+def test_options_of_rows_need_rows(judgekit: Run) -> None:
+    for words in (("--out", "x.jsonl"), ("--map", "text=a"), ("--limit", "2"), ("--fresh",)):
+        done = judgekit("judge", "good.md", *words)
+        assert (done.code, f"{words[0]} is for rows" in done.err) == (64, True)
+
+
+@pytest.mark.parametrize(
+    ("answers", "words", "code"),
+    [
+        ("x TODO x", "", 0),
+        ("x TODO x", "--exit-on reject", 1),
+        ("x unlucky", "", 2),
+        ("x unlucky TODO", "--exit-on reject", 1),
+        ("x unlucky TODO", "--exit-on undetermined", 2),
+        ("x unlucky TODO", "--exit-on never", 0),
+        ("x middling", "--exit-on reject", 0),
+        ("x middling", "--exit-on improve", 2),
+    ],
+)
+def test_the_exit_code_is_for_the_outcomes_that_are_named(
+    served: Served, answers: str, words: str, code: int
+) -> None:
+    def answer(asked: Asked) -> Answer:
+        if "middling" in asked.text:
+            return says(scores(3, 2, 3))
+        return fails(400) if "unlucky" in asked.text else by_content(asked)
+
+    write(row(number, f"\n{word}") for number, word in enumerate(answers.split()))
+    assert served(answer, *JUDGE, *words.split())[0].code == code
+    for name, word in (("a.md", "\nTODO"), ("b.md", "\nx")):
+        Path(name).write_text(word)
+    for names, more, expected in (
+        ("a.md b.md", "", 1),
+        ("a.md b.md", "--exit-on never", 0),
+        ("a.md", "--exit-on undetermined", 0),
+    ):
+        assert served(answer, "judge", *names.split(), "--no-cache", *more.split())[0].code == expected
+
+
+def test_a_cost_limit_is_for_the_run_and_the_next_run_goes_on(isolated: Path, served: Served) -> None:
+    profile = (files.folder("providers") / "openai-compatible.yaml").read_text(encoding="utf-8")
+    own = isolated / "judgekit" / "providers" / "openai-compatible.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text(f"{profile}\nprice: {{stand: {{input: 1000000, output: 0}}}}\n")
+    write(row(number) for number in range(20))
+    done, asked = served(by_content, *INTO, "--max-cost", "55", "-j", "1")  # 11 USD a call
+    assert (done.code, len(asked), len(read())) == (2, 5, 5)
+    assert last(done.err).endswith("55.00 USD; 15 rows not judged, because --max-cost is reached")
+    done, asked = served(by_content, *INTO, "-j", "4")
+    assert (done.code, len(asked), len({each["id"] for each in read()})) == (0, 15, 20)
+
+
+def test_standard_input_is_judged_as_it_comes(use: Use) -> None:
+    with Loopback(by_content) as server:
+        use(server)
+        words = [sys.executable, "-m", "judgekit", *JUDGE, "--data", "-"]
+        child = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert child.stdin is not None
+        assert child.stdout is not None
+        for number in (1, 2):
+            child.stdin.write(f"{json.dumps(row(number))}\n".encode())
+            child.stdin.flush()
+            assert json.loads(child.stdout.readline())["id"] == f"r{number}"
+        child.stdin.write(f"{{\n{json.dumps(row(3))}\n".encode())
+        _, err = child.communicate(timeout=60)
+        assert child.returncode == 65
+        assert b"standard input: row 3: expected a JSON object" in err
+        assert err.splitlines()[-1].startswith(b"2 rows in standard output: 2 accept")
+
+
+def test_columns_conversations_and_what_a_rubric_does_not_take(served: Served) -> None:
+    turns = [{"role": "user", "content": "Which port?"}, {"role": "assistant", "content": "Port 5432."}]
+    write([{"n": 7, "messages": turns, "gold": "5432", "label": "accept"}])
+    done, asked = served(by_content, *JUDGE, "--id", "n", "--show-prompt")
+    assert not asked
+    assert "kls@1.0.0 takes no reference: no model sees gold" in done.err
+    assert "5432\n" not in done.out
+    done, asked = served(by_content, *JUDGE, "--id", "n")
+    assert last(done.err).endswith("1 of 1 labels agree (100%)")
+    assert "Which port?" in asked[0].text
+    assert json.loads(done.out)["id"] == 7
+
+
+def test_pairs_of_a_dataset_are_compared(served: Served) -> None:
+    def better(asked: Asked) -> Answer:
+        [name] = re.findall(r"The text (\w+):\s+<[^>]*>\s+good", asked.text)
+        return says(json.dumps({"reasoning": "It is better.", "better": name}))
+
+    write(
+        [
+            {"prompt": "p", "answer_a": "good", "answer_b": "bad", "winner": "A"},
+            {"prompt": "p", "answer_a": "bad", "answer_b": "good", "winner": "A"},
+        ]
+    )
+    done, _ = served(better, "compare", "--data", "rows.jsonl", "--out", "out.jsonl")
+    assert done.code == 0, done.err
+    assert [each["id"] for each in read()] == [1, 2]
+    assert last(done.err).endswith("1 of 2 labels agree (50%)")
+    done, asked = served(better, "compare", "--data", "rows.jsonl", "--out", "out.jsonl", "--no-cache")
+    assert not asked
+
+
+class Held:
+    """Answers the first rows, and then holds all others until it is released."""
+
+    def __init__(self, free: int) -> None:
+        self.free, self.count, self.lock = free, 0, threading.Lock()
+        self.reached, self.released = threading.Event(), threading.Event()
+
+    def __call__(self, asked: Asked) -> Answer:
+        with self.lock:
+            self.count += 1
+            held = self.count > self.free
+            if self.count == self.free + 4:
+                self.reached.set()
+        if held:
+            self.released.wait(60)
+        return by_content(asked)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["0", "1"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_ended_goes_on_where_it_was(
+    use: Use, monkeypatch: pytest.MonkeyPatch, engine: str, number: signal.Signals
+) -> None:
+    rows = 60
+    write(row(each) for each in range(rows))
+    words = [sys.executable, "-m", "judgekit", *INTO, "--no-cache", "-j", "4"]
+    held = Held(25)
+    with private_folder() as folder, Loopback(held) as server:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder))
+        monkeypatch.setenv("JUDGEKIT_ENGINE", engine)
+        use(server)
+        child = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+        assert held.reached.wait(60)
+        child.send_signal(number)
+        _, err = child.communicate(timeout=30)
+        found = Counter(each["id"] for each in read())
+        assert set(found.values()) <= {1}
+        if number == signal.SIGINT:
+            assert child.returncode == 130
+            assert last(err).startswith("interrupted: ")
+            assert last(err).endswith("run the same command to continue")
+        else:
+            assert child.returncode == -number
+        held.released.set()
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        assert Counter(each["id"] for each in read()) == dict.fromkeys(
+            (f"r{each}" for each in range(rows)), 1
+        )
+        assert held.count <= rows + 4
+        assert f"{len(found)} kept" in last(done.stderr)
+
+
+@pytest.mark.slow
+def test_ctrl_c_gives_what_is_in_flight_its_time(use: Use) -> None:
+    write(row(each) for each in range(30))
+    held = Held(10)
+    with Loopback(held) as server:
+        use(server)
+        words = [sys.executable, "-m", "judgekit", *INTO, "-j", "4"]
+        child = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+        assert held.reached.wait(60)
+        child.send_signal(signal.SIGINT)
+        held.released.set()
+        _, err = child.communicate(timeout=30)
+        assert (child.returncode, len(read())) == (130, 14)
+        assert "interrupted: 14 rows in out.jsonl: 14 accept; 14 judged now" in err
