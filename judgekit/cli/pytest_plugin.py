@@ -123,15 +123,21 @@ def _verdict(
         finally:
             part.unlink(missing_ok=True)
         return verdict
-    missing = f"{file} is missing"
+    shown = _shown(request.config)
+    missing = f"{shown / file.name} is missing"
     if file.is_file():
         verdict = _judged(text, rubric, given, JUDGEKIT_REPLAY=str(file), JUDGEKIT_RECORD="")
         failures = [each.failure for each in verdict.rounds if each.failure]
         missing = next((each.message for each in failures if each.kind == "not_recorded"), "")
     if missing:
-        todo = f"run pytest {_RECORD} {folder} where a model is set up"
+        todo = f"run pytest {_RECORD} {shown} where a model is set up"
         pytest.fail(f"the text {one_line(text, 60)!r} was not recorded: {missing}; {todo}")
     return verdict
+
+
+def _shown(config: pytest.Config) -> Path:
+    """Return the folder of the recordings as it is seen from where pytest was started."""
+    return Path(os.path.relpath(config.stash[_FOLDER] or "", config.invocation_params.dir))
 
 
 def _judged(text: str, rubric: str | None, given: Mapping[str, Any], **variables: str) -> Verdict:
@@ -171,7 +177,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         if any(name == _UNPRICED for name, _ in told):
             said = f"at least {said}" if cost else "cost unknown"
         elif not any(name == _COST for name, _ in told):
-            said = f"replayed from {config.stash[_FOLDER]}"
+            said = f"replayed from {_shown(config)}"
         terminalreporter.write_line(f"judgekit: {verdicts} verdict{'s' * (verdicts != 1)}, {said}")
     if whys := Counter(value for name, value in told if name == _UNJUDGED):
         tests = f"{whys.total()} test{'s' * (whys.total() != 1)}"

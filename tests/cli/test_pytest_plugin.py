@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -15,6 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 from loopback import Loopback, fails, says
 from scripted import scores
+
+from tests import docs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,10 +165,12 @@ def test_what_was_recorded_is_replayed_without_a_model(
     code, second = run("--judge-replay", "kept", *workers)
     assert outcomes(second) == JUDGED | UNTOUCHED | dict.fromkeys(("test_broken", "test_question"), "FAILED")
     assert REJECTED in timeless(second)
-    todo = f"run pytest --judge-record {tmp_path / 'kept'} where a model is set up"
+    todo = "run pytest --judge-record kept where a model is set up"
     for word in ("BROKEN", "ACCEPT"):
-        assert re.search(rf"the text 'It says {word}.' was not recorded: \S+ is missing; {todo}\n", second)
-    assert f"judgekit: 4 verdicts, replayed from {tmp_path / 'kept'}\n" in second
+        assert re.search(
+            rf"the text 'It says {word}.' was not recorded: kept/\S+ is missing; {todo}\n", second
+        )
+    assert "judgekit: 4 verdicts, replayed from kept\n" in second
     assert len(server.requests) == asked
 
 
@@ -187,6 +192,41 @@ def test_without_a_model_a_test_is_skipped(run: Run, no_servers: None) -> None:
     code, printed = run("-k", "REJECT or nothing")
     assert "judgekit: 1 test not judged: no model found" in printed
     assert code == 0
+
+
+EXAMPLE = {
+    "reasoning": "It is direct, but the command is wrong: --hard throws away what should be kept.",
+    "scores": {"correct": 1, "complete": 2, "direct": 4},
+    "findings": [
+        {
+            "dimension": "correct",
+            "location": "the command",
+            "issue": "--hard discards the changes of the commit",
+            "suggestion": "use git reset --soft HEAD~1",
+            "quote": "git reset --hard HEAD~1",
+        },
+        {"dimension": "complete", "issue": "no word on undoing several commits"},
+    ],
+}
+
+
+def test_the_page_shows_what_is_printed(
+    run: Run, no_servers: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fences = list(docs.fences((ROOT / "docs/pytest.md").read_text(encoding="utf-8")))
+    (test,) = (fence.text for fence in fences if fence.language == "python")
+    (tmp_path / "test_texts.py").write_text(test)
+    printed = run()[1]
+    with Loopback(says(json.dumps(EXAMPLE), model="gpt-6-luna", usage=(912, 164))) as server:
+        monkeypatch.setenv("OPENAI_API_KEY", "jk-test-0123456789abcdef")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base)
+        printed += run("--judge-record", "recordings")[1]
+    (tmp_path / "test_texts.py").write_text(test.replace("--hard", "--soft"))
+    printed += run("--judge-replay", "recordings")[1]
+    printed = re.sub(r"\d+\.\d s,", "1.0 s,", printed)
+    shown = [line for fence in fences if fence.language == "text" for line in fence.text.splitlines()]
+    assert [line for line in shown if line not in printed.splitlines()] == []
+    assert len(shown) > 12
 
 
 @pytest.mark.parametrize(
