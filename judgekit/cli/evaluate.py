@@ -319,10 +319,7 @@ def _ask(pairs: list[tuple[Trial, Hit]], answers: Answers, path: Path) -> None:
         typer.echo(output.printable("\n".join(lines)), err=True)
         key = ""
         while key not in {*_ANSWERS, "q"}:
-            try:
-                key = typer.getchar().lower()
-            except EOFError:
-                key = "q"
+            key = output.pressed()
         if key == "q":
             break
         answers[trial.key, hit.key] = _ANSWERS[key]

@@ -9,12 +9,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
 from typer import Argument, Option
 
 from judgekit import environment
 from judgekit.cli.ledger import Since, damaged, here, readiness
-from judgekit.cli.output import emit, keeps, say, verdict_text, warn
+from judgekit.cli.output import emit, keeps, pressed, say, verdict_text, warn
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import lines_of, one_line
 
@@ -82,10 +81,7 @@ def _go_through(ledger: Ledger, waiting: Sequence[VerdictLine], who: str, *, bli
         key = ""
         while key not in {*_WORDS, "s", "b", "q"}:
             say(_KEYS)
-            try:
-                key = typer.getchar().lower()
-            except EOFError:
-                key = "q"
+            key = pressed()
             if key == "a":
                 _show_texts(verdict, None)
         if key == "q":

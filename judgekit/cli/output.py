@@ -101,6 +101,14 @@ def progress(text: str) -> None:
         sys.stderr.flush()
 
 
+def pressed() -> str:
+    """Return the key that a person presses; "q" at the end of the input."""
+    try:
+        return typer.getchar().lower()
+    except EOFError:
+        return "q"
+
+
 _CACHED = ": complete replies are cached{}; run the same command to continue"
 KEPT: dict[str, str | None] = {
     **dict.fromkeys(("judge", "compare"), _CACHED.format(", unless with --no-cache")),

@@ -12,7 +12,7 @@ from loopback import Loopback
 from outcome import Outcome
 
 from judgekit.cli.app import run
-from judgekit.ledger import Ledger
+from judgekit.ledger import Ledger, labels
 from judgekit.providers import servers
 
 if TYPE_CHECKING:
@@ -84,6 +84,30 @@ def served(judgekit: Run, use: Use) -> Callable[..., tuple[Outcome, list[Asked]]
 @pytest.fixture
 def ledger(project: Path) -> Ledger:
     return Ledger.of(project)
+
+
+@pytest.fixture
+def at_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    return lambda: monkeypatch.setattr(labels, "at_terminal", lambda: True)
+
+
+@pytest.fixture
+def press(monkeypatch: pytest.MonkeyPatch, at_terminal: Callable[[], None]) -> Callable[..., None]:
+    """Let a person at a terminal press keys; after them comes the end of input, or Ctrl-C."""
+    at_terminal()
+
+    def keys(text: str, end: type[BaseException] = EOFError) -> None:
+        left = iter(text)
+
+        def getchar() -> str:
+            try:
+                return next(left)
+            except StopIteration:
+                raise end from None
+
+        monkeypatch.setattr("typer.getchar", getchar)
+
+    return keys
 
 
 @pytest.fixture

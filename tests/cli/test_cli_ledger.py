@@ -18,7 +18,6 @@ from outcome import by_project
 
 from judgekit.config import settings
 from judgekit.ledger import Label, Ledger, LineFilter, ModeChange, OverrideLine, Skip
-from judgekit.ledger import labels as person
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,11 +56,6 @@ def accumulate(ledger: Ledger, missed: int, *, go: int = 400, nogo: int = 80, la
 
 def measured(ledger: Ledger) -> None:
     accumulate(ledger, 0, go=170, nogo=40)
-
-
-@pytest.fixture
-def at_terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    return lambda: monkeypatch.setattr(person, "at_terminal", lambda: True)
 
 
 # kpi
@@ -217,25 +211,6 @@ def test_labels_come_from_a_file(judgekit: Run, ledger: Ledger, monkeypatch: pyt
     assert judgekit("label", "--from", "gone.csv").code == 65
     done = judgekit("label")
     assert (done.code, done.out, "needs a terminal" in done.err) == (64, "", True)
-
-
-@pytest.fixture
-def press(monkeypatch: pytest.MonkeyPatch, at_terminal: Callable[[], None]) -> Press:
-    """Let a person at a terminal press keys, one after the other; at their end there is no input any more."""
-    at_terminal()
-
-    def keys(text: str, end: type[BaseException] = EOFError) -> None:
-        left = iter(text)
-
-        def getchar() -> str:
-            try:
-                return next(left)
-            except StopIteration:
-                raise end from None
-
-        monkeypatch.setattr("typer.getchar", getchar)
-
-    return keys
 
 
 def test_one_key_a_verdict(judgekit: Run, ledger: Ledger, press: Press) -> None:

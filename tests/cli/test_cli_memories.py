@@ -17,7 +17,6 @@ from memory_store import MemoryStore
 from judgekit import environment
 from judgekit.evaluation import memories
 from judgekit.hooks import claude_code
-from judgekit.ledger import labels as person
 from judgekit.retrieval import profiles
 from judgekit.rubric import search_path
 
@@ -66,25 +65,6 @@ def answered(relevant: int, irrelevant: int = 0) -> tuple[str, ...]:
     ]
     Path("labels.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     return "--labels", "labels.jsonl"
-
-
-@pytest.fixture
-def press(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Let a person at a terminal press keys; after them comes the end of input, or Ctrl-C."""
-    monkeypatch.setattr(person, "at_terminal", lambda: True)
-
-    def keys(text: str, end: type[BaseException] = EOFError) -> None:
-        left = iter(text)
-
-        def getchar() -> str:
-            try:
-                return next(left)
-            except StopIteration:
-                raise end from None
-
-        monkeypatch.setattr("typer.getchar", getchar)
-
-    return keys
 
 
 @pytest.mark.parametrize(
