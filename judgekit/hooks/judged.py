@@ -12,7 +12,7 @@ from judgekit.retrieval import quickjson
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any, TypeAlias
 
     from judgekit.hooks.context import Shown
@@ -75,6 +75,11 @@ def decided(
     return injected, [candidate for candidate in rest if candidate.worth_mentioning]
 
 
+def parts_of(candidates: Sequence[Candidate]) -> list[str]:
+    """Return the parts of a prompt that found candidates, each once."""
+    return list(dict.fromkeys([candidate.part.text for candidate in candidates if candidate.part]))
+
+
 def _judged(
     prompt: str,
     candidates: list[Candidate],
@@ -83,7 +88,7 @@ def _judged(
 ) -> Judged:
     """Ask the engine, or judge here where there is none; raises `UnjudgedError`."""
     seconds = min(configured["deadline"], MOST_SECONDS)
-    parts = list(dict.fromkeys([candidate.part.text for candidate in candidates if candidate.part]))
+    parts = parts_of(candidates)
 
     def body() -> bytes:
         sent = [

@@ -96,10 +96,9 @@ def _judged(prompt: str, ranked: RankedCandidates, configured: Settings, tried: 
     candidates = [hit for hit in ranked.candidates if not hit.damaged]
     if not candidates:
         return None
-    parts = list(dict.fromkeys([hit.part.text for hit in candidates if hit.part]))
     reply: search.Judged | str = search.NO_FULL_TEXT
     if ranked.fallback is None:
-        reply = search.judged_prompt(prompt, candidates, parts, {}, configured.project)
+        reply = search.judged_prompt(prompt, candidates, judged.parts_of(candidates), {}, configured.project)
     if isinstance(reply, str):
         tried.unjudged.append(reply)
         return None
