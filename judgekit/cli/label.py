@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import os
 import posixpath
 import sys
@@ -54,8 +55,9 @@ def label(
     if not labels.at_terminal():
         raise UsageError("labelling needs a terminal; use --from FILE to read labels from a file")
     wanted = LineFilter(since=store.point(since) if since else None)
-    lacking, _ = readiness(Path(environment.project_root()))
-    records = ledger.records(wanted, damaged)
+    say_damage = functools.cache(damaged)  # the same files are read twice
+    lacking, _ = readiness(Path(environment.project_root()), on_damage=say_damage)
+    records = ledger.records(wanted, say_damage)
     waiting = labels.waiting(records, who, lacking.labels, lacking.found)[:limit]
     count = _go_through(ledger, waiting, who, blind=blind)
     say(f"{count} labelled, {len(waiting) - count} left")

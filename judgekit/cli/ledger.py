@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from judgekit.ledger import Damage, Ledger, VerdictLine
     from judgekit.ledger.kpi import Evidence, Readiness
     from judgekit.ledger.labels import Triage
-    from judgekit.ledger.store import ReadLine
+    from judgekit.ledger.store import OnDamage, ReadLine
 
 _MOST_SAID = 10  # lines of a file that is perhaps none of a ledger
 _MARKS = {"holds": "ok", "missed": "MISSED"}
@@ -308,14 +308,16 @@ def promote(
     return 0
 
 
-def readiness(project: Path, ledger: list[Path] | None = None) -> tuple[Readiness, str]:
+def readiness(
+    project: Path, ledger: list[Path] | None = None, on_damage: OnDamage = damaged
+) -> tuple[Readiness, str]:
     """Return what a promotion of a project's gate lacks, and the rubric's version that this is about."""
     from judgekit.config import settings
     from judgekit.ledger import kpi, store
     from judgekit.rubric import loader
 
     rubric = loader.configured_rubric("gate", settings.load(project).gate.rubric, project).rubric.ref
-    found = store.entries(places(ledger, None), kpi.window(), damaged)
+    found = store.entries(places(ledger, None), kpi.window(), on_damage)
     return kpi.readiness((line.record for line in found), rubric), rubric
 
 

@@ -231,6 +231,16 @@ def test_one_key_a_verdict(judgekit: Run, ledger: Ledger, press: Press) -> None:
     assert said == [(first, "go"), (first, "withdrawn"), (first, "no-go"), (second, "go")]
 
 
+def test_label_says_a_damaged_line_once(judgekit: Run, ledger: Ledger, press: Press) -> None:
+    ledger.add(*several("accept", 1, 1))
+    (file,) = ledger.folder.glob("*.jsonl")
+    with file.open("a") as lines:
+        lines.write("{broken\n")
+    press("q")
+    done = judgekit("label")
+    assert (done.code, done.err.count(f"{file}:2: ")) == (0, 1)
+
+
 def test_blind_shows_the_text_and_not_the_verdict(judgekit: Run, ledger: Ledger, press: Press) -> None:
     text = "".join(f"line {n}\n" for n in range(60))
     Path("doc.md").write_text(text)
