@@ -162,8 +162,12 @@ def _hook(project: Path) -> Iterator[Check]:
     statuses = list(install.findings(project))
     where = [f"the {status.scope} settings{_of(status.client)}" for status in statuses]
     where += ["the plugin"] * install.plugin_enabled(project)
-    none = "not set up; judgekit install claude-code sets it up"
-    yield "ok" if where else "note", "prompt hook", f"set up in {', '.join(where)}" if where else none
+    broken = list(install.broken_files(project))
+    yield from (("wrong", "prompt hook", problem) for problem in broken)
+    if where:
+        yield "ok", "prompt hook", f"set up in {', '.join(where)}"
+    elif not broken:
+        yield "note", "prompt hook", "not set up; judgekit install claude-code sets it up"
     for status in statuses:
         subject, form = f"prompt hook, {status.scope}{_of(status.client)}", f"{status.path}: {status.form}"
         again = f"run judgekit install {status.client.command} --scope {status.scope} again"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from judgekit import programs
-from judgekit.errors import ConfigError, UsageError
+from judgekit.errors import ConfigError, JudgekitError, UsageError
 from judgekit.hooks import entries, files
 from judgekit.hooks.clients import CLAUDE_CODE, CLIENTS, CODEX, PROMPT, Client
 from judgekit.hooks.entries import Scope
@@ -191,6 +191,15 @@ def findings(project: Path) -> Iterator[ScopeStatus]:
         missing = tuple(event for event in client.events if event not in hooks)
         trouble = problem(hook) if asked else _gone(words[0])
         yield ScopeStatus(client, scope, path, form, portable, asked, missing, trouble)
+
+
+def broken_files(project: Path) -> Iterator[str]:
+    """Yield what is wrong with settings files that a client cannot read, with file and line."""
+    for client, (scope, _) in ((each, place) for each in CLIENTS for place in _places(project, each)):
+        try:
+            planned_change(scope, project, installs=False, client=client)
+        except JudgekitError as error:
+            yield str(error).removesuffix(", nothing was changed")
 
 
 def problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:

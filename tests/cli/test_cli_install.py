@@ -121,6 +121,10 @@ def test_doctor_says_which_hook_is_wrong_and_what_to_run(judgekit: Run, user_fil
     again = "run judgekit install claude-code --scope user again"
     told = f"its program /no/such/python3 no longer exists; {again}"
     assert (done.code, told in done.out) == (78, True)
+    user_file.write_text('{"hooks": {},\n "model": }\n')
+    done = judgekit("doctor")
+    told = f"wrong  prompt hook: {user_file}:2: not valid JSON, column 11: Expecting value; mend the file\n"
+    assert (done.code, told in done.out, "not set up" in done.out) == (78, True, False)
 
 
 @pytest.fixture
