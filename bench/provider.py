@@ -22,33 +22,43 @@ from urllib.request import urlopen
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+REASON = "It says what it is for."
 OPINION = {
-    "reasoning": "It says what it is for.",
+    "reasoning": REASON,
     "scores": {"semantic": 4, "pragmatic": 4, "syntactic": 4},
     "findings": [],
 }
+# What other tools read a judgement from, by the name of the model that they ask; as long as the opinion.
+OTHERS = {
+    "promptfoo": '{"pass": true, "score": 1, "reason": "%s"}',
+    "deepeval": '{"score": 8, "reason": "%s"}',
+    "autorubric": '{"criterion_status": "MET", "explanation": "%s"}',
+    "inspect-ai": "%s GRADE: C",
+}
 _LABEL = re.compile(rb"\[([A-Za-z0-9]+)\] ")
+_MODEL = re.compile(rb'"model": ?"bench-([a-z-]+)"')
 _LENGTH = re.compile(rb"(?i)content-length: *(\d+)")
 
 
 class Provider:
-    """Counts what it is asked; `GET /asked` says how often."""
+    """Counts what it is asked; `GET /asked` says how often, and how many bytes that were."""
 
     def __init__(self, latency: float) -> None:
         self._latency = latency
-        self._asked = 0
+        self._asked = self._bytes = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the requests of one connection."""
-        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = _LENGTH.search(head)
                 asked = await reader.readexactly(int(length[1])) if length else b""
                 if head.startswith(b"GET"):
-                    body = json.dumps({"asked": self._asked, "data": []}).encode()
+                    body = json.dumps({"asked": self._asked, "bytes": self._bytes, "data": []}).encode()
                 else:
                     self._asked += 1
+                    self._bytes += len(asked)
                     await asyncio.sleep(self._latency)
                     body = completion(asked)
                 writer.write(
@@ -62,8 +72,11 @@ class Provider:
 def completion(asked: bytes) -> bytes:
     """Return an opinion, or the first candidate where candidates were shown."""
     label = _LABEL.search(asked)
-    said = {"keep": [label[1].decode()]} if label and b'"keep"' in asked else OPINION
-    message = {"role": "assistant", "content": json.dumps(said)}
+    said = json.dumps({"keep": [label[1].decode()]} if label and b'"keep"' in asked else OPINION)
+    if other := _MODEL.search(asked):
+        frame = OTHERS[other[1].decode()]
+        said = frame % REASON.ljust(len(said) - len(frame) + 2, ".")
+    message = {"role": "assistant", "content": said}
     return json.dumps(
         {
             "id": "1",
@@ -87,10 +100,15 @@ def running(latency: float) -> Iterator[str]:
         process.stdin.close()
 
 
-def asked(base: str) -> int:
-    """Return how many completions a provider was asked for."""
+def counted(base: str) -> dict[str, int]:
+    """Return how many completions a provider was asked for, and in how many bytes."""
     with urlopen(f"{base}/asked", timeout=30) as answer:  # noqa: S310 - an address of our own
-        return int(json.load(answer)["asked"])
+        found: dict[str, int] = json.load(answer)
+    return found
+
+
+def asked(base: str) -> int:
+    return counted(base)["asked"]
 
 
 async def main() -> None:
