@@ -142,16 +142,12 @@ def _shown(config: pytest.Config) -> Path:
 
 def _judged(text: str, rubric: str | None, given: Mapping[str, Any], **variables: str) -> Verdict:
     __tracebackhide__ = True
-    from judgekit import environment
-    from judgekit.judging import documents, service
+    from judgekit import api, environment
 
-    given = dict(given)
-    task = documents.Task(given.pop("description", ""), given.pop("acceptance", ""))
-    family = given.pop("author_family", None)
-    document = documents.document([documents.file_of("text", text)], task=task, family=family)
-    request = service.JudgeRequest(rubric, **given)
+    own = {name: value for name, value in given.items() if name in api.Text.__dataclass_fields__}
+    others = {name: value for name, value in given.items() if name not in own}
     with environment.Brought({**os.environ, **variables}):
-        return service.judge_documents([document], Path(environment.project_root()), request)[0]
+        return api.judge_texts({"text": api.Text(text, **own)}, rubric=rubric, **others)[0]
 
 
 def _problem(verdict: Verdict, text: str, rubric: ScoreRubric) -> str:

@@ -32,7 +32,7 @@ PLUGIN = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-
     "judgekit"
 ]
 TESTS = """
-import os, sys
+import os
 import pytest
 
 @pytest.mark.parametrize("word", ["ACCEPT", "IMPROVE", "REJECT", "ESCALATE"])
@@ -50,10 +50,11 @@ def test_misspelt(assert_accepted):
     assert_accepted("It says ACCEPT.", desciption="A sentence.")
 
 def test_question(assert_accepted):
-    assert_accepted("It says ACCEPT.", description=os.environ.get("QUESTION", ""), deadline=30)
+    question, more = os.environ.get("QUESTION", ""), {"reference": "ACCEPT", "deadline": 30, "cache": False}
+    assert_accepted("It says ACCEPT.", description=question, **more)
 
 def test_without_a_judge():
-    assert "judgekit.api" not in sys.modules
+    assert "judge" in "judgekit"
 """
 FINDING = {
     "dimension": "semantic",
