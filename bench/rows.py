@@ -272,8 +272,8 @@ def main() -> int:
         results = json.loads(options.kept.read_text())
     with tempfile.TemporaryDirectory() as folder:
         with provider.running(LATENCY) as base:
-            for _ in Bench(Path(folder), base).measure(options, results):
-                print((results.get("kills") or results["runs"])[-1], file=sys.stderr, flush=True)
+            for figures in Bench(Path(folder), base).measure(options, results):
+                print(figures, file=sys.stderr, flush=True)
                 if options.kept:
                     options.kept.write_text(json.dumps(results))
         if options.many:
@@ -352,8 +352,8 @@ class Bench:
             "XDG_RUNTIME_DIR": str(folder),
         }
 
-    def measure(self, options: argparse.Namespace, results: dict[str, Any]) -> Iterator[None]:
-        """Add the figures of every tool to `results`, and yield after each run."""
+    def measure(self, options: argparse.Namespace, results: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        """Add the figures of every tool to `results`, and yield those of each run."""
         wanted = [each for each in options.only.split(",") if each]
         found = [job for job in jobs(self.base, options.peers) if not wanted or job.name in wanted]
         killed = options.rows * 2 // 5
@@ -368,14 +368,14 @@ class Bench:
                 ratio = took.wall / bare[job.at_once] if job.at_once in bare else None
                 figures = {"load": load, "ratio": ratio, **took._asdict()}
                 results.setdefault("runs", []).append({**job.told(), **figures})
-                yield
+                yield results["runs"][-1]
         for number in range(options.kills):
             for place, job in enumerate(found):
                 if job.again != [] and job.engine != "cold":
                     calls = self.killed(job, self.made(f"killed-{number}-{place}", job, options.rows), killed)
                     twice = calls and calls - options.rows
                     results.setdefault("kills", []).append({**job.told(), "twice": twice})
-                    yield
+                    yield results["kills"][-1]
 
     def made(self, name: str, job: Job, count: int) -> Path:
         """Return a folder with the rows and with what a user writes."""
