@@ -10,12 +10,16 @@ import functools
 import io
 import os
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from judgekit import environment
 from judgekit.config import check, require, settings
+from judgekit.data.runs import RowOptions, judged_rows
 from judgekit.errors import InputError, UsageError
 from judgekit.hooks import claude_code
 from judgekit.judging import documents, service
@@ -27,7 +31,7 @@ from judgekit.rubric.schema import ScoreRubric
 from judgekit.text import encodable, is_blank
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Sequence
 
     from judgekit.config import ModeName
     from judgekit.judging.documents import Document
@@ -166,6 +170,48 @@ async def acompare(
     return await service.acompare(comparison_input, _project(), wish)
 
 
+async def ajudge_rows(  # noqa: PLR0913 - as above
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    fields: Mapping[str, str] | None = None,
+    id_column: str | None = None,
+    task: Literal["judge", "compare"] = "judge",
+    rubric: str | None = None,
+    mode: ModeName | None = None,
+    model: str | None = None,
+    description: str = "",
+    acceptance: str = "",
+    reference: str = "",
+    author_family: str | None = None,
+    judge_turn: Literal["last", "all"] = "last",
+    deadline: float | None = None,
+    max_cost_usd: float | None = None,
+    concurrency: int = AT_ONCE,
+    cache: bool = True,
+    as_completed: bool = False,
+) -> AsyncGenerator[dict[str, Any], None]:
+    """Judge rows as they are read, and yield each with its result, in order or as they are complete.
+
+    A result has the keys of `judge --data`: the row's own, then `id`, `verdict`, `scores` and so on. `fields`
+    names columns ({"text": "answer"}) where their usual names do not; what a row leaves out, `description`
+    (of texts to compare: their prompt), `acceptance`, `reference` and `author_family` say. A row that cannot
+    be judged has an `error`. `max_cost_usd` is for all rows: those left when it is reached are not yielded.
+    Raises `InputError` where there is no row or one is no mapping, `ConfigError` and `UsageError`.
+    """
+    require("judge_rows", rows=rows, concurrency=concurrency, as_completed=as_completed, task=task)
+    require("judge_rows", description=description, acceptance=acceptance, reference=reference)
+    require("judge_rows", judge_turn=judge_turn, fields={} if fields is None else fields)
+    check("judge_rows", author_family=author_family, id_column=id_column)
+    wish = _wish("judge_rows", rubric, mode, model, deadline, max_cost_usd, cache)
+    fixed = Task(*map(encodable, (description, acceptance, reference)))
+    families = [author_family] if author_family else []
+    options = RowOptions(task, fields or {}, id_column, fixed, families, judge_turn)
+    found = judged_rows(rows, options, _project(), wish, concurrency, in_order=not as_completed)
+    async with aclosing(found):
+        async for each in found:
+            yield each
+
+
 def _blocking(call: Callable[Arguments, Coroutine[Any, Any, Value]]) -> Callable[Arguments, Value]:
     """Return the twin of an async function that waits for its result; it is called without the `a`."""
 
@@ -177,9 +223,40 @@ def _blocking(call: Callable[Arguments, Coroutine[Any, Any, Value]]) -> Callable
     return wait
 
 
+def _iterating(
+    call: Callable[Arguments, AsyncGenerator[Value, None]],
+) -> Callable[Arguments, Generator[Value]]:
+    """Return the twin of an async generator; its loop has a thread, since the caller may have a loop, too."""
+
+    @functools.wraps(call)
+    def each(*args: Arguments.args, **given: Arguments.kwargs) -> Generator[Value, None, None]:
+        found, runner, context = call(*args, **given), asyncio.Runner(), copy_context()
+
+        async def step() -> list[Value]:
+            try:
+                return [await anext(found)]
+            except StopAsyncIteration:
+                return []
+
+        async def close() -> None:
+            await found.aclose()
+
+        with ThreadPoolExecutor(1, thread_name_prefix="judgekit-rows") as thread:
+            try:
+                while values := thread.submit(context.run, runner.run, step()).result():
+                    yield from values
+            finally:
+                thread.submit(runner.run, close()).result()
+                thread.submit(runner.close).result()
+
+    each.__name__ = each.__qualname__ = call.__name__.removeprefix("a")
+    return each
+
+
 judge = _blocking(ajudge)
 judge_texts = _blocking(ajudge_texts)
 compare = _blocking(acompare)
+judge_rows = _iterating(ajudge_rows)
 
 
 def hook(payload: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import itertools
 import threading
 import time
 from datetime import UTC, datetime
@@ -149,6 +150,50 @@ def test_as_many_are_judged_at_a_time_as_are_wanted(serve: Callable[..., Loopbac
         most = 0
         judgekit.judge_texts(texts, mode="lenient", concurrency=concurrency, cache=False)
         assert most == concurrency
+
+
+def test_rows_are_judged_as_they_are_read_in_order_or_as_complete(serve: Callable[..., Loopback]) -> None:
+    others = threading.Semaphore(0)
+
+    def answer(asked: Asked) -> Answer:
+        if "more " in asked.text and "more 0" not in asked.text:
+            return SILENT
+        if "slow" in asked.text:
+            assert all(others.acquire(timeout=20) for _ in range(5))
+        others.release()
+        return GOOD
+
+    server = serve(answer)
+    rows: list[dict[str, Any]] = [{"said": "slow", "n": 0}, {"said": " ", "n": 1}]
+    rows += [{"said": f"text {number}", "n": number} for number in range(2, 9)]
+    given: dict[str, Any] = {"fields": {"text": "said"}, "concurrency": 2, "cache": False, "mode": "lenient"}
+    assert [each["n"] for each in judgekit.judge_rows(rows, **given)] == [*range(9)]
+    found = [*judgekit.judge_rows(iter(rows), **given, as_completed=True)]
+    assert sorted(each["n"] for each in found) == [*range(9)] != [each["n"] for each in found]
+    assert {each["n"]: (each["verdict"], each["error"]) for each in found}[1] == (
+        "undetermined",
+        "said: empty; nothing to judge",
+    )
+    assert found[-1]["judged"]["schema"] == "judgekit/verdict@1"
+    asked = len(server.requests)
+    endless = judgekit.judge_rows(({"said": f"more {number}"} for number in itertools.count()), **given)
+    assert next(endless)["id"] == 1
+    wait_for(lambda: len(server.requests) == asked + 3)
+    endless.close()
+    assert len(server.requests) == asked + 3
+
+
+@looped
+async def test_rows_can_be_awaited_and_given_up(serve: Callable[..., Loopback]) -> None:
+    server = serve(by_rubric)
+    pairs = [{"a": "One.", "b": "Two.", "prompt": "p", "id": f"p{number}"} for number in range(2)]
+    found = [each async for each in judgekit.ajudge_rows(pairs, task="compare", rubric="answer-quality")]
+    assert [(each["id"], each["verdict"]) for each in found] == [("p0", "tie"), ("p1", "tie")]
+    assert len(server.requests) > 1
+    with pytest.raises(InputError, match="row 2: expected a mapping of columns, got list"):
+        [each async for each in judgekit.ajudge_rows([{"text": "One."}, ["Two."]])]  # type: ignore[list-item]
+    with pytest.raises(InputError, match="no rows"):
+        [each async for each in judgekit.ajudge_rows([])]
 
 
 def test_twins_take_the_same_and_wait_or_not() -> None:

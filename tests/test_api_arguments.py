@@ -17,7 +17,7 @@ from judgekit import InputError, JudgekitError, UsageError
 from judgekit.providers import servers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
 TEXTS = {"a": "One text.", "b": "Another."}
 NO_TEXT = (7, b"bytes", ["a"], {"a": 1}, object())
@@ -25,6 +25,10 @@ NO_TEXT = (7, b"bytes", ["a"], {"a": 1}, object())
 
 def text(**given: Any) -> object:  # noqa: ANN401 - wrong on purpose
     return judgekit.judge_texts({"a": judgekit.Text(**{"text": "One."} | given)}, rubric="groundedness")
+
+
+def rows(**given: Any) -> list[object]:  # noqa: ANN401 - wrong on purpose
+    return [*judgekit.judge_rows(**{"rows": [{"text": "One."}]} | given)]
 
 
 class Odd:
@@ -68,6 +72,19 @@ WRONG: list[tuple[Callable[..., Any], dict[str, Any], str, tuple[Any, ...]]] = [
             "sources": ("one", b"two", 7, [7], [None], [""], {7: "a"}, {"a": 7}, {"a": " "}, None),
         }.items()
     ),
+    *(
+        (rows, {}, name, values)
+        for name, values in {
+            "rows": (None, 7, "text", b"", [], [7], [["text"]], [{"other": "One."}]),
+            "fields": (7, ["text"], {"text": 7}, {"nope": "text"}, {"text": "nope"}),
+            "id_column": (7, "nope"),
+            "task": (None, "score", 7),
+            "judge_turn": (None, "first", 7),
+            "as_completed": (None, 1, "yes"),
+            "concurrency": (0, None),
+            "description": (None, 7),
+        }.items()
+    ),
     (lambda paths: judgekit.judge(*paths), {}, "paths", ([None], [7], [b"a.md"], [["a.md"]], [])),
     (judgekit.judge, {}, "task_id", NO_TEXT),
     (judgekit.judge, {}, "description", NO_TEXT),
@@ -97,12 +114,17 @@ PUBLIC: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     **dict.fromkeys(("judge", "ajudge"), (("a.md",), {})),
     **dict.fromkeys(("judge_texts", "ajudge_texts"), ((TEXTS,), {})),
     **dict.fromkeys(("compare", "acompare"), (("x", "y"), {"prompt": "p"})),
+    **dict.fromkeys(("judge_rows", "ajudge_rows"), (([{"text": "One."}],), {})),
     "search": ((), {"query": "text", "roots": ["."]}),
     "hook": ((), {"payload": {"prompt": "One text?"}}),
     "rubrics": ((), {}),
     "find_rubric": ((), {"reference": "kls"}),
     "extract": ((), {"raw": '{"a": 1}', "model": Model}),
 }
+
+
+async def all_of(found: AsyncIterator[object]) -> list[object]:
+    return [each async for each in found]
 
 
 def test_what_is_wrong_is_said_by_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,12 +147,14 @@ def test_whatever_is_passed_raises_nothing_but_errors_of_ours(
     Path("a.md").write_text("One text.")
     call, (args, given) = getattr(judgekit, name), PUBLIC[name]
     for parameter, value in product(inspect.signature(call).parameters.values(), ANYTHING):
-        first = parameter.kind is parameter.VAR_POSITIONAL or parameter.name == "texts"
+        first = parameter.kind is parameter.VAR_POSITIONAL or parameter.name in ("texts", "rows")
         own = ((value, *args[1:]), given) if first else (args, given | {parameter.name: value})
         found = None
         with suppress(JudgekitError):
             found = call(*own[0], **own[1])
             found = asyncio.run(found) if inspect.iscoroutine(found) else found
+            found = asyncio.run(all_of(found)) if inspect.isasyncgen(found) else found
+            found = [*found] if inspect.isgenerator(found) else found
         for each in found if isinstance(found, list) else [found]:
             if isinstance(each, BaseModel):
                 assert each.model_dump_json(), (parameter.name, type(value))

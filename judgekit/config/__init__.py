@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from judgekit.errors import UsageError
@@ -54,6 +54,10 @@ def _is_whole(value: object, most: float = _MOST) -> bool:
     return type(value) is int and 0 < value <= most
 
 
+def _is_mapping_of_texts(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_text, [*value.keys(), *value.values()]))
+
+
 _MODES = get_args(ModeName)
 _PATH = (
     "a str or a Path",
@@ -73,5 +77,13 @@ _EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "project": _PATH,
     "roots": ("a list of folders", lambda value: isinstance(value, list | tuple)),
     "texts": ("a mapping of names to texts", lambda value: isinstance(value, Mapping) and bool(value)),
+    "rows": (
+        "rows, each a mapping of columns",
+        lambda value: isinstance(value, Iterable) and not _is_text(value),
+    ),
+    "fields": ("a mapping of fields to columns", _is_mapping_of_texts),
+    "as_completed": ("True or False", lambda value: isinstance(value, bool)),
+    "task": ("'judge' or 'compare'", lambda value: _is_text(value) and value in ("judge", "compare")),
+    "judge_turn": ("'last' or 'all'", lambda value: _is_text(value) and value in ("last", "all")),
     "payload": ("a mapping", lambda value: isinstance(value, Mapping)),
 }

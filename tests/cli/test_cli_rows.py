@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import signal
@@ -76,6 +77,23 @@ def test_rows_become_results_and_a_second_run_judges_what_is_missing_changed_or_
     for more, number in ((("--mode", "strict"), 12), (("--fresh", "--mode", "strict"), 12), ((), 6)):
         done, asked = served(by_content, *INTO, "--no-cache", *more)
         assert (len(asked), len(read())) == (number, 6), more
+
+
+def test_csv_says_the_same_as_json_lines(served: Served) -> None:
+    write([row(1), row(2, "TODO\nTODO", tags=["x"])])
+    served(by_content, *INTO)
+    served(by_content, *JUDGE, "--out", "out.csv")
+    with Path("out.csv").open(newline="") as file:
+        table = [*csv.DictReader(file)]
+    for cells, found in zip(table, read(), strict=True):
+        assert {name: cells[name] for name in ("id", "verdict", "answer")} == {
+            name: found[name] for name in ("id", "verdict", "answer")
+        }
+        assert {name: float(cells[f"score.{name}"]) for name in found["scores"]} == found["scores"]
+        assert json.loads(cells["judged"])["scores"] == found["scores"]
+    assert Path("out.csv").stat().st_mode & 0o77 == 0
+    done, asked = served(by_content, *JUDGE, "--out", "out.csv", "--no-cache")
+    assert (len(asked), last(done.err).partition(";")[0]) == (0, "2 rows in out.csv: 1 accept, 1 reject")
 
 
 def test_without_out_results_are_printed(served: Served) -> None:
