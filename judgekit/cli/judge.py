@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from judgekit.judging.documents import Document, File, Task
-    from judgekit.judging.verdict import Comparison
+    from judgekit.judging.verdict import Comparison, Verdict
 
     Record: TypeAlias = Mapping[str, Any]
     OnVerdict: TypeAlias = Callable[[Document, Record], object]
@@ -72,11 +72,12 @@ def judge(
     task = documents.Task(*map(encodable, (description, acceptance, reference)))
     use_engine = not no_engine and engine_wanted()
     dataset = rows.DataOptions(data, map_, id_, out, fresh, limit, judge_turn)
-    if dataset.is_wanted(files, format_, task_id):
+    if dataset != rows.NO_DATA or not files:
+        dataset.check(files, format_, task_id)
         how = rows.How(jobs or rows.ROW_JOBS, use_engine, show_prompt, exit_on or rows.USUAL_EXIT)
         return rows.run("judge", dataset, task, wish, list(filter(None, [author_family])), how)
     unreadable: list[InputError] = []
-    subjects = _documents(files or (), unreadable, task_id, task, author_family)
+    subjects = _documents(files, unreadable, task_id, task, author_family)
     words: set[str] = set()
     if show_prompt:
         from judgekit.judging.service import JudgeRequest, prompts
@@ -151,12 +152,13 @@ def _judge(
         return json.dumps({**client.carried(project), "wish": wish, "document": document.body()}).encode()
 
     def locally(rest: Iterable[Document], on_verdict: OnVerdict) -> None:
-        from judgekit.judging.service import JudgeRequest, judge_documents
+        from judgekit.judging.service import JudgeRequest, ajudge_documents
+        from judgekit.providers import running
 
-        wanted = JudgeRequest(**wish)
-        judge_documents(
-            rest, Path(project), wanted, lambda given, verdict: on_verdict(given, verdict.record()), jobs
-        )
+        def each(given: Document, verdict: Verdict) -> None:
+            on_verdict(given, verdict.record())
+
+        running.run(ajudge_documents(rest, Path(project), JudgeRequest(**wish), each, jobs))
 
     if as_task:
         (task,) = documents
@@ -237,11 +239,12 @@ def compare(
     output.check_filled(*output.MODEL, model)
     request = service.JudgeRequest(rubric, mode, deadline, max_cost, not no_cache, model)
     dataset = rows.DataOptions(data, map_, id_, out, fresh, limit)
-    if dataset.is_wanted(files, format_):
+    if dataset != rows.NO_DATA or not files:
+        dataset.check(files, format_)
         how = rows.How(jobs or rows.ROW_JOBS, not no_engine and engine_wanted(), show_prompt)
         task = documents.Task(encodable(prompt or ""))
         return rows.run("compare", dataset, task, request._asdict(), author_family or [], how)
-    files, prompt = files or [], prompt or ""
+    prompt = prompt or ""
     if not prompt.strip():
         raise UsageError("--prompt is missing or empty; give the prompt that the texts answer")
     if files.count(documents.STDIN) > 1:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from types import FrameType
 
-    from judgekit.data.runs import Dataset, Run
+    from judgekit.data.runs import Dataset, DatasetRun
     from judgekit.judging.documents import Task
     from judgekit.judging.service import JudgeRequest
 
@@ -94,19 +94,16 @@ class DataOptions(NamedTuple):
     limit: int | None = None
     judge_turn: Turn = "last"
 
-    def is_wanted(self, files: list[str] | None, format_: str, task_id: str | None = None) -> bool:
-        """Whether rows are judged; raises `UsageError` for options that do not go together."""
+    def check(self, files: list[str] | None, format_: str, task_id: str | None = None) -> None:
+        """Raise `UsageError` for options that do not go together, and where nothing is to be judged."""
         if self.data is None:
             for name, value in self._asdict().items():
                 if value != self._field_defaults[name]:
                     raise UsageError(f"--{name.replace('_', '-')} is for rows; name their file with --data")
-            if not files:
-                raise UsageError("nothing to judge: name files, or a file of rows with --data")
-            return False
+            raise UsageError("nothing to judge: name files, or a file of rows with --data")
         others = {"a path": files, "--format": format_ != "table", "--task-id": task_id}
         for name in (name for name, is_given in others.items() if is_given):
             raise UsageError(f"--data and {name} do not go together; give one of the two")
-        return True
 
 
 class How(NamedTuple):
@@ -116,6 +113,9 @@ class How(NamedTuple):
     use_engine: bool
     show_prompt: bool
     exit_on: Collection[ExitOn] = USUAL_EXIT
+
+
+NO_DATA = DataOptions()
 
 
 def exit_code(words: Collection[str], exit_on: Collection[ExitOn]) -> int:
@@ -155,7 +155,7 @@ def run(
     if how.use_engine:
         runner = runs.by_engine(task, project, judge_request, how.jobs, warn)
     with results.open_results(options.out, _emit, fresh=options.fresh, source=source) as kept:
-        work = runs.Run(dataset, kept, judge_request.max_cost_usd, partial(asked.expected, found))
+        work = runs.DatasetRun(dataset, kept, judge_request.max_cost_usd, partial(asked.expected, found))
         started, interrupted = time.monotonic(), False
         with _progress(work, total), _stoppable(work.stopped):
             try:
@@ -177,13 +177,13 @@ def run(
 
 def _show_prompt(task: str, dataset: Dataset, project: Path, judge_request: JudgeRequest) -> int:
     """Print what would be sent about the first row that can be judged."""
-    from judgekit.data.rows import Unreadable
+    from judgekit.data.rows import UnreadableRow
     from judgekit.data.runs import unreadable
     from judgekit.judging import service
     from judgekit.judging.documents import Document
 
     for each in dataset:
-        if isinstance(each, Unreadable):
+        if isinstance(each, UnreadableRow):
             raise unreadable(dataset.name, each, 0)
         if each.subject is not None:
             shown = (
@@ -196,7 +196,7 @@ def _show_prompt(task: str, dataset: Dataset, project: Path, judge_request: Judg
     return Exit.ACCEPTED
 
 
-def summary(run: Run, name: str, seconds: float, total: int | None, *, interrupted: bool) -> str:
+def summary(run: DatasetRun, name: str, seconds: float, total: int | None, *, interrupted: bool) -> str:
     """Return one line: rows by verdict, how many were judged now and kept, and what it cost."""
     count = run.now + run.kept
     order = sorted(
@@ -218,7 +218,7 @@ def summary(run: Run, name: str, seconds: float, total: int | None, *, interrupt
     return "; ".join(filter(None, parts))
 
 
-def cost(run: Run) -> str:
+def cost(run: DatasetRun) -> str:
     if not run.spent_usd and (run.is_local or run.unpriced):
         return "cost 0 (local)" if run.is_local else "cost unknown"
     digits = 2 if run.spent_usd >= 1 or not run.spent_usd else 4
@@ -235,7 +235,7 @@ def _print_line(line: str) -> None:
 
 
 @contextlib.contextmanager
-def _progress(run: Run, total: int | None) -> Iterator[None]:
+def _progress(run: DatasetRun, total: int | None) -> Iterator[None]:
     """Show on a terminal how far a run is; elsewhere print a line every ten seconds."""
     if output.watched():
         with _bar(run, total):
@@ -257,7 +257,7 @@ def _progress(run: Run, total: int | None) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _bar(run: Run, total: int | None) -> Iterator[None]:
+def _bar(run: DatasetRun, total: int | None) -> Iterator[None]:
     from rich import progress
     from rich.console import Console
 
@@ -278,11 +278,11 @@ def _bar(run: Run, total: int | None) -> Iterator[None]:
         yield
 
 
-def _done(run: Run, total: int | None) -> str:
+def _done(run: DatasetRun, total: int | None) -> str:
     return f"{run.now + run.kept:,}" + ("" if total is None else f" of {total:,}")
 
 
-def _figures(run: Run, started: float) -> str:
+def _figures(run: DatasetRun, started: float) -> str:
     pace = run.now / max(time.monotonic() - started, 0.001)
     verdicts = ", ".join(f"{count:,} {word}" for word, count in sorted(run.words.items()))
     return f"{pace:.1f} a second, {cost(run)}; {verdicts or 'no verdict yet'}"

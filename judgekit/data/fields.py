@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.config import Outcome
-    from judgekit.data.rows import Row
+    from judgekit.data.rows import DataRow
     from judgekit.judging.documents import File
     from judgekit.rubric.schema import Given
 
@@ -187,7 +187,7 @@ def _settle(
 
 def document(
     fields: Fields,
-    row: Row,
+    row: DataRow,
     row_id: str,
     given: Given,
     fixed: Task | None = None,
@@ -223,7 +223,7 @@ def unshown(fields: Fields, given: Given) -> list[str]:
 
 
 def comparison(
-    fields: Fields, row: Row, prompt: str = "", families: Sequence[str | None] = ()
+    fields: Fields, row: DataRow, prompt: str = "", families: Sequence[str | None] = ()
 ) -> ComparisonInput:
     """Return a row as texts to compare; raises as `document`.
 
@@ -262,7 +262,7 @@ def content(subject: Document | ComparisonInput) -> str:
     return hashlib.sha256(json.dumps([shown, about]).encode()).hexdigest()
 
 
-def winner(fields: Fields, row: Row) -> str | None:
+def winner(fields: Fields, row: DataRow) -> str | None:
     """Return the letter of the winner that a row names, or "tie"; None where it cannot be known."""
     value = row.columns.get(fields.columns.get("winner", ""))
     if isinstance(value, float) and value.is_integer():
@@ -293,7 +293,7 @@ def label(value: object) -> Outcome | None:
     return _LABELS.get(value.strip().casefold()) if isinstance(value, str) else None
 
 
-def _said(fields: Fields, row: Row, field: str) -> str:
+def _said(fields: Fields, row: DataRow, field: str) -> str:
     """Return what the row says for a field, "" where it says nothing; a prompt may be a list of messages."""
     column = fields.columns.get(field)
     value = row.columns.get(column) if column else None
@@ -315,7 +315,7 @@ def _text(value: object, field: str, column: str) -> str:
     raise FieldError(column, f"expected a text, got {kind(value)}{hint}")
 
 
-def _author(fields: Fields, row: Row, field: str) -> str | None:
+def _author(fields: Fields, row: DataRow, field: str) -> str | None:
     return _said(fields, row, field).strip()[:_FAMILY_CHARS] or None
 
 

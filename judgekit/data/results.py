@@ -27,7 +27,7 @@ from judgekit.text import encodable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from judgekit.data.rows import Row, Rows
+    from judgekit.data.rows import DataRow, Rows
 
 OURS = (
     "id",
@@ -64,7 +64,7 @@ _IN_ORDER = (
 
 
 def result(
-    row: Row, row_id: str | int, record: Mapping[str, Any] | None, error: str | None, fingerprint: str
+    row: DataRow, row_id: str | int, record: Mapping[str, Any] | None, error: str | None, fingerprint: str
 ) -> dict[str, Any]:
     """Return a row of OUT: the row's own columns, then `OURS`; a number that JSON cannot say becomes null.
 
@@ -216,6 +216,7 @@ class _File(Results):
             self._end += len(raw)
 
     def finish(self) -> None:
+        changed = self._begun or self._fresh
         try:
             self._clean()
             if os.fstat(self._descriptor).st_size > self._end:
@@ -227,7 +228,8 @@ class _File(Results):
                     break
                 end += size
             self._aside.unlink(missing_ok=True)
-            if self._is_table and self._written() != (when := self._part.stat().st_mtime_ns):
+            when = self._part.stat().st_mtime_ns
+            if self._is_table and (changed or self._written() != when):
                 tables.write_table(self._part, self._path, OURS, self._schema)
                 os.utime(self._path, ns=(when, when))  # the sign that it holds just these rows
         except OSError as error:

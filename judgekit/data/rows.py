@@ -1,7 +1,7 @@
 """Where rows come from: JSON Lines, CSV, TSV, Parquet, or JSON Lines on standard input; how each cell reads.
 
 Rows are read one by one, so a million need no more memory than a thousand. A row that cannot be read is
-yielded as `Unreadable`, and reading goes on with the next one.
+yielded as `UnreadableRow`, and reading goes on with the next one.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _BOM = b"\xef\xbb\xbf"
 _KINDS = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
 
 
-class Row(NamedTuple):
+class DataRow(NamedTuple):
     """One row: its number among the rows of the input, from 1, and its columns as the input has them.
 
     A cell of CSV is text. A cell of Parquet is what JSON can say: a time or a date is text (ISO 8601, to the
@@ -52,7 +52,7 @@ class Row(NamedTuple):
     columns: Mapping[str, Any]
 
 
-class Unreadable(NamedTuple):
+class UnreadableRow(NamedTuple):
     """In place of a row: what was expected, in which column ("" for all of it). Number 0 is the header."""
 
     number: int
@@ -68,7 +68,10 @@ class Rows:
     """
 
     def __init__(
-        self, path: str, read: Callable[[], Iterator[Row | Unreadable]], schema: pa.Schema | None = None
+        self,
+        path: str,
+        read: Callable[[], Iterator[DataRow | UnreadableRow]],
+        schema: pa.Schema | None = None,
     ) -> None:
         self.path = "" if path == STDIN else path
         self.name = encodable(self.path) or "standard input"
@@ -76,7 +79,7 @@ class Rows:
         self.schema = schema
         self._read = read
 
-    def __iter__(self) -> Iterator[Row | Unreadable]:
+    def __iter__(self) -> Iterator[DataRow | UnreadableRow]:
         with _readable(self.name):
             yield from self._read()
 
@@ -99,7 +102,7 @@ def open_rows(path: str, stdin: BinaryIO) -> Rows:
     return Rows(path, partial(_text_rows, path, DELIMITERS.get(ending)))
 
 
-def _text_rows(path: str, delimiter: str | None) -> Iterator[Row | Unreadable]:
+def _text_rows(path: str, delimiter: str | None) -> Iterator[DataRow | UnreadableRow]:
     with Path(path).open("rb") as file:
         yield from _csv_rows(file, delimiter) if delimiter else _json_rows(file)
 
@@ -131,7 +134,7 @@ def _readable(name: str) -> Iterator[None]:
         raise InputError(f"{name}: cannot be read ({why})") from None
 
 
-def _json_rows(file: BinaryIO) -> Iterator[Row | Unreadable]:
+def _json_rows(file: BinaryIO) -> Iterator[DataRow | UnreadableRow]:
     number = 0
     for line, raw in enumerate(bounded_lines(file, MAX_BYTES), 1):
         if line == 1 and raw is not None:
@@ -140,14 +143,14 @@ def _json_rows(file: BinaryIO) -> Iterator[Row | Unreadable]:
             continue
         number += 1
         try:
-            yield Row(number, _object(raw))
+            yield DataRow(number, _object(raw))
         except _CellError as error:
             yield _unreadable(error, number, line)
 
 
-def _unreadable(error: _CellError, number: int, line: int) -> Unreadable:
+def _unreadable(error: _CellError, number: int, line: int) -> UnreadableRow:
     where = f" (line {line})" if line != number else ""
-    return Unreadable(number, error.column, error.problem + where)
+    return UnreadableRow(number, error.column, error.problem + where)
 
 
 def _object(raw: bytes | None) -> dict[str, Any]:
@@ -229,7 +232,7 @@ class _CsvLines:
         return not "".join(self._row).strip(" \r\n")  # a row of TSV may consist of tabs
 
 
-def _csv_rows(file: BinaryIO, delimiter: str) -> Iterator[Row | Unreadable]:
+def _csv_rows(file: BinaryIO, delimiter: str) -> Iterator[DataRow | UnreadableRow]:
     csv.field_size_limit(max(csv.field_size_limit(), MAX_BYTES))
     lines = _CsvLines(file)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -255,7 +258,7 @@ def _csv_rows(file: BinaryIO, delimiter: str) -> Iterator[Row | Unreadable]:
         except _CellError as error:
             problem = error
         number += names is not None
-        yield Row(number, row) if problem is None else _unreadable(problem, number, lines.line)
+        yield DataRow(number, row) if problem is None else _unreadable(problem, number, lines.line)
         if names is None:  # no row can be read without its header
             return
 
@@ -302,7 +305,7 @@ def _parquet(path: str) -> parquet.ParquetFile:
     return parquet_module(path).ParquetFile(path, buffer_size=_BUFFER)
 
 
-def _parquet_rows(path: str) -> Iterator[Row | Unreadable]:
+def _parquet_rows(path: str) -> Iterator[DataRow | UnreadableRow]:
     with _parquet(path) as file:
         try:
             names = _checked_names(file.schema_arrow.names)
@@ -316,13 +319,13 @@ def _parquet_rows(path: str) -> Iterator[Row | Unreadable]:
                 row = dict(zip(names, cells, strict=True))
                 wrong = next((name for name, cell in row.items() if isinstance(cell, _CellError)), None)
                 if wrong is None:
-                    yield Row(number, row)
+                    yield DataRow(number, row)
                 else:
-                    yield Unreadable(number, wrong, row[wrong].problem)
+                    yield UnreadableRow(number, wrong, row[wrong].problem)
 
 
 def plain_cells(column: pa.Array) -> list[Any]:
-    """Return the cells of an Arrow array as `Row` says, an error in place of one that Python cannot hold."""
+    """Return the cells of an Arrow array as `DataRow` says, or an error for what Python cannot hold."""
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     kind = column.type

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 from judgekit import environment
 from judgekit.data import fields as row_fields
 from judgekit.data.results import Ids, Results, result
-from judgekit.data.rows import Row, Unreadable
+from judgekit.data.rows import DataRow, UnreadableRow
 from judgekit.engine import answers, client
 from judgekit.errors import InputError, UsageError
 from judgekit.judging.documents import LETTERS, ComparisonInput, Document, Task, file_of
@@ -42,17 +42,17 @@ if TYPE_CHECKING:
     from judgekit.rubric.loader import LoadedRubric
 
     Record: TypeAlias = Mapping[str, Any]
-    Reader: TypeAlias = Callable[[Row, str], Document | ComparisonInput]
-    OnRecord: TypeAlias = Callable[["Asked", Record | None], object]
+    Reader: TypeAlias = Callable[[DataRow, str], Document | ComparisonInput]
+    OnRecord: TypeAlias = Callable[["PendingRow", Record | None], object]
 
 _ID_CHARS = 1000
 _LOOKED_AT = 100  # rows whose columns count where fields are guessed; of a stream the first
 
 
-class Asked(NamedTuple):
+class PendingRow(NamedTuple):
     """A row on its way: what is judged, or why it cannot be."""
 
-    row: Row
+    row: DataRow
     row_id: str | int
     fingerprint: str
     subject: Document | ComparisonInput | None
@@ -62,26 +62,26 @@ class Asked(NamedTuple):
 class Runner(Protocol):
     """Judges rows as they come, and hands on the record of each as it is complete."""
 
-    def __call__(self, asked: Iterable[Asked], on_record: OnRecord, /) -> None: ...
+    def __call__(self, asked: Iterable[PendingRow], on_record: OnRecord, /) -> None: ...
 
 
-def unreadable(name: str, first: Unreadable, more: int) -> InputError:
+def unreadable(name: str, first: UnreadableRow, more: int) -> InputError:
     where = f"row {first.number:,}" if first.number else "the header"
     where += f", column {first.column}" if first.column else ""
     others = f" ({more:,} more row{'s' * (more > 1)} cannot be read)" if more else ""
     return InputError(f"{name}: {where}: {first.problem}{others}")
 
 
-def columns(rows: Rows | Mappings) -> tuple[Iterable[Row | Unreadable], list[str]]:
+def columns(rows: Rows | Mappings) -> tuple[Iterable[DataRow | UnreadableRow], list[str]]:
     """Return the rows, and the columns of the first ones; raises `InputError` where none can be read."""
     stream = iter(rows)
     head = list(islice(stream, _LOOKED_AT if rows.lasting else 1))
     if not head:
         raise InputError(f"{rows.name}: no rows; nothing to judge")
-    if not any(isinstance(row, Row) for row in head):
-        bad = [row for row in chain(head, stream) if isinstance(row, Unreadable)]
+    if not any(isinstance(row, DataRow) for row in head):
+        bad = [row for row in chain(head, stream) if isinstance(row, UnreadableRow)]
         raise unreadable(rows.name, bad[0], len(bad) - 1)
-    names = dict.fromkeys(name for row in head if isinstance(row, Row) for name in row.columns)
+    names = dict.fromkeys(name for row in head if isinstance(row, DataRow) for name in row.columns)
     return rows if rows.lasting else chain(head, stream), list(names)
 
 
@@ -93,12 +93,14 @@ class Mappings:
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
         self._rows = rows
 
-    def __iter__(self) -> Iterator[Row | Unreadable]:
+    def __iter__(self) -> Iterator[DataRow | UnreadableRow]:
         for number, columns in enumerate(self._rows, 1):
             if isinstance(columns, Mapping):
-                yield Row(number, columns)
+                yield DataRow(number, columns)
             else:
-                yield Unreadable(number, "", f"expected a mapping of columns, got {type(columns).__name__}")
+                yield UnreadableRow(
+                    number, "", f"expected a mapping of columns, got {type(columns).__name__}"
+                )
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ class Dataset:
     a cell of the wrong type is unreadable, or where that is `bearable` a row with an error.
     """
 
-    rows: Iterable[Row | Unreadable]
+    rows: Iterable[DataRow | UnreadableRow]
     name: str
     read: Reader
     basis: str
@@ -117,15 +119,15 @@ class Dataset:
     limit: int | None = None
     bearable: bool = False
 
-    def __iter__(self) -> Iterator[Asked | Unreadable]:
+    def __iter__(self) -> Iterator[PendingRow | UnreadableRow]:
         with closing(Ids()) as ids:
             for row in islice(self.rows, self.limit):
-                found = row if isinstance(row, Unreadable) else self._asked(row, ids)
-                if isinstance(found, Unreadable) and isinstance(row, Row) and self.bearable:
-                    found = Asked(row, row.number, "", None, f"{found.column}: {found.problem}")
+                found = row if isinstance(row, UnreadableRow) else self._asked(row, ids)
+                if isinstance(found, UnreadableRow) and isinstance(row, DataRow) and self.bearable:
+                    found = PendingRow(row, row.number, "", None, f"{found.column}: {found.problem}")
                 yield found
 
-    def _asked(self, row: Row, ids: Ids) -> Asked | Unreadable:
+    def _asked(self, row: DataRow, ids: Ids) -> PendingRow | UnreadableRow:
         column = self.id_column or ""
         row_id = row.columns.get(column) if column else row.number
         if (
@@ -133,26 +135,28 @@ class Dataset:
             or isinstance(row_id, bool)
             or not 0 < len(str(row_id)) <= _ID_CHARS
         ):
-            return Unreadable(
+            return UnreadableRow(
                 row.number, column, f"expected a text of up to {_ID_CHARS:,} characters, or a number"
             )
         if earlier := ids.add(row_id, row.number):
             why = f"row {earlier:,} has the same id {row_id!r:.80}; give each row its own"
-            return Unreadable(row.number, column, why)
+            return UnreadableRow(row.number, column, why)
         try:
             subject = self.read(row, str(row_id))
         except row_fields.FieldError as error:
-            return Unreadable(row.number, error.column, error.problem)
+            return UnreadableRow(row.number, error.column, error.problem)
         except row_fields.Unjudgeable as error:
-            return Asked(row, row_id, "", None, str(error))
-        return Asked(row, row_id, environment.digest(f"{self.basis}\0{row_fields.content(subject)}"), subject)
+            return PendingRow(row, row_id, "", None, str(error))
+        return PendingRow(
+            row, row_id, environment.digest(f"{self.basis}\0{row_fields.content(subject)}"), subject
+        )
 
     def check(self) -> int:
         """Return how many rows there are; raises `InputError` for the first that cannot be read."""
         count, bad, first = 0, 0, None
         for each in self:
             count += 1
-            if isinstance(each, Unreadable):
+            if isinstance(each, UnreadableRow):
                 first, bad = first or each, bad + 1
         if first:
             raise unreadable(self.name, first, bad - 1)
@@ -160,7 +164,7 @@ class Dataset:
 
 
 @dataclass
-class Run:
+class DatasetRun:
     """What has become of each row so far, and which are still to be judged.
 
     Reading ends early when `stopped` is set, or when the rows judged and at work cost `max_cost_usd`:
@@ -171,7 +175,7 @@ class Run:
     dataset: Dataset
     results: Results
     max_cost_usd: float | None = None
-    expected: Callable[[Row], str | None] = lambda _: None
+    expected: Callable[[DataRow], str | None] = lambda _: None
     stopped: threading.Event = field(default_factory=threading.Event)
     words: Counter[str] = field(default_factory=Counter)
     now: int = 0
@@ -188,14 +192,14 @@ class Run:
     _at_work: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def pending(self) -> Iterator[Asked]:
+    def pending(self) -> Iterator[PendingRow]:
         """Yield the rows that are not kept, also those that cannot be judged."""
-        bad = list[Unreadable]()
+        bad = list[UnreadableRow]()
         for each in self.dataset:
             if self.stopped.is_set() or self._spends_all():
                 return
-            if isinstance(each, Unreadable) or bad:
-                bad += [each] if isinstance(each, Unreadable) else []
+            if isinstance(each, UnreadableRow) or bad:
+                bad += [each] if isinstance(each, UnreadableRow) else []
                 continue
             with self._lock:
                 word = self.results.kept(each.row_id, each.fingerprint)
@@ -215,7 +219,7 @@ class Run:
             self.is_spent = self.spent_usd + self._at_work * mean >= limit * (1 - INEXACT)
         return self.is_spent
 
-    def on_record(self, asked: Asked, record: Record | None) -> dict[str, Any]:
+    def on_record(self, asked: PendingRow, record: Record | None) -> dict[str, Any]:
         """Return the row of results that was written for a record, or for a row that cannot be judged."""
         found = result(asked.row, asked.row_id, record, asked.error, asked.fingerprint)
         with self._lock:
@@ -231,7 +235,7 @@ class Run:
                 self.substitutes.update(record.get("substitutes") or ())
         return found
 
-    def _count(self, row: Row, word: str) -> None:
+    def _count(self, row: DataRow, word: str) -> None:
         self.words[word] += 1
         expected = self.expected(row)
         self.labelled += expected is not None
@@ -280,7 +284,7 @@ class RowOptions(NamedTuple):
             fields, row, row_id, given, self.fixed, family, self.judge_turn
         )
 
-    def expected(self, fields: Fields, row: Row) -> str | None:
+    def expected(self, fields: Fields, row: DataRow) -> str | None:
         """Return the outcome that a row says is right, if it does."""
         if self.task == "compare":
             return row_fields.winner(fields, row)
@@ -315,8 +319,8 @@ def _given(loaded: LoadedRubric) -> Given:
 
 
 async def judged(
-    asked: Iterable[Asked], project: Path, judge_request: JudgeRequest, at_once: int, *, in_order: bool
-) -> AsyncGenerator[tuple[Asked, Verdict | Comparison | None], None]:
+    asked: Iterable[PendingRow], project: Path, judge_request: JudgeRequest, at_once: int, *, in_order: bool
+) -> AsyncGenerator[tuple[PendingRow, Verdict | Comparison | None], None]:
     """Yield each row with its verdict (None where it cannot be judged), judged in this process."""
     async with aclosing(open_gateway(environment.environ())) as gateway:
         judges: dict[object, Any] = {}
@@ -331,13 +335,13 @@ async def judged(
                 judges[kind] = comparison_judge(gateway, subject, project, judge_request)
             return judges[kind]
 
-        async def judge(each: Asked) -> Verdict | Comparison | None:
+        async def judge(each: PendingRow) -> Verdict | Comparison | None:
             if each.subject is None:
                 return None
             found: Verdict | Comparison = await judge_of(each.subject).judge(each.subject)
             return found
 
-        head, rest = list[Asked](), iter(asked)
+        head, rest = list[PendingRow](), iter(asked)
         for each in rest:
             head.append(each)
             if each.subject is not None:
@@ -364,7 +368,7 @@ async def judged_rows(
     Raises `InputError` for a row that is no mapping, and as `dataset` does.
     """
     made, _, _ = dataset(Mappings(rows), options, project, judge_request)
-    run = Run(made, Results(lambda _: None), judge_request.max_cost_usd)
+    run = DatasetRun(made, Results(lambda _: None), judge_request.max_cost_usd)
     async with aclosing(judged(run.pending(), project, judge_request, at_once, in_order=in_order)) as found:
         async for asked, verdict in found:
             yield run.on_record(asked, None if verdict is None else verdict.record())
@@ -375,7 +379,7 @@ async def judged_rows(
 def here(project: Path, judge_request: JudgeRequest, at_once: int) -> Runner:
     """Return what judges rows in this process."""
 
-    def runner(asked: Iterable[Asked], on_record: OnRecord) -> None:
+    def runner(asked: Iterable[PendingRow], on_record: OnRecord) -> None:
         async def run() -> None:
             stream = judged(asked, project, judge_request, at_once, in_order=False)
             async with aclosing(stream):
@@ -393,14 +397,14 @@ def by_engine(
     """Return what has the engine judge rows, and judges in this process those that are left."""
     thing = "document" if task == "judge" else "comparison"
 
-    def runner(asked: Iterable[Asked], on_record: OnRecord) -> None:
+    def runner(asked: Iterable[PendingRow], on_record: OnRecord) -> None:
         carried = client.carried(str(project))
         shared = json.dumps({**carried, "wish": judge_request._asdict()}).removesuffix("}")
 
-        def body(each: Asked) -> bytes:
+        def body(each: PendingRow) -> bytes:
             return f'{shared}, "{thing}": {json.dumps(each.subject and each.subject.body())}}}'.encode()
 
-        def judgeable() -> Iterator[Asked]:
+        def judgeable() -> Iterator[PendingRow]:
             for each in asked:
                 if each.subject is None:
                     on_record(each, None)

@@ -292,6 +292,7 @@ def start(place: EngineAddress | None) -> int | None:
     if place is None or not sys.executable:
         return None
     kept = {name: text for name, text in environment.environ().items() if name in (*_HANDED_ON, *SHARED)}
+    kept.setdefault("MALLOC_ARENA_MAX", "2")  # glibc would keep memory for each of its threads
     words = programs.python("judgekit.engine.server", place.folder, place.compat_key, place.code)
     try:
         if os.name != "nt":

@@ -20,7 +20,7 @@ from judgekit.judging.orchestrator import configured
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.score import DocumentJudge
 from judgekit.providers import running
-from judgekit.providers.gateway import is_recording, open_gateway, unpriced
+from judgekit.providers.gateway import is_recording, is_replaying, open_gateway, unpriced
 from judgekit.providers.resolve import Panel, resolve
 from judgekit.rubric import loader
 from judgekit.rubric.schema import CompareRubric, ScoreRubric
@@ -65,7 +65,7 @@ def document_judge(
     """Return the judge that is asked for, and which models it found; raises `ConfigError` or `UsageError`."""
     settings = configuration.load(project)
     server = None
-    if settings.server.url is not None:
+    if settings.server.url is not None and not is_replaying(environment.environ()):
         from judgekit.judging import shared  # noqa: PLC0415 - an HTTP client, which few need
 
         server = shared.configured(settings)
@@ -191,13 +191,14 @@ async def results(
         task.add_done_callback(ended.put_nowait)
         return task
 
-    def take() -> asyncio.Task[Thing | None]:
-        return begin(running.aside(partial(next, rest, None)))  # a pipe may keep it waiting
-
-    taking: asyncio.Task[Thing | None] | None = take()
-    is_over = False
+    taking: asyncio.Task[Thing | None] | None = None
+    is_over, limit = False, AHEAD * most if in_order else most
     try:
-        while taking or held:
+        while True:
+            if taking is None and not is_over and len(held) < limit:
+                taking = begin(running.aside(partial(next, rest, None)))  # a pipe may keep it waiting
+            if not taking and not held:
+                break
             task = await ended.get()
             if task is not taking:
                 done[task] = None
@@ -210,8 +211,6 @@ async def results(
                     break
                 del done[first]
                 yield held.pop(first), first.result()
-            if taking is None and not is_over and len(held) < (AHEAD * most if in_order else most):
-                taking = take()
     finally:
         left = [*held, *filter(None, [taking])]
         for task in left:

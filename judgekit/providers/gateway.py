@@ -91,6 +91,10 @@ def is_recording(environ: Mapping[str, str]) -> bool:
     return bool(environ.get(replay.RECORD_VARIABLE, "").strip())
 
 
+def is_replaying(environ: Mapping[str, str]) -> bool:
+    return bool(environ.get(replay.REPLAY_VARIABLE, "").strip())
+
+
 def open_gateway(environ: Mapping[str, str]) -> Gateway:
     """Return a gateway for every kind of endpoint; with `JUDGEKIT_RECORD` set it records what is answered."""
     recording = environ.get(replay.RECORD_VARIABLE, "").strip()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -108,3 +109,13 @@ def test_an_engine_is_told_of_a_model_only_where_one_is_named(
     judgekit(*JUDGE)
     judgekit(*JUDGE, "--model", "mine")
     assert ["model" in wish for wish in sent] == [False, True]
+
+
+def test_a_recording_is_replayed_where_a_shared_judge_is_configured(
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_user("server: {url: 'http://127.0.0.1:9', token_file: none}\n")
+    examples = Path(__file__).parents[2] / "examples"
+    monkeypatch.setenv("JUDGEKIT_REPLAY", str(examples / "python" / "replies.jsonl"))
+    done = judgekit("judge", str(examples / "documents" / "good.md"), "--format", "jsonl")
+    assert (done.code, done.json["model"]) == (0, "example/deep"), done.err

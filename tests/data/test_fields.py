@@ -10,7 +10,7 @@ import pytest
 
 from judgekit.data import fields
 from judgekit.data.fields import FieldError, Fields, Unjudgeable, fields_of
-from judgekit.data.rows import Row
+from judgekit.data.rows import DataRow
 from judgekit.errors import UsageError
 from judgekit.judging.documents import ComparisonInput, Document, Task
 from judgekit.rubric.schema import Given
@@ -22,18 +22,20 @@ ARENA = (
 ALL = Given(reference="The expected answer", sources="The sources")
 
 
-def row(**columns: Any) -> Row:  # noqa: ANN401 - whatever a cell holds
-    return Row(1, columns)
+def row(**columns: Any) -> DataRow:  # noqa: ANN401 - whatever a cell holds
+    return DataRow(1, columns)
 
 
 def judged(columns: dict[str, Any], given: Given = ALL, **settings: Any) -> Document:  # noqa: ANN401 - handed on
     mapped = settings.pop("mapped", {})
     found = fields_of("judge", [*columns], mapped, "rows.jsonl")
-    return fields.document(found, Row(1, columns), "7", given, **settings)
+    return fields.document(found, DataRow(1, columns), "7", given, **settings)
 
 
 def compared(columns: dict[str, Any], **settings: Any) -> ComparisonInput:  # noqa: ANN401 - handed on
-    return fields.comparison(fields_of("compare", [*columns], {}, "rows.jsonl"), Row(1, columns), **settings)
+    return fields.comparison(
+        fields_of("compare", [*columns], {}, "rows.jsonl"), DataRow(1, columns), **settings
+    )
 
 
 # --- Which column gives which field
@@ -181,9 +183,9 @@ def test_a_row_without_a_text_is_not_judged(cell: object) -> None:
         found = fields_of("judge", [*columns], {}, "rows.jsonl")
         name = next(iter(columns))
         with pytest.raises(Unjudgeable, match=f"^{name}: empty; nothing to judge$"):
-            fields.document(found, Row(2, {**columns, name: cell}), "2", ALL)
+            fields.document(found, DataRow(2, {**columns, name: cell}), "2", ALL)
         with pytest.raises(Unjudgeable, match=f"^{name}: empty; nothing to judge$"):
-            fields.document(found, Row(2, {}), "2", ALL)
+            fields.document(found, DataRow(2, {}), "2", ALL)
 
 
 @pytest.mark.parametrize(
@@ -371,7 +373,7 @@ def test_the_content_of_a_row_is_what_is_sent_and_nothing_else() -> None:
     columns = {"text": "a", "question": "q", "gold": "g", "context": ["s"], "more": 1}
     same = fields.content(judged(columns))
     found = fields_of("judge", [*columns], {}, "rows.jsonl")
-    assert fields.content(fields.document(found, Row(9, columns | {"more": 2}), "other", ALL)) == same
+    assert fields.content(fields.document(found, DataRow(9, columns | {"more": 2}), "other", ALL)) == same
     for change in ({"text": "b"}, {"question": "r"}, {"gold": "h"}, {"context": ["s", "t"]}, {"author": "x"}):
         assert fields.content(judged(columns | change)) != same, change
     assert fields.content(judged(columns, Given())) == fields.content(

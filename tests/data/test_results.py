@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from judgekit.data.results import OURS, Ids, Results, open_results, result
-from judgekit.data.rows import Row, open_rows
+from judgekit.data.rows import DataRow, open_rows
 from judgekit.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def opened(path: Path, *, fresh: bool = False) -> Results:
 def found(number: int, word: str = "accept", fingerprint: str = "f") -> dict[str, Any]:
     """Return a row of OUT."""
     return result(
-        Row(number, {"text": f"é{number}"}), number, {**VERDICT, "verdict": word}, None, fingerprint
+        DataRow(number, {"text": f"é{number}"}), number, {**VERDICT, "verdict": word}, None, fingerprint
     )
 
 
@@ -181,7 +181,7 @@ TOLD = {"verdict": "A", "scores": {"A": 4.0}, "reasoning": "closer", "model": "b
 def test_what_a_row_of_out_holds(
     record: dict[str, Any] | None, error: str | None, expected: dict[str, Any]
 ) -> None:
-    row = result(Row(1, OWN), 7, record, error, "f")
+    row = result(DataRow(1, OWN), 7, record, error, "f")
     own = {"text": "x", "row.row.verdict": "mine", "row.verdict": None, "nested": {"score": [None]}}
     judged = row.pop("judged")
     assert row == {**own, "id": 7, **NONE, **expected, "fingerprint": "f"}
@@ -313,7 +313,7 @@ def text(value: object) -> str:
 def test_any_row_comes_back_as_it_was(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     source = tmp_path / "in.jsonl"
     source.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    given_rows = [row for row in open_rows(str(source), io.BytesIO()) if isinstance(row, Row)]
+    given_rows = [row for row in open_rows(str(source), io.BytesIO()) if isinstance(row, DataRow)]
     wanted = [result(row, row.number, VERDICT, None, "f") for row in given_rows]
     own = {name for row in wanted for name in row}
     for ending in ("jsonl", "csv", "tsv", "parquet"):
@@ -322,7 +322,7 @@ def test_any_row_comes_back_as_it_was(tmp_path: Path, rows: list[dict[str, Any]]
             for row in wanted:
                 results.add(row)
             results.finish()
-        read = [dict(row.columns) for row in open_rows(str(out), io.BytesIO()) if isinstance(row, Row)]
+        read = [dict(row.columns) for row in open_rows(str(out), io.BytesIO()) if isinstance(row, DataRow)]
         if ending == "jsonl":
             assert read == wanted
             continue
@@ -375,7 +375,7 @@ def test_columns_of_parquet_keep_their_types(tmp_path: Path) -> None:
     rows = open_rows(str(source), io.BytesIO())
     with open_results(str(out), print, fresh=False, source=rows) as results:
         for row in rows:
-            assert isinstance(row, Row)
+            assert isinstance(row, DataRow)
             results.add(result(row, row.number, VERDICT, None, "f"))
         results.finish()
     table = pq.read_table(out)

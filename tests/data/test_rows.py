@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from judgekit.data.results import open_results
-from judgekit.data.rows import Unreadable, open_rows
+from judgekit.data.rows import UnreadableRow, open_rows
 from judgekit.errors import InputError
 from judgekit.text import escaped
 
@@ -29,7 +29,7 @@ def read(path: Path, content: bytes) -> list[Any]:
     assert [row.number for row in found if row.number] == [
         *range(1, sum(row.number > 0 for row in found) + 1)
     ]
-    return [tuple(row) if isinstance(row, Unreadable) else dict(row.columns) for row in found]
+    return [tuple(row) if isinstance(row, UnreadableRow) else dict(row.columns) for row in found]
 
 
 def deep(depth: int) -> bytes:
@@ -147,7 +147,7 @@ def parquet(path: Path, table: dict[str, pa.Array]) -> list[Any]:
     """Return what a Parquet file of these columns gives."""
     pq.write_table(pa.table(table), path, row_group_size=3)
     return [
-        tuple(row) if isinstance(row, Unreadable) else row.columns
+        tuple(row) if isinstance(row, UnreadableRow) else row.columns
         for row in open_rows(str(path), io.BytesIO())
     ]
 
@@ -192,7 +192,7 @@ def test_parquet_with_a_name_twice(tmp_path: Path) -> None:
     table = pa.table([pa.array([1]), pa.array([2])], names=["a", "a"])
     pq.write_table(table, tmp_path / "rows.parquet")
     (found,) = open_rows(str(tmp_path / "rows.parquet"), io.BytesIO())
-    assert found == Unreadable(0, "a", "expected different names, got this one 2 times; rename one")
+    assert found == UnreadableRow(0, "a", "expected different names, got this one 2 times; rename one")
 
 
 def test_standard_input_is_read_once() -> None:
