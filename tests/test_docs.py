@@ -6,6 +6,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from math import ceil
 from typing import TYPE_CHECKING, get_args
 
@@ -112,6 +113,29 @@ def test_the_worked_example_is_what_is_printed(
     assert len(printed) == len(lines)
     for said, wanted in zip(printed, lines, strict=True):
         assert said.startswith(wanted.removesuffix("..."))
+
+
+_COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n", re.MULTILINE)
+
+
+def test_the_page_on_datasets_is_what_is_printed(tmp_path: Path) -> None:
+    page = (docs.ROOT / "docs/datasets.md").read_text(encoding="utf-8")
+    shown = "".join(fence.text for fence in docs.fences(page) if fence.language == "console")
+    shutil.copytree(docs.ROOT / "examples/rows", tmp_path / "examples/rows")
+    python = shlex.quote(sys.executable)
+    lines = ["exec 2>&1", f'judgekit() {{ {python} -m judgekit "$@"; }}', f'python3() {{ {python} "$@"; }}']
+    commands = _COMMAND.findall(shown)
+    assert len(commands) >= 15
+    for command in commands:  # `exit` gives each the exit code of the one before
+        lines += [f"printf '%s\\n' {shlex.quote(f'$ {command}')}", "(exit $code)", command, "code=$?"]
+    done = subprocess.run(
+        ["sh", "-c", "\n".join(lines)], cwd=tmp_path, stdout=subprocess.PIPE, encoding="utf-8", timeout=300
+    )
+    assert _without_times(done.stdout) == _without_times(shown)
+
+
+def _without_times(text: str) -> str:
+    return re.sub(r"(now in|\"duration_ms\":) \d+", r"\1 N", text)
 
 
 def test_the_examples_in_python_print_what_the_page_says(
