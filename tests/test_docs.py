@@ -128,8 +128,9 @@ def test_the_page_on_datasets_is_what_is_printed(tmp_path: Path) -> None:
     assert len(commands) >= 15
     for command in commands:  # `exit` gives each the exit code of the one before
         lines += [f"printf '%s\\n' {shlex.quote(f'$ {command}')}", "(exit $code)", command, "code=$?"]
+    shell = ["sh", "-c", "\n".join(lines)]
     done = subprocess.run(
-        ["sh", "-c", "\n".join(lines)], cwd=tmp_path, stdout=subprocess.PIPE, encoding="utf-8", timeout=300
+        shell, cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=300, check=False
     )
     assert _without_times(done.stdout) == _without_times(shown)
 
