@@ -57,6 +57,7 @@ QUIET = {
     "PROMPTFOO_DISABLE_SHARING": "1",
     "DEEPEVAL_TELEMETRY_OPT_OUT": "1",
     "DEEPEVAL_NO_INSPECT_PROMPT": "1",
+    "DEEPEVAL_DISABLE_TIMEOUTS": "1",  # 2,000 rows take it longer than it allows by itself
     "LITELLM_LOCAL_MODEL_COST_MAP": "True",
 }
 JUDGEKIT = str(Path(sys.executable).with_name("judgekit"))

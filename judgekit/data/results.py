@@ -256,6 +256,8 @@ class _File(Results):
 
     def _failed(self, error: OSError) -> InputError:
         what = "free space or choose another --out; run the same command again to go on"
+        if error.errno == errno.ENOENT:
+            what = "make its folder or choose another --out"
         return InputError(f"{self.name}: cannot be written ({error.strerror or error}); {what}")
 
     def _lock(self, opened: ExitStack) -> None:

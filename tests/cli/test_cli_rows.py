@@ -141,6 +141,13 @@ def test_options_that_do_not_fit_are_refused(served: Served, words: str, message
     assert message in done.err
 
 
+def test_a_folder_that_is_not_there_is_said(served: Served) -> None:
+    write([row(1)])
+    done, asked = served(by_content, *JUDGE, "--out", "no/out.jsonl")
+    assert (done.code, len(asked)) == (65, 0)
+    assert "no/out.jsonl: cannot be written (No such file or directory); make its folder" in done.err
+
+
 def test_options_of_rows_need_rows(judgekit: Run) -> None:
     for words in (("--out", "x.jsonl"), ("--map", "text=a"), ("--limit", "2"), ("--fresh",)):
         done = judgekit("judge", "good.md", *words)
