@@ -19,6 +19,7 @@ from judgekit import environment
 from judgekit.cli import output
 from judgekit.cli.output import warn
 from judgekit.errors import Exit, UsageError
+from judgekit.text import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -165,10 +166,19 @@ def run(
         kept.finish()
     interrupted |= work.stopped.is_set()
     output.tell_sent(work.substitutes, work.redacted)
-    if work.problem:
-        warn(str(work.problem))
+    for line in filter(None, (work.failed, str(work.problem or ""))):
+        warn(escaped(line))
     output.KEPT[task] = None  # the summary says it
-    _print_line(summary(work, kept.name, time.monotonic() - started, total, interrupted=interrupted))
+    _print_line(
+        summary(
+            work,
+            kept.name,
+            time.monotonic() - started,
+            total,
+            interrupted=interrupted,
+            resumes=bool(options.out),
+        )
+    )
     if interrupted:
         return Exit.INTERRUPTED
     undone = {"undetermined"} if work.is_spent else set()
@@ -196,7 +206,9 @@ def _show_prompt(task: str, dataset: Dataset, project: Path, judge_request: Judg
     return Exit.ACCEPTED
 
 
-def summary(run: DatasetRun, name: str, seconds: float, total: int | None, *, interrupted: bool) -> str:
+def summary(
+    run: DatasetRun, name: str, seconds: float, total: int | None, *, interrupted: bool, resumes: bool
+) -> str:
     """Return one line: rows by verdict, how many were judged now and kept, and what it cost."""
     count = run.now + run.kept
     order = sorted(
@@ -214,7 +226,7 @@ def summary(run: DatasetRun, name: str, seconds: float, total: int | None, *, in
         left = "the rest" if total is None else f"{total - count:,} rows"
         parts.append(f"{left} not judged, because --max-cost is reached")
     elif interrupted:
-        parts.append("run the same command to continue" if name else "")
+        parts.append("run the same command to continue" if resumes else "with --out a run can be continued")
     return "; ".join(filter(None, parts))
 
 

@@ -158,7 +158,8 @@ class _File(Results):
         # the next one is there, be it that the run is killed, or that it asked a model by mistake.
         self._aside = self._path.with_name(f"{self._path.name}.again.jsonl")
         self._places, self._begun, self._end = 0, False, 0
-        if source is not None and source.path and os.path.realpath(source.path) in map(str, self._files()):
+        taken = [path for path in self._files() if path.exists()]
+        if source is not None and source.path and any(path.samefile(source.path) for path in taken):
             raise UsageError(f"{self.name}: the rows are read from this file; choose another --out")
         self._schema = source.schema if source is not None else None
         with ExitStack() as opened:

@@ -168,7 +168,8 @@ class DatasetRun:
     """What has become of each row so far, and which are still to be judged.
 
     Reading ends early when `stopped` is set, or when the rows judged and at work cost `max_cost_usd`:
-    `is_spent` says so. `problem` is what could not be read of a stream. `agreed` of `labelled` rows have the
+    `is_spent` says so. `problem` is what could not be read of a stream, `failed` why a row has no
+    verdict, if one has none. `agreed` of `labelled` rows have the
     verdict that `expected` says. `unpriced` rows have calls of unknown cost.
     """
 
@@ -189,6 +190,7 @@ class DatasetRun:
     labelled: int = 0
     is_spent: bool = False
     problem: InputError | None = None
+    failed: str = ""
     _at_work: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -196,7 +198,7 @@ class DatasetRun:
         """Yield the rows that are not kept, also those that cannot be judged."""
         bad = list[UnreadableRow]()
         for each in self.dataset:
-            if self.stopped.is_set() or self._spends_all():
+            if self.stopped.is_set():
                 return
             if isinstance(each, UnreadableRow) or bad:
                 bad += [each] if isinstance(each, UnreadableRow) else []
@@ -206,8 +208,9 @@ class DatasetRun:
                 if word is not None:
                     self.kept += 1
                     self._count(each.row, word)
-                self._at_work += word is None
-            if word is None:
+                is_wanted = word is None and not self._spends_all()
+                self._at_work += is_wanted
+            if is_wanted:
                 yield each
         if bad:
             self.problem = unreadable(self.dataset.name, bad[0], len(bad) - 1)
@@ -216,7 +219,7 @@ class DatasetRun:
         limit, priced = self.max_cost_usd, self.now - self.unpriced
         if limit is not None:
             mean = self.spent_usd / priced if priced else 0.0
-            self.is_spent = self.spent_usd + self._at_work * mean >= limit * (1 - INEXACT)
+            self.is_spent |= self.spent_usd + self._at_work * mean >= limit * (1 - INEXACT)
         return self.is_spent
 
     def on_record(self, asked: PendingRow, record: Record | None) -> dict[str, Any]:
@@ -227,6 +230,8 @@ class DatasetRun:
             self._at_work -= 1
             self.now += 1
             self._count(asked.row, found["verdict"])
+            if found["error"] is not None and (record or not self.failed):
+                self.failed = f"row {asked.row_id} has no verdict: {found['error']}"
             if record is not None:
                 self.spent_usd += record["cost_usd"] or 0.0
                 self.unpriced += record["cost_usd"] is None or not record["cost_complete"]

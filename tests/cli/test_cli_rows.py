@@ -66,6 +66,7 @@ def test_rows_become_results_and_a_second_run_judges_what_is_missing_changed_or_
     assert first[1]["scores"] == {"semantic": 1, "pragmatic": 1, "syntactic": 2}
     assert first[1]["judged"]["schema"] == "judgekit/verdict@1"
     assert first[3]["error"] == "answer: empty; nothing to judge"
+    assert "row r3 has no verdict: quick" in done.err
     assert "r1" not in asked[0].text, "a row's id tells a model nothing"
 
     write([row(1), row(2, "better"), row(3, "lucky"), row(4, "full"), row(5), row(6)])
@@ -141,6 +142,13 @@ def test_options_that_do_not_fit_are_refused(served: Served, words: str, message
     assert message in done.err
 
 
+def test_no_second_name_of_the_rows_takes_results(served: Served) -> None:
+    write([row(1)])
+    Path("same.jsonl").hardlink_to("rows.jsonl")
+    done, asked = served(by_content, *JUDGE, "--out", "same.jsonl", "--fresh")
+    assert (done.code, len(asked), read("rows.jsonl")) == (64, 0, [row(1)])
+
+
 def test_a_folder_that_is_not_there_is_said(served: Served) -> None:
     write([row(1)])
     done, asked = served(by_content, *JUDGE, "--out", "no/out.jsonl")
@@ -196,6 +204,8 @@ def test_a_cost_limit_is_for_the_run_and_the_next_run_goes_on(isolated: Path, se
     done, asked = served(by_content, *INTO, "--max-cost", "55", "-j", "1")  # 11 USD a call
     assert (done.code, len(asked), len(read())) == (2, 5, 5)
     assert last(done.err).endswith("55.00 USD; 15 rows not judged, because --max-cost is reached")
+    done, asked = served(by_content, *INTO, "--max-cost", "0")
+    assert last(done.err).startswith("5 rows in out.jsonl: 5 accept; 0 judged now in N s, 5 kept")
     done, asked = served(by_content, *INTO, "-j", "4")
     assert (done.code, len(asked), len({each["id"] for each in read()})) == (0, 15, 20)
 
