@@ -24,12 +24,13 @@ from judgekit.text import escaped, one_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from judgekit.evaluation.memories import Answers, Hit, HookReport, Share, Trial
     from judgekit.evaluation.report import JudgeReport
     from judgekit.evaluation.retrieval import RetrievalReport
     from judgekit.evaluation.stats import BootstrapInterval, Resampling
     from judgekit.hooks.settings import Settings
+    from judgekit.hooks.trial import Answers, HookReport, Share, Trial
     from judgekit.judging.calibration import CalibratedRule, Calibration, Measured, Promise
+    from judgekit.retrieval.confidence import Candidate
 
     ProfileKind = str
 else:
@@ -239,7 +240,6 @@ def memories(
 
     Exit code 1 when less than 80% of what is injected is relevant, 2 with fewer than 20 labelled injections.
     """
-    from judgekit.evaluation import memories as measured
     from judgekit.hooks import settings, trial
     from judgekit.ledger.labels import at_terminal
 
@@ -247,9 +247,9 @@ def memories(
     configured, notes = settings.load(project)
     _check_hook(configured, fit=fit)
     texts = _prompts(prompts, from_, project, limit)
-    path = measured.answers_file(project)
+    path = trial.answers_file(project)
     kept = labels or (path if path.exists() else None)
-    answers = measured.read_answers(kept, project) if kept else {}
+    answers = trial.read_answers(kept, project) if kept else {}
     if not (kept or as_json or at_terminal()):
         known = "run this in a terminal, or read labels with --labels FILE (--json prints what to label)"
         raise UsageError(f"no terminal to ask at, and no answers are kept; {known}")
@@ -258,19 +258,19 @@ def memories(
         warn(note)
     asked = [(each, hit) for each in tried.trials for hit in each.injections(mentions=fit)]
     if labels is None and at_terminal():
-        _ask([pair for pair in asked if (pair[0].key, pair[1].key) not in answers], answers, path)
-    hook, judged = measured.hook_report(tried.trials, answers), None
+        _ask([each for each in asked if each[0].pair(each[1]) not in answers], answers, path)
+    hook, judged = trial.hook_report(tried.trials, answers), None
     if configured["judge"] == "on":
-        judged = measured.hook_report(tried.trials, answers, judged=True)
+        judged = trial.hook_report(tried.trials, answers, judged=True)
     report: dict[str, Any] = {
         "prompts": len(texts),
-        "bar": measured.BAR,
+        "bar": trial.BAR,
         "hook": hook.model_dump(),
         "judged": judged and judged.model_dump(),
         "judge": judged and trial.judge_report(tried, answers),
-        "unanswered": sum((each.key, hit.key) not in answers for each, hit in asked),
+        "unanswered": sum(each.pair(hit) not in answers for each, hit in asked),
         "fits": _fits(tried.trials, answers, configured) if fit else [],
-        "injections": measured.rows(tried.trials, answers, mentions=fit),
+        "injections": trial.rows(tried.trials, answers, mentions=fit),
     }
     if as_json:
         emit(json.dumps(report, ensure_ascii=False))
@@ -305,9 +305,9 @@ def _prompts(file: Path | None, source: str, project: str, limit: int) -> list[s
     return found
 
 
-def _ask(pairs: list[tuple[Trial, Hit]], answers: Answers, path: Path) -> None:
+def _ask(pairs: list[tuple[Trial, Candidate]], answers: Answers, path: Path) -> None:
     """Ask a person about each pair, and keep each answer at once."""
-    from judgekit.evaluation.memories import keep_answer
+    from judgekit.hooks.trial import keep_answer
 
     for number, (trial, hit) in enumerate(pairs, 1):
         output.keeps("eval", f"{number - 1} new answers are kept; run the same command to continue")
@@ -322,13 +322,13 @@ def _ask(pairs: list[tuple[Trial, Hit]], answers: Answers, path: Path) -> None:
             key = output.pressed()
         if key == "q":
             break
-        answers[trial.key, hit.key] = _ANSWERS[key]
-        keep_answer(path, trial, hit, relevant=_ANSWERS[key])
+        answers[trial.pair(hit)] = _ANSWERS[key]
+        keep_answer(path, trial.pair(hit), relevant=_ANSWERS[key])
 
 
 def _fits(trials: Sequence[Trial], answers: Answers, configured: Settings) -> list[dict[str, Any]]:
     """Look for better thresholds of each kind of store, and write those that the labels support."""
-    from judgekit.evaluation import memories as measured
+    from judgekit.hooks import trial as measured
 
     labels = {kind: each.labels for kind, each in configured.profiles.by_kind.items()}
     kinds = sorted({hit.kind for trial in trials for hit in trial.injections(mentions=True)})
@@ -339,7 +339,7 @@ def _fits(trials: Sequence[Trial], answers: Answers, configured: Settings) -> li
 
 
 def _say_memories(report: dict[str, Any], hook: HookReport, judged: HookReport | None) -> None:
-    from judgekit.evaluation.memories import FEWEST
+    from judgekit.hooks.trial import FEWEST
     from judgekit.judging.binomial import needed
 
     say(f"{report['prompts']} prompts; bar: {report['bar']:.0%} of what is injected is relevant")

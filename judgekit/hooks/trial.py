@@ -1,27 +1,66 @@
-"""Tries the prompt hook on prompts of the past, with and without a judge.
+"""Tries the prompt hook on prompts of the past: how relevant is what it adds, and which thresholds follow.
 
-Each prompt is tried as the first of a session. No session, log or notice is read or written.
+Each prompt is tried as the first of a session, with and without a judge. No session, log or notice is read
+or written. A line of answers has the digests of a prompt and of a memory's path, and what a person said.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import json
+import os
+import re
+import shutil
+import time
+from math import floor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from pydantic import BaseModel, ValidationError
 
 from judgekit import environment
-from judgekit.errors import CallUsage, added
-from judgekit.evaluation.memories import Hit, Trial, changes, prompt_key
+from judgekit.config import yaml_text, yamlfile
+from judgekit.errors import CallUsage, ConfigError, Exit, InputError, added
+from judgekit.evaluation.cases import lines
+from judgekit.evaluation.stats import ReportPart
 from judgekit.hooks import claude_code, context, explain, judged
 from judgekit.judging import search
-from judgekit.retrieval import transcript
+from judgekit.ledger.rates import exact
+from judgekit.retrieval import profiles, transcript
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from judgekit.evaluation.memories import Answers
     from judgekit.hooks.context import Shown
     from judgekit.hooks.settings import Settings
     from judgekit.judging.verdict import Selection
-    from judgekit.retrieval.confidence import RankedCandidates
+    from judgekit.retrieval.confidence import Candidate, RankedCandidates
+
+BAR = 0.8  # precision: the share of what is injected that is relevant
+FEWEST = 20  # labelled injections that say anything
+WIDEST = 0.3  # interval of a precision that a threshold may rest on
+_MOST = 1_000  # labels that a user is told to give
+_DIGEST = re.compile(r"[0-9a-f]{16}")
+
+Pair: TypeAlias = tuple[str, str]
+"""The digests of a prompt and of a memory's path."""
+Answers: TypeAlias = dict[Pair, bool | None]
+"""Whether a memory is relevant to a prompt; None where a person could not say."""
+
+
+class Trial(NamedTuple):
+    """A prompt, its candidates, and what is injected and mentioned, without a judge and with one."""
+
+    prompt: str
+    hits: Sequence[Candidate]
+    plain: Shown
+    judged: Shown | None = None
+
+    def injections(self, *, mentions: bool = False) -> list[Candidate]:
+        ways = [way for way in (self.plain, self.judged) if way]
+        return list(dict.fromkeys(hit for way in ways for part in way[: 1 + mentions] for hit in part))
+
+    def pair(self, hit: Candidate) -> Pair:
+        return prompt_key(self.prompt), environment.digest(hit.file)
 
 
 class Tried(NamedTuple):
@@ -31,6 +70,45 @@ class Tried(NamedTuple):
     selections: list[Selection]
     unjudged: list[str]
     notes: list[str]
+
+
+class Share(ReportPart):
+    """`count` of `of`, with the exact interval of the share."""
+
+    count: int
+    of: int
+    value: float
+    low: float
+    high: float
+
+
+class HookReport(ReportPart):
+    """What the hook adds: memories injected and mentioned, and how many prompts get a mention (`nudged`)."""
+
+    injected: int
+    mentioned: int
+    nudged: int
+    precision: Share | None
+    coverage: Share | None
+
+    @property
+    def code(self) -> Exit:
+        if self.precision is None or self.precision.of < FEWEST:
+            return Exit.HUMAN_NEEDED
+        return Exit.ACCEPTED if self.precision.value >= BAR else Exit.REJECTED
+
+
+class Fit(ReportPart):
+    """Thresholds for one kind of store; `refused` says why they stay, `more` how many labels are lacking."""
+
+    kind: str
+    before: dict[str, float]
+    after: dict[str, float]
+    precision: Share | None = None
+    coverage: Share | None = None
+    refused: str | None = None
+    more: int | None = None
+    written: list[str] = []
 
 
 def of_project(place: str, project: str, most: int) -> list[str]:
@@ -58,29 +136,30 @@ def run(prompts: Sequence[str], configured: Settings, progress: Callable[[int], 
     for done, prompt in enumerate(prompts, 1):
         ranked = context.find(prompt, configured)
         tried.notes.extend(note for note in ranked.notes if note not in tried.notes)
-        hits = {
-            id(hit): Hit(
-                environment.digest(hit.file), hit.title, hit.path, hit.kind, hit.confidence, not hit.damaged
-            )
-            for hit in ranked.candidates
-        }
         plain = context.shown_without_judge(ranked, configured)
         shown = [plain]
         if configured["judge"] == "on":
             shown.append(_judged(prompt, ranked, configured, tried) or plain)
-        parts = [context.unrepeated(each, None, prompt) for each in shown]
-        ways = [([hits[id(hit)] for hit in one], [hits[id(hit)] for hit in two]) for one, two in parts]
-        tried.trials.append(Trial(prompt, prompt_key(prompt), list(hits.values()), *ways))
+        ways = [context.unrepeated(each, None, prompt) for each in shown]
+        tried.trials.append(Trial(prompt, ranked.candidates, *ways))
         progress(done)
     return tried
 
 
 def judge_report(tried: Tried, answers: Answers) -> dict[str, Any]:
-    """Return what the judge changed, and in the keys of a verdict what it cost."""
+    """Return the injections that the judge dropped and added, and in the keys of a verdict what it cost."""
     usages = [CallUsage(cost_usd=each.cost_usd, cost_source=each.cost_source) for each in tried.selections]
     cost, source = added(usages)
+    said: dict[str, list[bool | None]] = {"dropped": [], "added": []}
+    for trial in tried.trials:
+        plain, shown = trial.plain[0], (trial.judged or trial.plain)[0]
+        for name, one, other in (("dropped", plain, shown), ("added", shown, plain)):
+            said[name] += [answers.get(trial.pair(hit)) for hit in one if hit not in other]
     return {
-        **changes(tried.trials, answers),
+        **{
+            name: {"memories": len(words), "relevant": words.count(True), "irrelevant": words.count(False)}
+            for name, words in said.items()
+        },
         "prompts": len(tried.selections),
         "unjudged": len(tried.unjudged),
         "reason": next(iter(tried.unjudged), None),
@@ -106,3 +185,157 @@ def _judged(prompt: str, ranked: RankedCandidates, configured: Settings, tried: 
     tried.selections.append(selection)
     tried.unjudged.extend([] if selection.degraded is None else [selection.degraded])
     return judged.decided(ranked, kept, undecided, configured)
+
+
+def prompt_key(prompt: str) -> str:
+    return environment.digest(" ".join(prompt.split()))
+
+
+def answers_file(project: str) -> Path:
+    return Path(environment.state_home()) / "relevance" / f"{environment.file_name_for(project)}.jsonl"
+
+
+class _Line(BaseModel, strict=True):
+    prompt: str
+    memory: str
+    relevant: bool | None
+
+
+def read_answers(path: Path, project: str) -> Answers:
+    """Return the answers in a file; of two about the same pair the later one counts. Raises `InputError`.
+
+    A prompt's text and a memory's path (from `project`) may stand in place of their digests.
+    """
+    found: Answers = {}
+    for place, text in lines(path, "name a file with a JSON object a line"):
+        try:
+            line = _Line.model_validate_json(text)
+        except ValidationError as error:
+            wrong = yamlfile.problem(error.errors(include_url=False), dict.fromkeys(_Line.model_fields))
+            raise InputError(f"{place}: {wrong}; correct or remove the line") from None
+        file = os.path.normpath(Path(os.path.realpath(project)) / line.memory)
+        prompt = line.prompt if _DIGEST.fullmatch(line.prompt) else prompt_key(line.prompt)
+        found[prompt, line.memory if _DIGEST.fullmatch(line.memory) else environment.digest(file)] = (
+            line.relevant
+        )
+    return found
+
+
+def keep_answer(path: Path, pair: Pair, *, relevant: bool | None) -> None:
+    """Append one answer, readable by its owner alone; raises `InputError` when it cannot be kept."""
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    line = json.dumps({"prompt": pair[0], "memory": pair[1], "relevant": relevant, "at": at})
+    try:
+        environment.append_private(str(path), f"{line}\n")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror}); make room or allow it") from None
+
+
+def share(count: int, of: int) -> Share | None:
+    """Return a share with the interval of Clopper and Pearson, which holds with few labels; None of none."""
+    return Share(count=count, of=of, **exact(count, of)._asdict()) if of else None
+
+
+def hook_report(trials: Sequence[Trial], answers: Answers, *, judged: bool = False) -> HookReport:
+    """Return what the hook adds with or without a judge; without an answer an injection covers no prompt."""
+    ways = [(trial, (trial.judged if judged else None) or trial.plain) for trial in trials]
+    said = [[answers.get(trial.pair(hit)) for hit in injected] for trial, (injected, _) in ways]
+    labelled = [word for words in said for word in words if word is not None]
+    mentions = [len(mentioned) for _, (_, mentioned) in ways]
+    return HookReport(
+        injected=sum(map(len, said)),
+        mentioned=sum(mentions),
+        nudged=sum(map(bool, mentions)),
+        precision=share(sum(labelled), len(labelled)),
+        coverage=share(sum(map(any, said)), len(said)),
+    )
+
+
+def rows(trials: Sequence[Trial], answers: Answers, *, mentions: bool) -> list[dict[str, Any]]:
+    """Return each pair that a person is asked about; its first three keys are a line of answers."""
+    return [
+        {
+            "prompt": trial.prompt,
+            "memory": hit.path,
+            "relevant": answers.get(trial.pair(hit)),
+            "title": hit.title,
+            "confidence": hit.confidence,
+            "plain": hit in trial.plain[0],
+            "judged": trial.judged and hit in trial.judged[0],
+        }
+        for trial in trials
+        for hit in trial.injections(mentions=mentions)
+    ]
+
+
+def more_needed(found: Share | None) -> int | None:
+    """Return how many more labels with the same share let a threshold be chosen; None beyond `_MOST`."""
+    if found is None:
+        return FEWEST
+    for of in range(max(found.of, FEWEST), _MOST):
+        wanted = share(round(found.value * of), of)
+        if wanted and wanted.high - wanted.low <= WIDEST:
+            return of - found.of
+    return None
+
+
+def fit(
+    kind: str, trials: Sequence[Trial], answers: Answers, labels: Mapping[str, dict[str, float]], most: int
+) -> Fit:
+    """Return the thresholds of `kind` that give most prompts something relevant at a precision of `BAR`.
+
+    `labels` are those of every kind; a prompt gets `most` memories. A threshold is tried only where every
+    memory that it injects has an answer.
+    """
+    before, tried = labels[kind], []
+    grid = {floor(100 * hit.confidence) / 100 for trial in trials for hit in trial.hits if hit.kind == kind}
+    for high in sorted({before["high"], *grid}):
+        least = {name: high if name == kind else each["high"] for name, each in labels.items()}
+        said: list[list[tuple[str, Any]]] = []
+        for trial in trials:
+            hits = [hit for hit in trial.hits if not hit.damaged and hit.confidence >= least[hit.kind]]
+            said.append([(hit.kind, answers.get(trial.pair(hit), ...)) for hit in hits[:most]])
+        own = [word for words in said for name, word in words if name == kind]
+        precision = share(own.count(True), own.count(True) + own.count(False))
+        coverage = share(sum(any(word is True for _, word in words) for words in said), len(trials))
+        if ... not in own and precision and coverage:
+            tried.append((high, precision, coverage))
+    kept = Fit(kind=kind, before=before, after=before)
+    if not tried:
+        return kept.model_copy(update={"refused": "no threshold has an answer about each injection"})
+    good = [each for each in tried if each[1].value >= BAR] or [max(tried, key=lambda each: each[1].value)]
+    high, precision, coverage = max(
+        good, key=lambda each: (each[2].count, each[1].value, -abs(each[0] - before["high"]))
+    )
+    found: dict[str, Any] = {"precision": precision, "coverage": coverage}
+    if precision.value < BAR:
+        found["refused"] = f"no threshold reaches a precision of {BAR:.2f}; the best is high: {high:g}"
+    elif precision.of < FEWEST or precision.high - precision.low > WIDEST:
+        found["refused"] = f"too few labels for high: {high:g}"
+        found["more"] = more_needed(precision)
+    else:
+        found["after"] = {name: min(value, high) for name, value in before.items()} | {"high": high}
+    return kept.model_copy(update=found)
+
+
+def write_labels(found: Fit, project: Path) -> Fit:
+    """Write thresholds into the user's own profile, keep a copy of the old one, and return where both are.
+
+    Raises `ConfigError` when it cannot, also where the project has a profile, which comes before the user's.
+    """
+    source = profiles.find(found.kind, project)
+    own = Path(environment.config_home()) / "retrieval" / f"{found.kind}.yaml"
+    if source.is_relative_to(project / ".judgekit"):
+        labels = ", ".join(f"{name}: {value:g}" for name, value in found.after.items())
+        problem = f"this file comes before yours, so none is written; set {{{labels}}} here"
+        raise ConfigError(problem, path=source, key="labels")
+    copy = own.with_name(f"{own.name}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
+    written = [str(own), *([str(copy)] if own.exists() else [])]
+    try:
+        own.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, copy if own.exists() else own)
+    except OSError as error:
+        raise ConfigError(f"cannot be written ({error.strerror})", path=own) from None
+    for name in ("mention", "medium", "high"):  # in order after each step: the two lower ones never rise
+        yaml_text.put(own, "labels", name, f"{found.after[name]:g}")
+    return found.model_copy(update={"written": written})

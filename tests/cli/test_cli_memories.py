@@ -15,8 +15,7 @@ from loopback import Loopback, fails, says
 from memory_store import MemoryStore
 
 from judgekit import environment
-from judgekit.evaluation import memories
-from judgekit.hooks import claude_code
+from judgekit.hooks import claude_code, trial
 from judgekit.retrieval import profiles
 from judgekit.rubric import search_path
 
@@ -95,11 +94,11 @@ def test_the_exit_code_says_whether_the_bar_is_reached(
 
 
 def test_the_interval_is_the_exact_one() -> None:
-    found = memories.share(17, 20)
+    found = trial.share(17, 20)
     assert found is not None
     assert (round(found.low, 3), round(found.high, 3)) == (0.621, 0.968)  # as R's binom.test says
-    assert memories.share(0, 0) is None
-    assert memories.more_needed(found) is not None
+    assert trial.share(0, 0) is None
+    assert trial.more_needed(found) is not None
 
 
 def test_each_answer_is_kept_at_once_and_none_is_asked_twice(
@@ -110,7 +109,7 @@ def test_each_answer_is_kept_at_once_and_none_is_asked_twice(
     assert (done.code, "2 new answers are kept" in done.err) == (130, True)
     for shown in (prompt(TOPICS[0]), f"Handling of the {TOPICS[0]} -> {memory(TOPICS[0])}", "1 of 30"):
         assert shown in done.err
-    path = memories.answers_file(environment.project_root())
+    path = trial.answers_file(environment.project_root())
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert str(path).startswith(environment.state_home())
     text = path.read_text()

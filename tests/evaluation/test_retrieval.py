@@ -16,7 +16,20 @@ import pytest
 
 from judgekit.config.settings import RetrievalConfig
 from judgekit.errors import InputError, UsageError
-from judgekit.evaluation import (
+from judgekit.evaluation import retrieval, stats
+from judgekit.evaluation.cases import CollectionDocument
+from judgekit.evaluation.cases import read_collection as read
+from judgekit.evaluation.retrieval import (
+    CollectionIndex,
+    Seen,
+    ndcg,
+    precision,
+    recall,
+    reciprocal_rank,
+    scope,
+    told,
+)
+from judgekit.evaluation.stats import (
     Bin,
     LabelGroup,
     Measure,
@@ -24,19 +37,11 @@ from judgekit.evaluation import (
     by_label,
     difference,
     ece,
+    interval,
+    intervals,
     mean,
-    ndcg,
-    precision,
-    recall,
-    reciprocal_rank,
-    retrieval,
-    stats,
     table,
 )
-from judgekit.evaluation.cases import CollectionDocument
-from judgekit.evaluation.cases import read_collection as read
-from judgekit.evaluation.retrieval import CollectionIndex, Seen, scope, told
-from judgekit.evaluation.stats import interval, intervals
 from judgekit.hooks import claude_code
 from judgekit.retrieval import index_file
 from judgekit.retrieval.compiled import KINDS, Profiles, bundled
