@@ -1,4 +1,4 @@
-"""Parses YAML texts, and changes one value in them: the only module that knows the parser.
+"""Parses YAML texts, and changes values in them: the only module that knows the parser.
 
 Whatever a text holds, parsing it takes time in proportion to its length. `python -m
 judgekit.config.yaml_text` compiles the bundled YAML files, so that commands need no parser for them.
@@ -7,28 +7,32 @@ judgekit.config.yaml_text` compiles the bundled YAML files, so that commands nee
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import os
 import re
-import shutil
+from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, ScalarNode, SequenceNode
+from ruamel.yaml.nodes import ScalarNode
 from ruamel.yaml.scanner import RoundTripScanner
+from ruamel.yaml.util import load_yaml_guess_indent
 
+from judgekit import environment
 from judgekit.config import files
 from judgekit.errors import ConfigError
 from judgekit.text import lines_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 MOST_NODES = 1_000_000  # of a document in which each alias is written out: no file without one has as many
 MOST_LEVELS = 50  # of lists and mappings in each other: a parser's time grows with their square
+_NESTED = re.compile(r"(?m)^[^\s#-].*+\n(?: *+(?:#.*)?\n)*+( +)[^\s#-]")  # a mapping in the outermost one
 _QUOTED = re.compile(r""" (["'])(?!<|[,\]}]')(?:(?!\1).)*(?:\1|$)""")
 
 
@@ -107,117 +111,59 @@ def _plainly(problem: str | None) -> str:
     return _QUOTED.sub("", words)
 
 
-def put(path: Path, section: str, key: str, value: str) -> None:
-    """Set `key` in a `section` of a YAML file; all else stays; raises `ConfigError` if that is not safe."""
-    text = path.read_bytes().decode() if path.exists() else ""  # with the file's own line ends
-    data = parsed(text, path) or {}
+def put(path: Path, section: str, key: str, value: str | float) -> None:
+    """Set `key` in a `section` of a YAML file, as `edited` does; raises `ConfigError` if it cannot."""
+
+    def change(data: dict[str, Any]) -> None:
+        data[section] = data.get(section) or {}
+        data[section][key] = value
+
+    target = path.resolve()
+    text = target.read_bytes().decode() if target.exists() else ""
+    parsed(text, path)
     try:
-        wanted = {**data, section: {**(data.get(section) or {}), key: parsed(value)}}
-        changed = _checked(_with_member(text, section, key, value), wanted, key)
-    except (ConfigError, TypeError, AttributeError):  # no mapping
+        changed = edited(text, change)
+    except ConfigError:
         problem = f"cannot edit a file with this layout; set it to {value} by hand"
         raise ConfigError(problem, path=path, key=key) from None
-    target = path.resolve()
-    temporary = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(changed, encoding="utf-8", newline="")
-        if target.exists():
-            shutil.copymode(target, temporary)
-        temporary.replace(target)
+        target.touch()
+        mode = target.stat().st_mode
+        environment.write_private(str(target), changed)
+        target.chmod(mode)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise ConfigError(f"cannot be written ({error.strerror})", path=path) from None
 
 
-def _with_member(text: str, section: str, key: str, value: str) -> str:
-    """Return `text` with the key set, guided by where the YAML parser saw the nodes."""
+def edited(text: str, change: Callable[[Any], None]) -> str:
+    """Return YAML `text` after a `change` of its mapping; comments, order, quotes and line ends stay.
+
+    Raises `ConfigError` where that cannot be done.
+    """
+    lines = lines_of(text)
+    yaml = _yaml()
+    yaml.preserve_quotes = yaml.brace_single_entry_mapping_in_flow_sequence = True
+    yaml.width, yaml.explicit_start = len(text) + 4096, "---" in lines
+    written, changed = io.StringIO(), list[str]()
+    empty = "" if parsed(text) is not None else "{}"  # for a text of comments
+    with suppress(YAMLError, ValueError, TypeError, AttributeError, LookupError):  # also: no mapping
+        data, indent, offset = load_yaml_guess_indent("\n".join([*lines, empty]), yaml=yaml)
+        if empty:
+            data.fa.set_block_style()
+        nested = _NESTED.search("\n".join(lines))
+        yaml.indent(len(nested[1]) if nested else 2, indent or 2, offset or 0)
+        change(data)
+        yaml.dump(data, written)
+        changed = lines_of(written.getvalue()) if parsed(written.getvalue()) == data else []
+    if not changed:
+        raise ConfigError("cannot edit a file with this layout; change it by hand")
+    # The comments behind what was removed are kept, too.
+    comments, kept = (
+        Counter(line.strip() for line in each if line.strip()[:1] == "#") for each in (lines, changed)
+    )
     newline = "\r\n" if "\r\n" in text else "\n"
-    root = _yaml().compose(text)
-    node, member = _member(root, section), f"{key}: {value}"
-    if node is None and (root is None or not root.flow_style):
-        return f"{_ended(text, newline)}{section}:{newline}  {member}{newline}"
-    if node is not None and not isinstance(node, MappingNode):  # nothing, or null
-        return f"{text[: node.start_mark.index].rstrip(' ')} {{{member}}}{text[node.end_mark.index :]}"
-    old = _member(node, key)
-    if old is not None:
-        return text[: old.start_mark.index] + value + text[old.end_mark.index :]
-    mapping, first = (root, f"{section}: {{{member}}}") if node is None else (node, member)
-    start = mapping.start_mark.index
-    if not mapping.flow_style:  # on a line of its own before the others
-        return f"{text[:start]}{first}{newline}{' ' * mapping.start_mark.column}{text[start:]}"
-    rest = ", " if mapping.value else ""
-    return f"{text[: start + 1]}{first}{rest}{text[start + 1 :]}"
-
-
-def with_item(text: str, key: str, item: str) -> str:
-    """Return YAML `text` with `item` (lines) put last into a list; all else stays; raises `ConfigError`."""
-    newline = "\r\n" if "\r\n" in text else "\n"
-    data, node = _list(text, key)
-    items, indent = list(data.get(key) or []), 2
-    if node is None:
-        head, rest = f"{_ended(text, newline)}{key}:{newline}", ""
-    elif not node.flow_style:
-        place, indent = _content_end(text, node), node.start_mark.column
-        head, rest = _ended(text[:place], newline), text[place:]
-    elif not items:
-        head, rest = text[: node.start_mark.index].rstrip(" ") + newline, text[node.end_mark.index :]
-    else:
-        raise ConfigError("cannot edit a list with this layout; add the item by hand", key=key)
-    lines = newline.join(f"{' ' * indent}{line}" for line in lines_of(item))
-    end = "" if node is not None and node.flow_style else newline
-    return _checked(head + lines + end + rest, {**data, key: [*items, *parsed(item)]}, key)
-
-
-def without_item(text: str, key: str, position: int) -> str:
-    """Return YAML `text` without one item of the list under `key`; raises as `with_item` does."""
-    data, node = _list(text, key)
-    if node is None or node.flow_style:
-        raise ConfigError("cannot edit a list with this layout; remove the item by hand", key=key)
-    items = list(data.get(key) or [])
-    starts = [text.rindex("\n", 0, item.start_mark.index) + 1 for item in node.value]
-    start, end = [*starts, _content_end(text, node)][position : position + 2]
-    head = text[:start] if len(items) > 1 else f"{text[:start].rstrip()} []{text[start - 1 : start]}"
-    return _checked(head + text[end:], {**data, key: items[:position] + items[position + 1 :]}, key)
-
-
-def _list(text: str, key: str) -> tuple[dict[str, Any], SequenceNode | None]:
-    """Return what a YAML text says and the node of the list under `key`, None where it has none."""
-    data = parsed(text) or {}
-    if not isinstance(data, dict) or not isinstance(data.get(key) or [], list):
-        raise ConfigError(f"expected a mapping with a list {key!r}", key=key)
-    node = _member(_yaml().compose(text), key)
-    if node is not None and not isinstance(node, SequenceNode):
-        raise ConfigError("expected a list, got nothing; remove the key, or add to it by hand", key=key)
-    return data, node
-
-
-def _checked(changed: str, wanted: dict[str, Any], key: str) -> str:
-    if parsed(changed) != wanted:
-        raise ConfigError("cannot edit a list with this layout; change it by hand", key=key)
-    return changed
-
-
-def _content_end(text: str, block: SequenceNode) -> int:
-    """Return where a block list ends: empty lines, and comments further left, are after it."""
-    end: int = block.end_mark.index
-    while end:
-        start = text.rfind("\n", 0, end - 1) + 1
-        line = text[start:end]
-        indent = len(line) - len(line.lstrip())
-        if line.strip() and not (line.strip().startswith("#") and indent < block.start_mark.column):
-            break
-        end = start
-    return end
-
-
-def _ended(text: str, newline: str) -> str:
-    return text if not text or text.endswith("\n") else text + newline
-
-
-def _member(mapping: Any, key: str) -> Any:  # noqa: ANN401 - nodes of ruamel, which has no types for them
-    members = mapping.value if isinstance(mapping, MappingNode) else ()
-    return next((value for name, value in members if name.value == key), None)
+    return newline.join([*changed, *(comments - kept).elements(), ""])
 
 
 def bundled() -> str:

@@ -56,20 +56,30 @@ def planned_change(project: Path, *, installs: bool) -> FileChange:
 
 def _changed(text: str, *, installs: bool) -> str | None:
     """Return the text with or without our hook, "" where nothing is left of it; None for no change."""
-    data = yaml_text.parsed(text) or {}
-    repos: list[Any] = list(data.get("repos") or []) if isinstance(data, dict) else []
-    for position, repo in enumerate(repos):
+    (own,), place = yaml_text.parsed(ITEM), None
+    data = yaml_text.parsed(text)
+    repos = data.get("repos") if isinstance(data, dict) else None
+    for position, repo in enumerate(repos if isinstance(repos, list) else ()):
         hooks = repo.get("hooks") if isinstance(repo, dict) else None
         ids = [hook.get("id") for hook in hooks or () if isinstance(hook, dict)]
         if ID not in ids:
             continue
         is_as_written = repo.get("repo") == "local" and ids == [ID]
-        if installs and (not is_as_written or repo == yaml_text.parsed(ITEM)[0]):
+        if installs and (not is_as_written or repo == own):
             return None
         if not is_as_written:
             raise ConfigError(f"{ID} is listed among other hooks; remove it by hand", key="repos")
-        text = yaml_text.without_item(text, "repos", position)
-        if not installs:
-            return "" if yaml_text.parsed(text) == {"repos": []} else text
+        place = position
         break
-    return yaml_text.with_item(text, "repos", ITEM) if installs else None
+    if place is None and not installs:
+        return None
+
+    def change(data: dict[str, Any]) -> None:
+        data["repos"] = items = data.get("repos") or []
+        if place is not None:
+            del items[place]
+        if installs:
+            items.append(own)
+
+    changed = yaml_text.edited(text, change)
+    return "" if yaml_text.parsed(changed) == {"repos": []} else changed

@@ -337,5 +337,5 @@ def write_labels(found: Fit, project: Path) -> Fit:
     except OSError as error:
         raise ConfigError(f"cannot be written ({error.strerror})", path=own) from None
     for name in ("mention", "medium", "high"):  # in order after each step: the two lower ones never rise
-        yaml_text.put(own, "labels", name, f"{found.after[name]:g}")
+        yaml_text.put(own, "labels", name, float(f"{found.after[name]:g}"))
     return found.model_copy(update={"written": written})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -140,9 +141,12 @@ def test_linked_rules_are_not_promoted(judgekit: Run, ledger: Ledger, repository
 def test_a_promotion_in_a_subfolder_is_the_repositorys_and_one_that_fails_leaves_no_trace(
     judgekit: Run, ledger: Ledger, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = by_project("judge: {mode: strict}\n...\n")
+    path = by_project("judge: {mode: strict}\n")
+    in_the_way = path.with_name(f"{path.name}.{os.getpid()}")
+    in_the_way.mkdir()
     assert judgekit("promote", "--force").code == 78
     assert list(ledger.records()) == []
+    in_the_way.rmdir()
     path.unlink()
     (repository / "docs" / ".judgekit").mkdir(parents=True)
     monkeypatch.chdir(repository / "docs")

@@ -238,16 +238,15 @@ def test_in_the_frameworks_file_once_and_out_again(tmp_path: Path, original: str
     assert not framework(tmp_path, installs=True)
     assert path.read_bytes() == written
     if original == USUAL:
-        indented = "".join(f"  {line}\n" for line in pre_commit.ITEM.splitlines())
-        head, tail = written.decode().split(indented)
-        assert head + tail == USUAL
-        assert head.endswith("# - id: two\n")
+        assert written.decode().startswith(USUAL.partition("ci:")[0])
+        assert written.decode().endswith("ci:\n    skip: [one]\n")
     assert framework(tmp_path, installs=False)
     assert not framework(tmp_path, installs=False)
     if original is None:
         assert not path.exists()
     elif "repos" in before:
-        assert path.read_text(encoding="utf-8").rstrip() == original.replace("\r\n", "\n").rstrip()
+        left = [line for line in path.read_text(encoding="utf-8").splitlines() if line]
+        assert left == [line for line in original.splitlines() if line]
         assert (b"\r\n" in path.read_bytes()) == ("\r\n" in original)
     else:
         assert yaml_text.parsed(path.read_text(encoding="utf-8")) == {**before, "repos": []}
@@ -258,6 +257,14 @@ def test_what_else_stands_in_the_frameworks_file(tmp_path: Path) -> None:
     path.write_text("repos:\n" + pre_commit.ITEM.replace("verbose: true", "verbose: false"))
     assert framework(tmp_path, installs=True), "an older entry of ours is renewed"
     assert yaml_text.parsed(path.read_text())["repos"] == yaml_text.parsed(pre_commit.ITEM)
+    path.write_text(path.read_text() + "\n# behind\nci: {skip: [a]}  # here\n")
+    assert framework(tmp_path, installs=False)
+    assert path.read_text() == "repos: []\nci: {skip: [a]}  # here\n# behind\n"
+    for empty in ("repos:\n", "repos: [{repo: meta}]\n", "# none yet\n"):
+        path.write_text(empty)
+        assert framework(tmp_path, installs=True)
+        assert yaml_text.parsed(path.read_text())["repos"][-1:] == yaml_text.parsed(pre_commit.ITEM)
+        assert path.read_text().startswith("# none yet\n" if "none" in empty else "repos:")
     for repo in (
         "- repo: https://example.org/judgekit\n  rev: v1\n  hooks: [{id: judgekit-gate}]\n",
         "- repo: local\n  hooks: [{id: a}, {id: judgekit-gate}]\n",
@@ -266,7 +273,7 @@ def test_what_else_stands_in_the_frameworks_file(tmp_path: Path) -> None:
         assert not framework(tmp_path, installs=True), "the project's own making is left alone"
         with pytest.raises(ConfigError, match="by hand"):
             framework(tmp_path, installs=False)
-    for text in ("repos: {a: 1}\n", "- a\n", "repos: [\n", "repos: [{repo: meta}]\n", "repos:\n"):
+    for text in ("repos: {a: 1}\n", "- a\n", "repos: [\n", "repos: 3\n"):
         path.write_text(text)
         with pytest.raises(ConfigError, match=pre_commit.FILE):
             framework(tmp_path, installs=True)
