@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+MOST_ERRORS = 20  # of one file are said
+
+
 class Exit(enum.IntEnum):
     """Exit codes of every command except the hooks."""
 
@@ -27,7 +30,7 @@ class Exit(enum.IntEnum):
 
 
 class JudgekitError(Exception):
-    """Base of all errors that judgekit raises on purpose: its text is one line for the user."""
+    """Base of all errors that judgekit raises on purpose: its text is one line for each problem."""
 
     exit_code = Exit.INTERNAL
 
@@ -60,8 +63,18 @@ class ConfigError(_NamingError):
         self, problem: str, *, path: Path | str | None = None, line: int | None = None, key: str = ""
     ) -> None:
         self.problem, self.path, self.line, self.key = problem, path, line, key
+        self.others: tuple[ConfigError, ...] = ()
         where = ":".join(str(part) for part in (path, line) if part is not None)
         super().__init__(": ".join(part for part in (where, key, problem) if part))
+
+    @classmethod
+    def of(cls, errors: Sequence[ConfigError]) -> ConfigError:
+        """Return the first error; its text has a line for each of them, up to `MOST_ERRORS`."""
+        first, *others = errors
+        first.others = tuple(others[: MOST_ERRORS - 1])
+        more = ["... and more"] * (len(errors) > MOST_ERRORS)
+        first.args = ("\n".join([*first.args, *map(str, first.others), *more]),)
+        return first
 
 
 class InvalidReply(JudgekitError):  # noqa: N818 - the published name; a reply is invalid, the program is not in error

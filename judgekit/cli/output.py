@@ -42,9 +42,9 @@ _CONTROL: Final = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x
 
 
 def warn(line: str) -> None:
-    """Print one line to stderr, marked as ours; nothing where there is no stderr."""
+    """Print lines to stderr, each marked as ours; nothing where there is no stderr."""
     if sys.stderr is not None:
-        uncoloured = line.replace("\x1b", "\\x1b")  # no complaint of ours has colours
+        uncoloured = line.replace("\x1b", "\\x1b").replace("\n", "\njudgekit: ")  # no complaint has colours
         sys.stderr.write(f"judgekit: {printable(uncoloured)}\n")
 
 

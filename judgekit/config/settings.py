@@ -25,7 +25,7 @@ from pydantic import (
 
 from judgekit import environment
 from judgekit.config import ModeName, TierName, files, yamlfile
-from judgekit.config.yamlfile import Strict, Text, problem
+from judgekit.config.yamlfile import Strict, Text, problems
 from judgekit.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -289,13 +289,13 @@ def _read(path: Path) -> Layer:
 
 def _project(project: Path) -> Layer:
     """Return what a project's files say, where they may say it."""
-    path = project_file(project)
+    path, errors = project_file(project), list[ConfigError]()
     layer = _read(path) if yamlfile.check_own(path, project) else {}
     for key, what in _USERS.items():
         section, _, rest = key.partition(".")
         if section in layer and (not rest or rest in layer[section]):
             problem = f"only the user's configuration may {what}; move this key to your own file"
-            raise _wrong(path, key, problem)
+            errors.append(_wrong(path, key, problem))
     named = {section: layer.get(section, {}).get("rubric", "") for section in ("judge", "retrieval", "gate")}
     rubrics = {section: name for section, name in named.items() if name.endswith((".yaml", ".yml"))}
     roots = [("retrieval.roots", root) for root in layer.get("retrieval", {}).get("roots", [])]
@@ -303,15 +303,17 @@ def _project(project: Path) -> Layer:
         is_odd = name.startswith("~") or ":" in name or "\0" in name
         if is_odd or not (project / name).resolve().is_relative_to(project.resolve()):
             problem = "outside the project; only the user's configuration may name such a path"
-            raise _wrong(path, key, problem)
-    for section, name in rubrics.items():
-        yamlfile.check_own(project / name, project)
-        layer[section]["rubric"] = str(project.resolve() / name)
+            errors.append(_wrong(path, key, problem))
     for tier, models in layer.get("judge", {}).get("tiers", {}).items():
         if models and not _listed_models().issuperset(models):
             problem = "no provider profile lists this model; choose a listed one (judgekit provider list)"
             problem += ", or name it in the user's configuration"
-            raise _wrong(path, f"judge.tiers.{tier}", problem)
+            errors.append(_wrong(path, f"judge.tiers.{tier}", problem))
+    if errors:
+        raise ConfigError.of(errors)
+    for section, name in rubrics.items():
+        yamlfile.check_own(project / name, project)
+        layer[section]["rubric"] = str(project.resolve() / name)
     return _merge(_memory_config(project), layer)
 
 
@@ -387,9 +389,11 @@ def _variables(environ: Mapping[str, str]) -> Layer:
     try:
         return Config.model_validate(layer).model_dump(exclude_unset=True)
     except ValidationError as error:
-        wrong = problem(error.errors(include_url=False), layer)
-        section, key = (str(part) for part in wrong.location[:2])
-        raise ConfigError(wrong.text, key=f"JUDGEKIT_{section}_{key}".upper()) from None
+        wrong = [
+            ConfigError(each.text, key="_".join(("JUDGEKIT", *map(str, each.location[:2]))).upper())
+            for each in problems(error.errors(include_url=False), layer, Config)
+        ]
+        raise ConfigError.of(wrong) from None
 
 
 # `.claude/memory/memory-config.json`, another tool's settings, as a layer of ours. Keys that mean nothing

@@ -5,21 +5,24 @@ One place reads the errors of pydantic and says them in plain words and the data
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import io
 import json
+import re
 import stat
 from copy import deepcopy
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, RootModel, StringConstraints, ValidationError
 
 from judgekit.config import files
-from judgekit.errors import ConfigError
+from judgekit.errors import MOST_ERRORS, ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from pydantic_core import ErrorDetails
@@ -46,7 +49,7 @@ def read(path: Path, model: type[Model], *, version_key: str | None = None, most
     """Return the file at `path`, of `most` bytes, as a `model`; the same content is validated once.
 
     Without the key `version_key` it is no such file, whatever else is wrong with it. Raises `ConfigError`
-    naming file, line, key, what was expected and what to do.
+    naming file, line, key, what was expected and what to do, for each thing that is wrong.
     """
     found: Model = _validated(_content(path, most), path, model, version_key)
     return found
@@ -60,10 +63,11 @@ def _validated(raw: bytes, path: Path, model: type[Model], version_key: str | No
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        wrong = problem(error.errors(include_url=False), data)
-        more = f" (and {wrong.others} more in this file)" if wrong.others else ""
-        line = line_of(data, wrong.location)
-        raise ConfigError(wrong.text + more, path=path, line=line, key=wrong.key) from None
+        wrong = [
+            ConfigError(each.text, path=path, line=line_of(data, each.location), key=each.key)
+            for each in islice(problems(error.errors(include_url=False), data, model), MOST_ERRORS + 1)
+        ]
+        raise ConfigError.of(sorted(wrong, key=lambda each: each.line or 0)) from None
 
 
 def load_yaml(path: Path) -> dict[str, Any]:
@@ -162,11 +166,10 @@ def check_own(path: Path, project: Path) -> bool:
 
 
 class Problem(NamedTuple):
-    """What is wrong with data: where, in its own keys, what was expected, and how many `others` are wrong."""
+    """What is wrong with data: where, in its own keys, and what was expected."""
 
     location: Location
     text: str
-    others: int = 0
 
     @property
     def key(self) -> str:
@@ -176,7 +179,17 @@ class Problem(NamedTuple):
         return f"{self.key}: {self.text}" if self.location else self.text
 
 
+class WrongValuesError(ValueError):
+    """Raised by a model's validator: all that is wrong inside of the value."""
+
+    def __init__(self, wrong: Sequence[Problem]) -> None:
+        super().__init__("; ".join(map(str, wrong)))
+        self.wrong = wrong
+
+
 _VALUE_ERROR = "Value error, "
+_QUOTED = re.compile("'([^']*)'")
+_MOST_GUESSED = 60  # characters of a key or word for which a similar one is looked for
 # These say all, or are about a value of the right kind: what stands there is not said.
 _WITHOUT_KIND = {"extra_forbidden", "missing", "json_invalid", "union_tag_invalid", "union_tag_not_found"}
 _OF_THE_RIGHT_KIND = {
@@ -220,27 +233,63 @@ _KINDS = {
 
 
 def problem(errors: Sequence[ErrorDetails], data: object) -> Problem:
-    """Return the first of pydantic's errors about `data` in plain words, which repeat no value.
+    return next(problems(errors, data))
+
+
+def problems(errors: Sequence[ErrorDetails], data: object, model: object = None) -> Iterator[Problem]:
+    """Yield pydantic's errors about `data` in plain words, which repeat no value; `model` is what is wanted.
 
     Where several kinds of value are possible, all that were expected there are named. What stands there may
     be none of the reader's, since a file of a clone may lead to another one: its kind is said, never itself.
     """
     # A misspelt key explains the missing one, so it comes first.
     details = sorted(errors, key=lambda each: each["type"] != "extra_forbidden")
-    places = [_place(each, data) for each in details]
-    same = _alternatives(details, places[0])
-    deepest = max(same, key=lambda number: len(places[number]))
-    first = details[deepest]
-    there = [details[number] for number in same if len(places[number]) == len(places[deepest])]
-    wanted = list(dict.fromkeys(_expectation(each) for each in there))
-    *most, last = (wanted[0], *(each.removeprefix("expected ") for each in wanted[1:]))
-    text = " or ".join(filter(None, (", ".join(most), last)))
-    value, kind = first["input"], first["type"]
-    is_said = kind in _WITHOUT_KIND or first["msg"].startswith(_VALUE_ERROR) or isinstance(value, bytes)
-    if not is_said and (kind not in _OF_THE_RIGHT_KIND or isinstance(value, bool | None)):
-        text += f", got {kind_of(value)}"
-    location = tuple(first["loc"][part] for part in places[deepest])
-    return Problem(location, text, len(details) - len(same))
+    left, meant = [(each, _place(each, data)) for each in details], set[Location]()
+    while left:
+        same = _alternatives([each for each, _ in left], left[0][1])
+        first, place = max((left[number] for number in same), key=lambda pair: len(pair[1]))
+        there = [left[number][0] for number in same if len(left[number][1]) == len(place)]
+        left = [pair for number, pair in enumerate(left) if number not in same]
+        wanted = list(dict.fromkeys(_expectation(each) for each in there))
+        *most, last = (wanted[0], *(each.removeprefix("expected ") for each in wanted[1:]))
+        text = " or ".join(filter(None, (", ".join(most), last)))
+        value, kind, context = first["input"], first["type"], first.get("ctx", {})
+        is_said = kind in _WITHOUT_KIND or first["msg"].startswith(_VALUE_ERROR) or isinstance(value, bytes)
+        if not is_said and (kind not in _OF_THE_RIGHT_KIND or isinstance(value, bool | None)):
+            text += f", got {kind_of(value)}"
+        location = tuple(first["loc"][part] for part in place)
+        if isinstance(inside := context.get("error"), WrongValuesError):
+            yield from (Problem((*location, *each.location), each.text) for each in inside.wrong)
+            continue
+        if kind == "extra_forbidden" and (guess := _similar(location[-1], _keys(model, location[:-1]))):
+            meant.add((*location[:-1], guess))
+            text = f"unknown key; did you mean {guess}?"
+        elif guess := _similar(context.get("tag", value), _QUOTED.findall(" ".join(wanted))):
+            text += f"; did you mean {guess}?"
+        if kind != "missing" or location not in meant:
+            yield Problem(location, text)
+
+
+def _similar(given: object, known: Sequence[str]) -> str | None:
+    if not isinstance(given, str) or len(given) > _MOST_GUESSED:
+        return None
+    return next(iter(difflib.get_close_matches(given, known, 1)), None)
+
+
+def _keys(model: object, location: Location) -> list[str]:
+    """Return the keys that a `model` has at `location`; of lists and mappings, those of what is in them."""
+    models = _models(model)
+    for part in location:
+        fields = [each.model_fields[part] for each in models if part in each.model_fields]
+        models = [each for field in fields for each in _models(field.annotation)] if fields else models
+    return [name for each in models for name in each.model_fields]
+
+
+def _models(kind: object) -> list[type[BaseModel]]:
+    """Return the models in an annotation, such as those of a union or of a list's items."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        return _models(kind.model_fields["root"].annotation) if issubclass(kind, RootModel) else [kind]
+    return [each for inner in get_args(kind) for each in _models(inner)]
 
 
 def problem_in(text: str | bytes, error: ValidationError) -> Problem:

@@ -59,7 +59,8 @@ def _error(found: Any) -> Exception:  # noqa: ANN401 - any JSON
     error = found.get("error") if isinstance(found, dict) else None
     if not isinstance(error, dict):
         return NoEngine("the engine returned an error without a message")
-    return _ERRORS.get(str(error.get("kind")), NoEngine)(str(error.get("message")))
+    kind, message = _ERRORS.get(str(error.get("kind")), NoEngine), str(error.get("message"))
+    return ConfigError.of([*map(ConfigError, message.split("\n"))]) if kind is ConfigError else kind(message)
 
 
 def _json(text: bytes) -> Any:  # noqa: ANN401 - any JSON

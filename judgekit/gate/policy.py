@@ -105,7 +105,10 @@ def rules(repository: Repository, commit: str | None) -> Iterator[Path]:
             if commit is None or path is None or not path.is_relative_to(root):
                 raise
             named = f"{commit[:12]}:{path.relative_to(root).as_posix()}"
-            raise ConfigError(error.problem, path=named, line=error.line, key=error.key) from None
+            errors = (error, *error.others)
+            raise ConfigError.of(
+                [ConfigError(each.problem, path=named, line=each.line, key=each.key) for each in errors]
+            ) from None
 
 
 def _write(repository: Repository, commit: str, paths: Sequence[str], root: Path) -> None:

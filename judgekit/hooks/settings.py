@@ -143,7 +143,7 @@ def _validated(project: str) -> tuple[dict[str, Any], bool]:
             values = dumped["retrieval"] | {"stop": dumped["stop"], "engine": dumped["engine"]}
             trusted = config.user_roots() or []
         except ConfigError as error:
-            problem = problem or str(error)
+            problem = problem or str(error).replace("\n", "; ")
             continue
         if problem:
             notes.append(f"{problem}; ignoring the project's settings")

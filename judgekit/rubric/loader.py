@@ -139,7 +139,7 @@ def read_cases(loaded: LoadedRubric) -> list[Case]:
     except OSError as error:
         raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
     adapter: TypeAdapter[Case] = TypeAdapter(CASES[loaded.rubric.task])
-    cases: list[Case] = []
+    cases, errors = list[Case](), list[ConfigError]()
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -147,7 +147,9 @@ def read_cases(loaded: LoadedRubric) -> list[Case]:
             cases.append(adapter.validate_json(line))
         except ValidationError as error:
             wrong = yamlfile.problem_in(line, error)
-            raise ConfigError(wrong.text, path=path, line=number, key=wrong.key) from None
+            errors.append(ConfigError(wrong.text, path=path, line=number, key=wrong.key))
+    if errors:
+        raise ConfigError.of(errors)
     return cases
 
 

@@ -93,6 +93,32 @@ def test_a_rubric_of_a_project_is_named_by_its_whole_path(project: Path) -> None
     assert settings.load(project).judge.rubric == str(project.resolve() / "notes" / "ours.yaml")
 
 
+def test_everything_that_is_wrong_is_said_at_once(project: Path) -> None:
+    by_user("judge:\n  mod: strict\n  jury: meen\nretrievel: {}\n")
+    with pytest.raises(ConfigError) as caught:
+        settings.load(None)
+    assert [line.partition(".yaml:")[2] for line in str(caught.value).splitlines()] == [
+        "2: judge.mod: unknown key; did you mean mode?",
+        "3: judge.jury: expected 'mean' or 'majority'; did you mean mean?",
+        "4: retrievel: unknown key; did you mean retrieval?",
+    ]
+    by_user("")
+    by_project(project, "ledger: {text: true}\nengine: {use: false}\nretrieval: {roots: [/etc]}\n")
+    with pytest.raises(ConfigError) as caught:
+        settings.load(project)
+    assert [each.key for each in (caught.value, *caught.value.others)] == [
+        "ledger",
+        "engine",
+        "retrieval.roots",
+    ]
+    with pytest.raises(ConfigError) as caught:
+        settings.load(None, {"JUDGEKIT_JUDGE_DEADLINE": "soon", "JUDGEKIT_STOP_BLOCKS": "x"})
+    assert [line.split()[0] for line in str(caught.value).splitlines()] == [
+        "JUDGEKIT_JUDGE_DEADLINE:",
+        "JUDGEKIT_STOP_BLOCKS:",
+    ]
+
+
 def test_a_wrong_file_is_one_line() -> None:
     cases: list[tuple[str, int, str]] = [
         ("judge:\n  mode: strictest\n", 2, "judge.mode: expected 'strict' or 'lenient'"),

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from judgekit.config import files, yaml_text, yamlfile
 from judgekit.config.yamlfile import Strict, problem, problem_in
-from judgekit.errors import ConfigError
+from judgekit.errors import MOST_ERRORS, ConfigError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +28,10 @@ class Outer(Strict):
     kind: str
     inner: Inner
     items: list[Inner] = []
+
+
+class Words(Outer):
+    words: dict[str, Literal["on", "off"]] = {}
 
 
 def write(tmp_path: Path, text: str | bytes) -> Path:
@@ -74,7 +78,6 @@ def test_yaml_is_read_as_version_1_2(tmp_path: Path) -> None:
         ("kind: x\n- 1\n", 2, "", ": this does not fit the block above it; correct"),
         ("kind: x\ninner:\n\tlimit: 1\n", 3, "", "a tab; indent with spaces"),
         (b"kind: \xff\n", None, "", "not UTF-8 (byte 6)"),
-        ("kind: x\ninner: {limit: a, more: 1}\n", 2, "inner.more", "(and 1 more in this file)"),
     ],
 )
 def test_an_error_names_the_line_the_key_and_the_problem(
@@ -87,6 +90,26 @@ def test_an_error_names_the_line_the_key_and_the_problem(
     assert problem in str(caught.value)
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_every_error_of_a_file_is_said_in_its_order_with_what_may_be_meant(tmp_path: Path) -> None:
+    text = "kind: x\nitems:\n- {limt: 1}\n- {limit: a}\n- {limit: 2, wrd: x, quite: 3}\nwords: {a: of}\ninnr: {}\n"
+    path = write(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        yamlfile.read(path, Words)
+    assert str(caught.value).splitlines() == [
+        f"{path}:3: items.0.limt: unknown key; did you mean limit?",
+        f"{path}:4: items.1.limit: expected a whole number, got a text",
+        f"{path}:5: items.2.wrd: unknown key; did you mean word?",
+        f"{path}:5: items.2.quite: unknown key; remove it or correct its spelling",
+        f"{path}:6: words.a: expected 'on' or 'off'; did you mean off?",
+        f"{path}:7: innr: unknown key; did you mean inner?",
+    ]
+    write(tmp_path, "kind: x\ninner: {limit: 1}\n" + "".join(f"x{number}: 1\n" for number in range(5_000)))
+    with pytest.raises(ConfigError) as caught:
+        yamlfile.read(path, Words)
+    *lines, last = str(caught.value).splitlines()
+    assert (len(lines), last) == (MOST_ERRORS, "... and more")
 
 
 def halved(value: int) -> int:

@@ -316,6 +316,9 @@ def test_an_error_is_raised_as_in_this_process() -> None:
         told = {"error": {"kind": kind, "message": "a.yaml:1: wrong", "exit_code": 78}}
         with pytest.raises(kinds.get(kind, NoEngine), match=r"^a\.yaml:1: wrong$"):
             answers.value(answer(told, status=422))
+    with pytest.raises(ConfigError) as caught:
+        answers.value(answer({"error": {"kind": "config", "message": "a:1: b\na:2: c"}}, status=422))
+    assert str(caught.value) == "a:1: b\na:2: c"
     nothing: tuple[object, ...] = ({}, [], {"error": "x"}, None)
     for said in nothing:
         with pytest.raises(NoEngine, match="without a message"):

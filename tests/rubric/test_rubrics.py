@@ -160,6 +160,13 @@ def test_cases_are_read_line_by_line_or_named(tmp_path: Path) -> None:
     cases.write_text('{"id": "a", "text": "t", "why": "w", "label": {"strict": "good"}}\n')
     with pytest.raises(ConfigError, match=r"any-name\.cases\.jsonl:1: label\.strict: expected"):
         read_cases(loaded)
+    cases.write_text('{"id": 1}\n\n{"id": "a", "text": "t", "why": "w", "label": 2}\n')
+    with pytest.raises(ConfigError) as caught:
+        read_cases(loaded)
+    assert [(each.line, each.key) for each in (caught.value, *caught.value.others)] == [
+        (1, "id"),
+        (3, "label"),
+    ]
     cases.write_bytes(b"\xff\n")
     with pytest.raises(ConfigError, match=r"any-name\.cases\.jsonl: not UTF-8 \(byte 0\)"):
         read_cases(loaded)
