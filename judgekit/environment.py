@@ -38,6 +38,7 @@ NAMES = (
     "JUDGEKIT_SKIP",
     "JUDGEKIT_TIEBREAKER_MODEL",
     "JUDGEKIT_TRACEBACK",
+    "JUDGEKIT_VERBOSE",
 )
 _brought: ContextVar[Mapping[str, str] | None] | None = None  # made when a request first brings one
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
-import typer.main
 from markdown_it import MarkdownIt
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
@@ -115,7 +114,7 @@ def commands() -> dict[str, str]:
     """Return the help of every command that is not hidden, as a user sees it in a terminal of fixed width."""
     from judgekit.cli.app import application  # noqa: PLC0415 - the checks of pages alone run without it
 
-    return dict(_helps("judgekit", typer.main.get_command(application()), None))
+    return dict(_helps("judgekit", application(), None))
 
 
 def _helps(name: str, command: Any, parent: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - typer's own

@@ -8,12 +8,14 @@ import signal
 import sys
 import threading
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.main
 from typer.exceptions import TyperException
 
 from judgekit import environment
+from judgekit.cli import common, output
 from judgekit.cli.output import KEPT, printable, warn
 from judgekit.errors import Exit, JudgekitError
 
@@ -50,18 +52,19 @@ COMMANDS = {
 """Each command's module and the function or group in it, in the order of the help."""
 
 
-def application(command: str = "") -> typer.Typer:
+def application(command: str = "") -> Any:  # noqa: ANN401 - typer's own group, which it does not name
     """Return the application with one command, whose module alone is imported, or with all of them."""
     app = typer.Typer(
         name="judgekit",
         help="Judge content that you are about to trust: retrieval proposes, models judge, code decides.",
+        epilog="judgekit help COMMAND explains a command. -q, -v and -V may follow a command, too.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback(invoke_without_command=True)(_version)
+    app.callback()(lambda: None)
     for name in [command] if command in COMMANDS else COMMANDS:
         module, _, attribute = COMMANDS[name].partition(".")
         entry = getattr(import_module(f"judgekit.cli.{module}"), attribute)
@@ -69,13 +72,9 @@ def application(command: str = "") -> typer.Typer:
             app.add_typer(entry, name=name)
         else:
             app.command(name)(entry)
-    return app
-
-
-def _version(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
-    if version:
-        sys.stdout.write(f"judgekit {environment.__version__}\n")
-        raise typer.Exit
+    group = typer.main.get_command(app)
+    common.extend(group)
+    return group
 
 
 def hook(
@@ -97,7 +96,9 @@ def hook(
 def run(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code."""
     words = sys.argv[1:] if arguments is None else arguments
-    command = words[0] if words else ""
+    words = [*words[1:], "--help"] if words[:1] == ["help"] else words
+    command = next((word for word in words if not word.startswith("-")), "")
+    output.current = output.Streams()
     with terminable():
         ours = [name for name in os.environ if name.startswith("JUDGEKIT_")]
         # Tests have variables of their own.
@@ -105,7 +106,7 @@ def run(arguments: list[str] | None = None) -> int:
         if command != "hook" and unknown:
             _warn_of_unknown(unknown)
         try:
-            code = int(application(command)(arguments, "judgekit", standalone_mode=False) or 0)
+            code = int(application(command)(words, "judgekit", standalone_mode=False) or 0)
         except TyperException as error:
             _say_how(error)
             return Exit.USAGE
@@ -118,9 +119,9 @@ def run(arguments: list[str] | None = None) -> int:
             if isinstance(error, FileNotFoundError) and error.filename is None:  # as os.getcwd raises it
                 warn("the current folder was removed; change to another one")
                 return Exit.BAD_INPUT
-            if os.environ.get("JUDGEKIT_TRACEBACK"):
+            if output.current.verbose or os.environ.get("JUDGEKIT_TRACEBACK"):
                 sys.excepthook(*sys.exc_info())
-            warn(f"internal error ({type(error).__name__}: {error}); set JUDGEKIT_TRACEBACK=1 to see where")
+            warn(f"internal error ({type(error).__name__}: {error}); add -v to see where")
             return Exit.INTERNAL
         if code == Exit.INTERRUPTED and (kept := KEPT.get(command, "")) is not None:
             warn(f"interrupted{kept}")  # typer makes a code of Ctrl-C, too

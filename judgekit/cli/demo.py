@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from judgekit import environment, programs
-from judgekit.cli.output import say, warn
+from judgekit.cli.output import note, say, warn
 from judgekit.config import files
 from judgekit.errors import UsageError
 from judgekit.text import lines_of
@@ -101,8 +101,8 @@ def _model(wanted: str | None, environ: dict[str, str]) -> str:
         models.resolve(name)
     except UsageError:
         size = models.model_named(name).megabytes
-        warn(f"downloading it once ({size}) to {models.folder()}; Ctrl-C stops, a later run resumes")
-        models.fetch(name, warn)
+        note(f"downloading it once ({size}) to {models.folder()}; Ctrl-C stops, a later run resumes")
+        models.fetch(name, note)
     for variable in _CHOICES:
         environ.pop(f"JUDGEKIT_{variable}", None)
     environ.update(JUDGEKIT_LOCAL_MODEL=name, JUDGEKIT_MODEL=f"local/{name}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from judgekit.cli.output import AsJson, emit, say, warn
+from judgekit.cli.output import AsJson, emit, note, say, warn
 from judgekit.errors import Exit
 from judgekit.hooks.settings import engine_wanted
 
@@ -120,7 +120,7 @@ def serve(
         project,
         certificate=tls_cert,
         key=tls_key,
-        begun=lambda where: warn(f"judging at {where}"),
+        begun=lambda where: note(f"judging at {where}"),
     )
     return 0
 

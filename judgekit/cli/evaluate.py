@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from judgekit import environment
 from judgekit.cli import output
-from judgekit.cli.output import AsJson, emit, say, warn
+from judgekit.cli.output import AsJson, emit, note, say, warn
 from judgekit.config import ModeName
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.retrieval.compiled import KINDS
@@ -254,8 +254,8 @@ def memories(
         known = "run this in a terminal, or read labels with --labels FILE (--json prints what to label)"
         raise UsageError(f"no terminal to ask at, and no answers are kept; {known}")
     tried = trial.run(texts, configured, _progress(len(texts), "prompts"))
-    for note in [*notes, *tried.notes]:
-        warn(note)
+    for line in [*notes, *tried.notes]:
+        warn(line)
     asked = [(each, hit) for each in tried.trials for hit in each.injections(mentions=fit)]
     if labels is None and at_terminal():
         _ask([each for each in asked if each[0].pair(each[1]) not in answers], answers, path)
@@ -469,9 +469,9 @@ def _learn(
         path = out or calibration.default_path(known)
         calibration.write(known, path)
         calibration.accept(path)
-        warn(f"written: {path}")
+        note(f"written: {path}")
     else:
-        warn("these labels support no promise, so no file was written; the rubric's own rules apply")
+        note("these labels support no promise, so no file was written; the rubric's own rules apply")
     return _answered(missing)
 
 
@@ -486,7 +486,7 @@ def _accept(path: Path) -> int:
         warn("not accepted; the rubric's own rules apply")
         return Exit.REJECTED
     calibration.accept(path)
-    warn(f"accepted: {path}; a changed file must be accepted again")
+    note(f"accepted: {path}; a changed file must be accepted again")
     return 0
 
 

@@ -10,7 +10,7 @@ import typer
 from typer import Option
 
 from judgekit.cli import output
-from judgekit.cli.output import FormatOption, NoEngine, warn, watched
+from judgekit.cli.output import FormatOption, NoEngine, note, warn, watched
 from judgekit.errors import Exit, UsageError
 from judgekit.gate import STOPS, UNKNOWN, Run
 from judgekit.text import escaped
@@ -45,14 +45,14 @@ def gate(
 
     def on_start(begin: Begin) -> None:
         # Should the run not end in time, the exit code is that of a block where nothing may pass unjudged.
-        note = blocked_code if begin["holds"] else Exit.ACCEPTED
-        watchdog.extend(begin["budget"] + hook.GRACE, note=note)
+        code = blocked_code if begin["holds"] else Exit.ACCEPTED
+        watchdog.extend(begin["budget"] + hook.GRACE, note=code)
         if watched():
-            warn(f"judging {begin['count']} changed file{'s' if begin['count'] != 1 else ''}")
+            note(f"judging {begin['count']} changed file{'s' if begin['count'] != 1 else ''}")
 
     def on_row(row: Row) -> None:
         if watched():
-            warn(f"{row['word'].lower():12}  {escaped(row['path'])}")
+            note(f"{row['word'].lower():12}  {escaped(row['path'])}")
 
     run = Run(mode, on_row, on_start)
     report = hook.check(run, *(pre_push or ()), base=base or None, use_engine=not no_engine, warn=warn)
@@ -63,7 +63,7 @@ def gate(
     _print(report, format_)
     # A person asked for it; for a push that changes other files it would be noise.
     if base and not (report.rows or report.notes or report.unjudged):
-        warn(f"nothing to judge: no file selected by gate.paths and gate.authors changed since {base}")
+        note(f"nothing to judge: no file selected by gate.paths and gate.authors changed since {base}")
     if report.escalate.get("issues") == "on":  # at the end, when all else has been said
         _open_issues(report, pre_push[1] if pre_push else "")
     return blocked_code if report.blocked else Exit.ACCEPTED
@@ -104,8 +104,8 @@ def _print(report: Report, form: output.Format) -> None:
         output.emit(formats.render(form, [row["verdict"] for row in report.rows]))
     for line in report.unjudged:
         warn(f"UNDETERMINED: {line}")
-    for note in report.notes:
-        warn(note)
+    for line in report.notes:
+        warn(line)
     output.tell_sent(name for row in report.rows for name in row["verdict"].get("substitutes", ()))
     stopping = [
         row for row in report.rows if row["word"] == STOPS or (report.holds and row["word"] == UNKNOWN)
@@ -113,18 +113,18 @@ def _print(report: Report, form: output.Format) -> None:
     words = [row["word"] for row in stopping]
     if not report.blocked:
         if STOPS in words:
-            warn(f"advisory: {words.count(STOPS)} NO-GO; the push continues")
+            note(f"advisory: {words.count(STOPS)} NO-GO; the push continues")
         return
     words += [UNKNOWN] * len(report.unjudged) if report.holds else []  # what could not be judged at all
     counted = [f"{words.count(word)} {word}" for word in (STOPS, UNKNOWN) if word in words]
     warn(f"blocked: {', '.join(counted)}. Fix the findings above, commit, and push again;")
     if any(row["lost"] for row in stopping):
-        warn("or skip the gate once: JUDGEKIT_SKIP=1 git push (overrides need a ledger)")
+        note("or skip the gate once: JUDGEKIT_SKIP=1 git push (overrides need a ledger)")
         return
     for verdict in (row["verdict"] for row in stopping):
         if all(subject["sha256"] for subject in verdict["subjects"]):
             task = verdict["task_id"]
             plain = escaped(task) == task and not task.startswith("-")
             name = shlex.quote(task) if plain else verdict["id"]
-            warn(f"or accept it: judgekit override {name} accept --why '...'")
-    warn("or skip the gate once, which the ledger records: JUDGEKIT_SKIP=1 git push")
+            note(f"or accept it: judgekit override {name} accept --why '...'")
+    note("or skip the gate once, which the ledger records: JUDGEKIT_SKIP=1 git push")

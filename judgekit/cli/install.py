@@ -11,7 +11,7 @@ import typer
 from typer import Option
 
 from judgekit import environment
-from judgekit.cli.output import say, warn
+from judgekit.cli.output import note, say
 from judgekit.hooks.clients import CLAUDE_CODE, CODEX, GEMINI, Client
 from judgekit.hooks.entries import Scope
 
@@ -48,8 +48,8 @@ def install_git(scope: _GitScope = "local", print_: _Print = False) -> int:
         what = "runs first" if runs else "does not run, as before: it is not executable"
         say(f"the earlier hook {what}: {kept}")
     say(f"undo: judgekit uninstall git{' --scope user' if scope == 'user' else ''}")
-    for note in git_hook.notes(place):
-        warn(note)
+    for line in git_hook.notes(place):
+        note(line)
     return 0
 
 
@@ -134,11 +134,11 @@ def _install(client: Client, scope: Scope, *, print_: bool) -> int:
     of_all = f"of everyone in {project} with judgekit installed"
     say(f"{_wrote(change)}: {client.title} runs judgekit on every prompt {reach.get(scope, of_all)}")
     notes = list(install.notes(project, client))
-    if client.trust and not any(client.trust in note for note in notes):
+    if client.trust and not any(client.trust in line for line in notes):
         say(client.trust)
     say(f'try: judgekit hook --explain "…"; undo: judgekit uninstall {client.command} --scope {scope}')
-    for note in notes:
-        warn(note)
+    for line in notes:
+        note(line)
     return 0
 
 
@@ -173,9 +173,9 @@ def _uninstalled(change: FileChange, removed: str, what: str, *, print_: bool) -
 def _show(change: FileChange) -> int:
     """Print the file as it would be, and on stderr what would be done."""
     if change.changes:
-        warn(f"would {'remove' if change.after is None else 'write'} {change.path}")
+        note(f"would {'remove' if change.after is None else 'write'} {change.path}")
     else:
-        warn(f"no {change.path}" if change.before is None else f"{change.path} would stay as it is")
+        note(f"no {change.path}" if change.before is None else f"{change.path} would stay as it is")
     if change.after is not None:
         sys.stdout.flush()
         sys.stdout.buffer.write(change.after)

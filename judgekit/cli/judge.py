@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from judgekit import environment
 from judgekit.cli import output, rows
-from judgekit.cli.output import say, warn
+from judgekit.cli.output import note, say, warn
 from judgekit.engine import client
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.hooks.settings import engine_wanted
@@ -166,7 +166,7 @@ def _judge(
     elif use_engine:
         from judgekit.engine import answers
 
-        answers.many("judge", documents, body, locally, on_verdict, at_once=jobs, warn=warn)
+        answers.many("judge", documents, body, locally, on_verdict, at_once=jobs, warn=note)
     else:
         locally(documents, on_verdict)
     if form not in ("table", "jsonl"):
@@ -201,10 +201,10 @@ def _judge_task(
         verdict, notes = tasks.judge(document, project, JudgeRequest(**wish))
         return verdict.record(), [*notes, *github.by_itself([verdict], project)]
 
-    record, notes = client.call("task", body, read, locally, use=use_engine, warn=warn)
+    record, notes = client.call("task", body, read, locally, use=use_engine, warn=note)
     on_verdict(document, record)
-    for note in notes:
-        warn(note)
+    for line in notes:
+        note(line)
 
 
 def compare(

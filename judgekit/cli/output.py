@@ -6,6 +6,7 @@ import math
 import os
 import re
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import typer
@@ -39,6 +40,23 @@ _COST_SOURCES = {
 }
 _CONTROL: Final = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
 """What terminals take for a command, but for colours, tabs and line breaks."""
+
+
+@dataclass
+class Streams:
+    """How much goes to stderr."""
+
+    quiet: bool = False
+    verbose: bool = False
+
+
+current = Streams()  # of the command that runs
+
+
+def note(line: str) -> None:
+    """Print a line that -q leaves out: progress, a hint, a summary."""
+    if not current.quiet:
+        warn(line)
 
 
 def warn(line: str) -> None:
@@ -87,11 +105,11 @@ def write_drawing(path: Path, text: str) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror})") from None
-    warn(f"drawn: {path}")
+    note(f"drawn: {path}")
 
 
 def watched() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
+    return sys.stderr is not None and sys.stderr.isatty() and not current.quiet
 
 
 def progress(text: str) -> None:
@@ -162,10 +180,10 @@ def check_filled(option: str, expected: str, *given: str | None) -> None:
 def tell_sent(providers: Iterable[str], secrets: int = 0) -> None:
     """Say how many secrets were left out, and which providers were asked because of who wrote a text."""
     if secrets:
-        warn(f"{'1 secret was' if secrets == 1 else f'{secrets} secrets were'} removed before sending")
+        note(f"{'1 secret was' if secrets == 1 else f'{secrets} secrets were'} removed before sending")
     if names := ", ".join(sorted(set(providers))):
         why = "used in place of models of the author's family"
-        warn(f"{names}: {why}; providers.allow in your own configuration chooses the allowed providers")
+        note(f"{names}: {why}; providers.allow in your own configuration chooses the allowed providers")
 
 
 def say_prompts(title: str, prompts: Iterable[tuple[str, str, Iterable[Iterable[Message]]]]) -> None:

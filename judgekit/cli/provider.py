@@ -12,7 +12,7 @@ import typer
 from typer import Argument, Option
 
 from judgekit import environment
-from judgekit.cli.output import say, source_text, warn
+from judgekit.cli.output import note, say, source_text, warn
 from judgekit.errors import CallUsage, Exit, FailureKind, GatewayError, UsageError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def check(
             place = local.resolve(local_model)
         # A model in our folder is verified, and fetched again only if it is damaged. Others are the user's.
         if place is None or place.parent == local.folder():
-            local.fetch(local_model, warn)
+            local.fetch(local_model, note)
     wanted = _wanted()
     if name is not None:
         profile = registry.find(name)

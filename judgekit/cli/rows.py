@@ -17,7 +17,7 @@ from typer import Option
 
 from judgekit import environment
 from judgekit.cli import output
-from judgekit.cli.output import warn
+from judgekit.cli.output import note, warn
 from judgekit.errors import Exit, UsageError
 from judgekit.text import escaped
 
@@ -146,15 +146,15 @@ def run(
     given = fields.parse_map(options.map or ())
     asked = runs.RowOptions(task, given, options.id, fixed, families, options.judge_turn, options.limit)
     dataset, found, unseen = runs.dataset(source, asked, project, judge_request)
-    warn(f"{source.name}: {found.told(*filter(None, [dataset.id_column]))}")
+    note(f"{source.name}: {found.told(*filter(None, [dataset.id_column]))}")
     for line in unseen:
-        warn(line)
+        note(line)
     if how.show_prompt:
         return _show_prompt(task, dataset, project, judge_request)
     total = dataset.check() if source.lasting else None
     runner = runs.here(project, judge_request, how.jobs)
     if how.use_engine:
-        runner = runs.by_engine(task, project, judge_request, how.jobs, warn)
+        runner = runs.by_engine(task, project, judge_request, how.jobs, note)
     with results.open_results(options.out, _emit, fresh=options.fresh, source=source) as kept:
         work = runs.DatasetRun(dataset, kept, judge_request.max_cost_usd, partial(asked.expected, found))
         started, interrupted = time.monotonic(), False
@@ -242,7 +242,7 @@ def _emit(line: str) -> None:
 
 
 def _print_line(line: str) -> None:
-    if sys.stderr is not None:
+    if sys.stderr is not None and not output.current.quiet:
         sys.stderr.write(f"{output.printable(line)}\n")
 
 
@@ -257,7 +257,7 @@ def _progress(run: DatasetRun, total: int | None) -> Iterator[None]:
 
     def log() -> None:
         while not over.wait(LOG_SECONDS):
-            warn(f"{_done(run, total)} rows, {_figures(run, started)}")
+            note(f"{_done(run, total)} rows, {_figures(run, started)}")
 
     thread = threading.Thread(target=log, daemon=True)
     thread.start()

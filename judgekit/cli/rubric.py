@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from judgekit import environment
-from judgekit.cli.output import emit, finite, say, warn
+from judgekit.cli.output import emit, finite, note, say, warn
 from judgekit.config import ModeName
 from judgekit.errors import ConfigError, Exit, UsageError
 
@@ -106,7 +106,7 @@ def check(
             codes.append(Exit.BAD_CONFIG)
             continue
         for remark in found:
-            warn(f"{remark}" if remark.wrong else f"note: {remark}")
+            (warn if remark.wrong else note)(f"{'' if remark.wrong else 'note: '}{remark}")
         if any(remark.wrong for remark in found):
             codes.append(Exit.BAD_CONFIG)
             continue
@@ -143,7 +143,7 @@ def _try_out(loaded: LoadedRubric, mode: ModeName | None, at_least: float, *, as
             continue
         interval = "95 % interval {:.0%} to {:.0%}".format(*agreed.bounds)
         left = f", {agreed.undecided} undecided" if agreed.undecided else ""
-        warn(f"{one}: {agreed.right} of {agreed.decided} as labelled, {agreed.share:.0%} ({interval}){left}")
+        note(f"{one}: {agreed.right} of {agreed.decided} as labelled, {agreed.share:.0%} ({interval}){left}")
         undecided = Exit.HUMAN_NEEDED if agreed.undecided else Exit.ACCEPTED
         codes.append(Exit.REJECTED if agreed.share < at_least else undecided)
     return codes
@@ -180,7 +180,7 @@ def diff(
     for each in modes:
         shares = [runner.agreement(one for one in tried if one.mode == each).share for tried in both]
         words = " -> ".join("none decided" if share is None else f"{share:.0%}" for share in shares)
-        warn(f"{each}: as labelled {words} of {len(cases)} cases")
+        note(f"{each}: as labelled {words} of {len(cases)} cases")
     return 0
 
 
@@ -205,7 +205,7 @@ def new(
     begun = begin(name, folder, task=task or "score", like=None if like is None else _loaded(like))
     for path in begun:
         say(str(path))
-    warn(f"edit both, then run: judgekit rubric check {begun.rubric.stem}")
+    note(f"edit both, then run: judgekit rubric check {begun.rubric.stem}")
     return 0
 
 

@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from judgekit import environment
 from judgekit.cli import output, plain
-from judgekit.cli.output import emit, say, warn
+from judgekit.cli.output import emit, note, say, warn
 from judgekit.engine import client
 from judgekit.errors import InputError, UsageError
 from judgekit.hooks.settings import engine_wanted
@@ -58,9 +58,9 @@ def search(
 
     # The name of a root means something in this process alone.
     use = judge and not no_engine and all(Path(name).is_dir() for name in root or ()) and engine_wanted()
-    found = client.call("search", body, read, locally, use=use, warn=warn)
-    for note in found.pop("notes"):
-        warn(note)
+    found = client.call("search", body, read, locally, use=use, warn=note)
+    for line in found.pop("notes"):
+        warn(line)
     if found["degraded"]:
         warn(f"no model decided, so BM25 did: {found['degraded']}")
     if as_json:
@@ -123,8 +123,8 @@ def rebuild(root: Roots = None) -> int:
     for store in stores:
         started = time.perf_counter()
         with contextlib.closing(index.open_index(store, profiles, anew=True)) as opened:
-            for note in opened.notes():
-                warn(note)
+            for line in opened.notes():
+                note(line)
             kept = opened.path or "in memory only: the cache folder cannot be written"
             took = f"{time.perf_counter() - started:.1f} s"
             say(f"{store}: {opened.kind}, {_entries(opened.size)}, {took}, {kept}")

@@ -397,8 +397,8 @@ def carried(project: str | None = None, *, git: bool = False) -> dict[str, objec
 
 
 def wanted() -> bool:
-    """Whether the environment allows the engine; recordings are made and replayed in the caller's process."""
+    """Whether the environment allows the engine; recordings and `-v` need the caller's own process."""
     environ = environment.environ()
-    if environ.get("JUDGEKIT_REPLAY", "").strip() or environ.get("JUDGEKIT_RECORD", "").strip():
+    if any(environ.get(f"JUDGEKIT_{name}", "").strip() for name in ("REPLAY", "RECORD", "VERBOSE")):
         return False
     return environ.get("JUDGEKIT_ENGINE", "").strip().lower() not in ("0", "false", "no", "off")

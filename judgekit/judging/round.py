@@ -7,6 +7,7 @@ at once, within the limits of the judging and of the provider.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import time
 from dataclasses import dataclass, field, replace
@@ -38,6 +39,7 @@ FAILURE_CHARS = 300
 INEXACT = 1e-9  # a share by less than which sums of the same amounts, added otherwise, differ
 _LONG = 8_000  # characters, for which a change of threads takes less than the work
 _AGAIN = "Answer again with the one JSON object and nothing else."
+_LOG = logging.getLogger("judgekit")  # shown by -v
 _LEAST_SECONDS = 0.05  # below this no provider answers: say so instead of asking
 
 
@@ -73,6 +75,19 @@ class Session:
 
     async def reply(self, endpoint: Endpoint, request: Request) -> Reply:
         """Return a kept reply, else the model's; raises `GatewayError`, `BUDGET` at the cost limit."""
+        started, key = time.monotonic(), request.call_key
+        asked = f"{key.tier} {endpoint.model} ({' '.join(filter(None, (key.rubric, key.part)))})"
+        try:
+            reply = await self._reply(endpoint, request)
+        except errors.GatewayError as error:
+            _LOG.info("%s: %s after %.1f s: %s", asked, error.kind, time.monotonic() - started, error)
+            raise
+        used, how = reply.usage, "kept reply" if reply.usage == errors.KEPT else "replied"
+        tokens = f"{used.input_tokens:,} tokens in, {used.output_tokens:,} out"
+        _LOG.info("%s: %s in %.1f s, %s", asked, how, time.monotonic() - started, tokens)
+        return reply
+
+    async def _reply(self, endpoint: Endpoint, request: Request) -> Reply:
         if self.cache is not None:
             kept = await running.aside(partial(self.cache.find, endpoint, request))
             if kept is not None:

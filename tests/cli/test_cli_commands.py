@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import imports
 import jsonschema
 import pytest
-import typer.main
 from engine_processes import is_gone, private_folder
 from hooking import by_user
 from loopback import SILENT, Loopback, fails, says
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
     from outcome import Run, Served
 
 
-WHOLE: Any = typer.main.get_command(application())
+WHOLE: Any = application()
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="interrupts and ends processes otherwise")
 PROGRAM = [sys.executable, "-m", "judgekit"]
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import plugin_copy
 import pytest
 import sample_store
-import typer.main
 from hooking import QUESTION
 from ruamel.yaml import YAML
 from typer.core import TyperGroup
@@ -309,7 +308,7 @@ def test_commands_of_a_skill_exist_with_their_options_and_run(tmp_path: Path) ->
     assert len(shown) > len(SKILLS) > 1
     for program, *words in shown:
         assert program == "judgekit"
-        command, rest = typer.main.get_command(application()), [*words]
+        command, rest = application(), [*words]
         context = command.make_context("judgekit", [], resilient_parsing=True)
         while isinstance(command, TyperGroup):
             found = command.get_command(context, rest.pop(0))

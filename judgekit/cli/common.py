@@ -1,0 +1,89 @@
+"""What all commands have in common: -q, -v and -V; help in groups, with whole summaries and examples."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import tomllib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer.core import TyperOption
+
+from judgekit import environment
+from judgekit.cli import output
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_LONGEST = 1000  # characters; no summary is cut
+
+
+def extend(command: Any, *, top: bool = True) -> None:  # noqa: ANN401 - typer's own, which it does not name
+    """Add to a command and those below it the options that all understand, and what their help lacks."""
+    for names, apply, help_ in _OPTIONS:
+        callback = functools.partial(_call_if_given, apply)
+        own: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False, "hidden": not top}
+        command.params.append(TyperOption(param_decls=names, callback=callback, help=help_, **own))
+    inner = getattr(command, "commands", {})
+    if inner:
+        command.format_commands = functools.partial(_write_commands, inner)
+    if not inner or command.invoke_without_command:
+        command.format_epilog = _write_example
+    for each in inner.values():
+        extend(each, top=False)
+
+
+def _write_commands(commands: dict[str, Any], ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own
+    groups = {"Commands": list(commands)} if ctx.parent else help_table()["groups"]
+    width = max(map(len, commands))
+    for title, group in groups.items():
+        there = [(name.ljust(width), commands[name]) for name in group if name in commands]
+        with formatter.section(title):
+            formatter.write_dl([(name, each.get_short_help_str(_LONGEST)) for name, each in there])
+
+
+def _write_example(ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own
+    formatter.write_paragraph()
+    formatter.write(f"Example: {help_table()['examples'][ctx.command_path.partition(' ')[2]]}\n")
+
+
+@functools.cache
+def help_table() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("help.toml").read_text(encoding="utf-8"))
+
+
+def _call_if_given(apply: Callable[[], None], _context: object, _option: object, given: bool) -> None:
+    if given:
+        apply()
+
+
+def _quiet() -> None:
+    output.current.quiet = True
+
+
+def _verbose() -> None:
+    """Show each call on stderr, from this process: the engine's calls cannot be seen."""
+    output.current.verbose, os.environ["JUDGEKIT_VERBOSE"] = True, "1"
+    log = logging.getLogger("judgekit")
+    log.handlers, log.propagate = [_OnStderr()], False
+    log.setLevel(logging.INFO)
+
+
+class _OnStderr(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        output.warn(record.getMessage())
+
+
+def _version() -> None:
+    output.say(f"judgekit {environment.__version__}")
+    raise typer.Exit
+
+
+_OPTIONS = (
+    (["-q", "--quiet"], _quiet, "Print only results and errors."),
+    (["-v", "--verbose"], _verbose, "Show each call to a model (made without the engine) and tracebacks."),
+    (["-V", "--version"], _version, "Print the version."),
+)

@@ -1,0 +1,103 @@
+"""What every command understands: -q, -v, -V; help in groups, with whole summaries and an example."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from loopback import Loopback, fails, says
+from scripted import scores
+
+import judgekit as package
+from judgekit.cli.app import COMMANDS, application
+from judgekit.cli.common import help_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from outcome import Run, Served
+
+pytestmark = pytest.mark.usefixtures("project", "no_servers")
+
+
+def _leaves(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - typer's own
+    inner = getattr(command, "commands", {})
+    for name, each in inner.items():
+        yield from _leaves(each, (*path, name))
+    if not inner or command.invoke_without_command:
+        yield " ".join(path), command
+
+
+def test_every_command_is_in_one_group_and_has_an_example_that_it_understands() -> None:
+    groups = [name for group in help_table()["groups"].values() for name in group]
+    assert sorted(groups) == sorted(COMMANDS)
+    leaves, examples = dict(_leaves(application())), help_table()["examples"]
+    assert examples.keys() == leaves.keys()
+    for name, text in examples.items():
+        words = shlex.split(text[text.index("judgekit ") :].removesuffix(')" my-rubric.yaml'))
+        path = name.split()
+        assert words[1 : 1 + len(path)] == path
+        leaves[name].make_context(name, words[1 + len(path) :])  # raises where an option is wrong
+        assert len(f"Example: {text}") <= 78
+
+
+def test_help_is_whole_and_says_the_same_either_way(judgekit: Run) -> None:
+    whole = judgekit("help")
+    assert (whole.code, whole.out) == (0, judgekit("--help").out)
+    assert "..." not in whole.out.partition("Options:")[2]
+    assert "Learn which opinions of which tier may be final at a promised" in whole.out
+    one = judgekit("help", "rubric", "check")
+    assert (one.code, one.out) == (0, judgekit("rubric", "check", "--help").out)
+    assert one.out.endswith("\nExample: judgekit rubric check my-rubric.yaml --run\n")
+    assert judgekit("help", "nosuch").code == 64
+
+
+@pytest.mark.parametrize("words", ["-V", "--version", "judge -V", "-V judge", "eval judge --version"])
+def test_the_version_is_said_wherever_it_is_asked_for(judgekit: Run, words: str) -> None:
+    done = judgekit(*words.split())
+    assert (done.code, done.out, done.err) == (0, f"judgekit {package.__version__}\n", "")
+
+
+def test_quiet_leaves_out_hints_and_no_error(judgekit: Run, served: Served) -> None:
+    words = ("rubric", "check", "kls", "--run", "--mode", "lenient")
+    loud, _ = served(says(scores(5, 5, 5)), *words)
+    for quiet in (("-q", *words), (*words, "-q")):
+        done, _ = served(says(scores(5, 5, 5)), *quiet)
+        assert (done.out, done.err) == (loud.out, "")
+    assert "as labelled" in loud.err
+    done, _ = served(fails(401, "bad key"), "judge", "-q", "good.md")
+    assert (done.code, done.err.startswith("judgekit: undetermined: ")) == (2, True)
+    assert judgekit("-q", "judge", "missing.md").err.startswith("judgekit: missing.md: ")
+
+
+def test_verbose_shows_each_call_and_where_it_was_kept() -> None:
+    with Loopback(says(scores(5, 5, 5))) as server:
+        environ = {**os.environ, "JUDGEKIT_API_BASE": server.base, "JUDGEKIT_MODEL": "stand-in"}
+        del environ["JUDGEKIT_ENGINE"]  # it would judge in its own process
+        said = []
+        for words in (("-v", "judge", "good.md"), ("judge", "good.md", "--verbose")):
+            command = [sys.executable, "-m", "judgekit", *words]
+            done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+            said.append(done.stderr.splitlines())
+    asked, kept = said
+    assert asked
+    assert len(asked) == len(kept) == len(server.requests)
+    for lines, how in ((asked, "replied in"), (kept, "kept reply in")):
+        for line in lines:
+            assert line.startswith("judgekit: ")
+            assert "stand-in (kls@" in line
+            assert how in line
+            assert " tokens in, " in line
+
+
+def test_verbose_shows_where_a_fault_of_ours_is(judgekit: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("judgekit.judging.search.search", lambda *_: 1 / 0)
+    assert "Traceback" not in judgekit("search", "x").err
+    with monkeypatch.context() as patch:
+        patch.setattr("judgekit.cli.common.logging.getLogger", lambda _: type("Log", (), {"setLevel": print}))
+        patch.setenv("JUDGEKIT_VERBOSE", "1")  # put back at the end
+        assert "Traceback" in judgekit("search", "x", "-v").err
