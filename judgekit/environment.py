@@ -190,18 +190,29 @@ def digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def append_private(path: str, lines: str) -> int:
+def stamp(path: str) -> tuple[int, ...] | None:
+    """Return what changes with a file, even if its time is set back; None where there is no file."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+
+
+def append_private(path: str, lines: str, most: int = 0) -> None:
     """Append to a file that only its owner can read, at once, so that several writers do not mix theirs.
 
-    Returns the size of the file in bytes; raises `OSError`.
+    With `most`, a file of more bytes becomes the older one, `PATH.1`. Raises `OSError`.
     """
     private_folder(os.path.dirname(path))
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         os.write(descriptor, lines.encode("utf-8", "replace"))
-        return os.fstat(descriptor).st_size
+        is_full = 0 < most < os.fstat(descriptor).st_size
     finally:
         os.close(descriptor)
+    if is_full and os.stat(path).st_size > most:  # not what another process has begun anew meanwhile
+        os.replace(path, f"{path}.1")
 
 
 def write_private(path: str, content: str | bytes, *, durable: bool = False) -> None:

@@ -182,10 +182,7 @@ class Tokens:
         with files.held(self.path.with_suffix(".lock"), seconds=_LOCK_SECONDS):
             tokens = self.all()
             yield tokens
-            fresh = self.path.with_suffix(".new")
-            fresh.touch(0o600)
-            fresh.write_bytes(_ALL.dump_json(tokens, indent=2))
-            fresh.replace(self.path)
+            environment.write_private(str(self.path), _ALL.dump_json(tokens, indent=2))
 
 
 def user_tokens() -> Tokens:

@@ -99,7 +99,12 @@ def many(
 
     def work() -> None:
         while (asked := waiting.get()) is not None:
-            answered.put((asked[0], _answer(place, f"/v1/{operation}", asked[1], body, connections, over)))
+            number, thing = asked
+            try:
+                answer = _ask(place, f"/v1/{operation}", body(thing), connections, over)
+            except Exception as error:  # noqa: BLE001 - raised again where the answer is taken
+                answer = error
+            answered.put((number, answer))
 
     held: dict[int, Thing] = {}
     came: dict[int, Any] = {}
@@ -114,7 +119,10 @@ def many(
                     threads += 1
                     threading.Thread(target=work, daemon=True).start()
             while held and (thing is None or len(held) >= most or not answered.empty()):
-                came.update([answered.get()])
+                done, answer = answered.get()
+                came[done] = answer
+                if isinstance(answer, NoEngine):  # the first is the end for all
+                    over.set()
                 while (first := next(iter(held if in_order else came), None)) in came:
                     answer = came.pop(first)
                     if isinstance(answer, NoEngine):
@@ -130,23 +138,6 @@ def many(
             connection.abort()
         for _ in range(threads):
             waiting.put(None)
-
-
-def _answer(
-    place: EngineAddress,
-    path: str,
-    thing: Thing,
-    body: Callable[[Thing], bytes],
-    connections: set[Connection],
-    over: threading.Event,
-) -> Any:  # noqa: ANN401 - any JSON
-    """Return an answer, or the error to raise where it is taken; the first `NoEngine` is the end for all."""
-    try:
-        return _ask(place, path, body(thing), connections, over)
-    except Exception as error:  # noqa: BLE001 - raised again where the answer is taken
-        if isinstance(error, NoEngine):
-            over.set()
-        return error
 
 
 def _ask(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from datetime import UTC, datetime
@@ -115,7 +115,7 @@ class Service:
             return await judge.judge(subject)
 
 
-def _stamp(project: Path | None, judge_request: JudgeRequest) -> frozenset[tuple[str, int, int, int]]:
+def _stamp(project: Path | None, judge_request: JudgeRequest) -> frozenset[object]:
     """Return what changes whenever a file changes that a judge is made of."""
     paths = {str(file) for file in settings.sources(project)}
     if (rubric := judge_request.rubric) is not None and rubric.endswith((".yaml", ".yml")):
@@ -124,12 +124,7 @@ def _stamp(project: Path | None, judge_request: JudgeRequest) -> frozenset[tuple
         for name in ("", "rubrics", "providers", "calibrations"):
             with suppress(OSError):
                 paths.update(str(file) for file in (home / name).iterdir() if file.suffix in _MADE_OF)
-    states = set()
-    for path in paths:
-        with suppress(OSError):
-            state = os.stat(path)
-            states.add((path, state.st_size, state.st_mtime_ns, state.st_ino))
-    return frozenset(states)
+    return frozenset((path, environment.stamp(path)) for path in paths)
 
 
 def rss_bytes() -> int:
@@ -148,20 +143,16 @@ class ThreadGateway:
 
     def __init__(self, gateway: Gateway, loop: asyncio.AbstractEventLoop) -> None:
         self._gateway, self._loop = gateway, loop
-        self._calls: set[asyncio.Task[Reply] | None] = set()  # changed in the loop's own thread alone
+        self._calls: set[Future[Reply]] = set()
         self._is_back = False
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        call = asyncio.run_coroutine_threadsafe(self._complete(endpoint, request), self._loop)
-        return await asyncio.wrap_future(call)
-
-    async def _complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        if self._is_back:
-            raise asyncio.CancelledError
-        call = asyncio.current_task()
+        call = asyncio.run_coroutine_threadsafe(self._gateway.complete(endpoint, request), self._loop)
         self._calls.add(call)
+        if self._is_back:  # looked at only now, so that none is missed
+            call.cancel()
         try:
-            return await self._gateway.complete(endpoint, request)
+            return await asyncio.wrap_future(call)
         finally:
             self._calls.discard(call)
 
@@ -169,7 +160,7 @@ class ThreadGateway:
 
     def take_back(self) -> None:
         self._is_back = True
-        for call in filter(None, self._calls):
+        for call in list(self._calls):
             call.cancel()
 
 

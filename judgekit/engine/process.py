@@ -14,10 +14,10 @@ import socket
 import time
 import traceback
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from judgekit import environment
 from judgekit.config import files
 from judgekit.engine import client
 from judgekit.engine.client import EngineAddress
@@ -83,10 +83,7 @@ def take(place: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> En
             listener.listen(_BACKLOG)
         else:
             listener = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
-            new = Path(f"{place.door}.new")
-            new.unlink(missing_ok=True)
-            new.write_text(f"{listener.getsockname()[1]} {token}\n", encoding="ascii", newline="\n")
-            new.replace(place.door)
+            environment.write_private(place.door, f"{listener.getsockname()[1]} {token}\n")
     except OSError:
         if listener is not None:
             listener.close()
@@ -243,10 +240,8 @@ class Log(logging.Handler):
         kept = {old: at for old, at in self._written.items() if now - at < AGAIN_SECONDS}
         self._written = kept | {text: now}
         line = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {os.getpid()} {text}\n"
-        with suppress(OSError), open(self._path, "ab", opener=partial(os.open, mode=0o600)) as file:
-            file.write(line.encode("utf-8", "replace"))
-            if file.tell() > MAX_BYTES:
-                os.replace(self._path, f"{self._path}.1")
+        with suppress(OSError):
+            environment.append_private(self._path, line, MAX_BYTES)
 
     def fault(self, error: BaseException) -> None:
         frames = traceback.extract_tb(error.__traceback__)

@@ -170,11 +170,7 @@ def keep(repository: Repository, rules: Sequence[str], paths: list[str], authors
 
 def _place(repository: Repository, commits: Sequence[str]) -> tuple[str, str]:
     rules = [repository.ask("ls-tree", "--full-tree", commit, "--", *RULES) for commit in commits]
-    try:
-        status = Path(environment.config_home(), "config.yaml").stat()
-        user = [status.st_size, status.st_mtime_ns, status.st_ino]
-    except OSError:
-        user = []
+    user = environment.stamp(str(Path(environment.config_home(), "config.yaml")))
     variables = sorted(item for item in environment.environ().items() if item[0].startswith(_VARIABLES))
     key = repr([environment.__version__, *rules, user, variables])
     name = environment.file_name_for(str(repository.folder))

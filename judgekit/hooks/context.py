@@ -194,16 +194,11 @@ def due(project: str, notes: list[str], now: float | None = None) -> list[str]:
     Where nothing can be remembered, all are due.
     """
     now = time.time() if now is None else now
-    said: dict[str, float] = {}
     try:
         path = os.path.join(environment.cache_folder(FOLDER), environment.file_name_for(project) + ".json")
-        try:
-            with open(path, encoding="utf-8", newline="\n") as file:
-                kept = quickjson.loads(file.read(1_000_000))
-            times = kept.items() if isinstance(kept, dict) else ()
-            said = {note: at for note, at in times if isinstance(at, float) and now - AGAIN < at <= now}
-        except (FileNotFoundError, ValueError):
-            pass
+        kept = quickjson.load(path)
+        times = kept.items() if isinstance(kept, dict) else ()
+        said = {note: at for note, at in times if isinstance(at, float) and now - AGAIN < at <= now}
         fresh = [note for note in dict.fromkeys(notes) if note not in said]
         if fresh:
             recent = list({**said, **dict.fromkeys(fresh, now)}.items())[-_MOST:]

@@ -169,13 +169,8 @@ def add(
         ]
     rest = [candidate for candidate in ranked.candidates if candidate not in [*shown[0], *shown[1]]]
     line |= {"left_out": len(rest), "judge": configured["judge"]}
-    path = file()
     try:
-        size = environment.append_private(path, f"{quickjson.dumps(line)}\n")
-        if (
-            size > MAX_BYTES and os.stat(path).st_size > MAX_BYTES
-        ):  # not what another hook has begun anew meanwhile
-            os.replace(path, f"{path}.1")
+        environment.append_private(file(), f"{quickjson.dumps(line)}\n", MAX_BYTES)
     except OSError:
         return
 

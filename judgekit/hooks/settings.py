@@ -58,26 +58,18 @@ def load(project: str) -> tuple[Settings, list[str]]:
             sources += sorted(os.path.join(folder, name) for name in os.listdir(folder))
         except OSError:
             continue
-    stamps = []
-    for source in sources:
-        try:
-            status = os.stat(source)
-        except OSError:
-            continue
-        # Size and time of change alone would miss what was copied over a file together with its time.
-        stamps.append((source, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino))
+    stamps = [(source, stamp) for source in sources if (stamp := environment.stamp(source))]
     variables = [item for item in environment.environ().items() if item[0].startswith(_VARIABLES)]
     if not variables and not stamps:
         defaults = {"values": compiled.bundled()["settings"], "trusted": [], "profiles": None}
         return Settings(defaults, project), []
     key = repr([_FORMAT, environment.__version__, project, sorted(variables), stamps])
     file = os.path.join(environment.cache_home(), FOLDER, environment.file_name_for(project) + ".json")
+    found = quickjson.load(file)
     try:
-        with open(file, encoding="utf-8", newline="\n") as stream:
-            found = quickjson.loads(stream.read())
         age = abs(time.time() - os.stat(file).st_mtime)  # however the clock was set meanwhile
         is_kept = found["key"] == key and not (found["notes"] and age > WRONG_SECONDS)
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, TypeError, KeyError):
         is_kept = False
     if not is_kept:
         found, is_valid = _validated(project)
@@ -107,10 +99,9 @@ def descriptions(root: str) -> dict[str, str]:
     if not inside or not os.path.isfile(source):  # reading a device may never end
         return {}
     try:
-        with open(source, encoding="utf-8", errors="replace", newline="\n") as file:
-            categories = quickjson.loads(file.read(_MOST))["categories"]
+        categories = quickjson.load(source)["categories"]
         texts = {name: each.get("description") for name, each in categories.items() if isinstance(each, dict)}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError):
         return {}
     return {name: text for name, text in texts.items() if isinstance(text, str) and text.strip()}
 

@@ -47,6 +47,15 @@ def loads(text: str) -> Any:  # noqa: ANN401 - JSON is any value
     return _encodable(value) if "\\ud" in text or "\\uD" in text else value
 
 
+def load(path: str) -> Any:  # noqa: ANN401 - JSON is any value
+    """Return the value in a JSON file, of its first million characters; None where that cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
+            return loads(file.read(1_000_000))
+    except (OSError, ValueError):
+        return None
+
+
 def dumps(value: object) -> str:
     """Return `value` as JSON on one line (off the quick path: this one imports `json`)."""
     import json  # noqa: PLC0415 - see the module's docstring
