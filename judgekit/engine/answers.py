@@ -9,6 +9,7 @@ import json
 import queue
 import threading
 import time
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -99,30 +100,22 @@ def many(
 
     def work() -> None:
         while (asked := waiting.get()) is not None:
-            number, thing = asked
-            try:
-                answer = _ask(place, f"/v1/{operation}", body(thing), connections, over)
-            except Exception as error:  # noqa: BLE001 - raised again where the answer is taken
-                answer = error
-            answered.put((number, answer))
+            sent = partial(body, asked[1])
+            answered.put((asked[0], _answer(place, f"/v1/{operation}", sent, connections, over)))
 
     held: dict[int, Thing] = {}
     came: dict[int, Any] = {}
     most = AHEAD * at_once if in_order else at_once
-    rest, threads = iter(things), 0
+    rest = iter(things)
     try:
         for number, thing in enumerate(chain(rest, [None])):
             if thing is not None:
                 held[number] = thing
                 waiting.put((number, thing))
-                if threads < at_once:
-                    threads += 1
+                if number < at_once:
                     threading.Thread(target=work, daemon=True).start()
             while held and (thing is None or len(held) >= most or not answered.empty()):
-                done, answer = answered.get()
-                came[done] = answer
-                if isinstance(answer, NoEngine):  # the first is the end for all
-                    over.set()
+                came.update([answered.get()])
                 while (first := next(iter(held if in_order else came), None)) in came:
                     answer = came.pop(first)
                     if isinstance(answer, NoEngine):
@@ -136,24 +129,35 @@ def many(
         over.set()
         for connection in list(connections):
             connection.abort()
-        for _ in range(threads):
+        for _ in range(at_once):
             waiting.put(None)
 
 
-def _ask(
-    place: EngineAddress, path: str, body: bytes, connections: set[Connection], over: threading.Event
+def _answer(
+    place: EngineAddress,
+    path: str,
+    body: Callable[[], bytes],
+    connections: set[Connection],
+    over: threading.Event,
 ) -> Any:  # noqa: ANN401 - any JSON
+    """Return an answer, or the error to raise where it is taken; the first `NoEngine` is the end for all."""
     end = time.monotonic() + _BUSY_SECONDS
-    while True:
-        with Connection(place) as connection:
-            connections.add(connection)
-            try:
-                if over.is_set():
-                    raise NoEngine
-                return value(connection.ask("POST", path, body, seconds=_PATIENCE))
-            except EngineBusy as busy:
-                if not busy.retry_after or time.monotonic() > end:
-                    raise
-                over.wait(min(busy.retry_after, 1.0))
-            finally:
-                connections.discard(connection)
+    try:
+        sent = body()
+        while True:
+            with Connection(place) as connection:
+                connections.add(connection)
+                try:
+                    if over.is_set():
+                        return NoEngine()
+                    return value(connection.ask("POST", path, sent, seconds=_PATIENCE))
+                except EngineBusy as busy:
+                    if not busy.retry_after or time.monotonic() > end:
+                        raise
+                    over.wait(min(busy.retry_after, 1.0))
+                finally:
+                    connections.discard(connection)
+    except Exception as error:  # noqa: BLE001 - raised again where the answer is taken
+        if isinstance(error, NoEngine):
+            over.set()
+        return error
