@@ -104,7 +104,7 @@ def patterns(text: str) -> None:
 
 def failure(text: str) -> None:
     for start in ("", " ssl:<", "sk-abc"):
-        of("providers.failures.failure_of")(RuntimeError(start + text), ["sk-abcdefgh"])
+        of("providers.litellm.failure_of")(RuntimeError(start + text), ["sk-abcdefgh"])
 
 
 def hooks_of_a_client(text: str) -> None:
@@ -153,7 +153,7 @@ def differing(text: str) -> None:
 def places(text: str) -> None:
     lower = text.lower()
     for each in (lower, f"kind: secret\n{lower}"):
-        [*of("judging.secret_blocks.blocks")(each, [*of("judging.secret_search._lines")(each)])]
+        [*of("judging.secret_search.blocks")(each, [*of("judging.secret_search._lines")(each)])]
 
 
 def regions(text: str) -> None:
@@ -211,7 +211,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "data.fields.document": rows,
     "gate.github.of_address": lambda text: of("gate.github.of_address")(f"a@{text}", {}),
     "judging.fence.labels": lambda text: of("judging.fence.labels")(text, [*"abcdefgh"], text),
-    "providers.failures.failure_of": failure,
+    "providers.litellm.failure_of": failure,
     "config.patterns.Patterns": patterns,
     "retrieval.scan.ignore_patterns": patterns,
     "retrieval.scan.is_ignored": patterns,
@@ -220,7 +220,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "hooks.git_hook.kind": lambda text: of("hooks.git_hook.kind")(as_bytes(text)),
     "hooks.repeats.is_named": named,
     "judging.compare.pair_messages": asked_of_models,
-    "judging.secret_blocks.private_keys": lambda text: of("judging.secret_blocks.private_keys")(
+    "judging.secret_search.private_keys": lambda text: of("judging.secret_search.private_keys")(
         HEADER + text, (HEADER + text).lower()
     ),
     "judging.secret_search.find": lambda text: of("judging.secret_search.find")(HEADER + text),
@@ -233,7 +233,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "retrieval.sources.auto_memory.read": of("retrieval.sources.auto_memory._own_text"),
     "retrieval.sources.as_text": lambda text: of("retrieval.sources.as_text")(as_bytes(text), whole=True),
     "retrieval.sources.claude_memory.body_text": memory,
-    "judging.secret_blocks.blocks": places,
+    "judging.secret_search.blocks": places,
     "rubric.search_path.heads": lambda text: [*of("rubric.search_path._HEAD").findall(f"title: {text}b")],  # type: ignore[attr-defined]
 }
 # Functions of a text, and what they want behind it.
@@ -243,7 +243,7 @@ BEHIND: dict[str, tuple[Any, ...]] = {
     "judging.extract.extract": (Answer,),
     "judging.score.mentions": (RUBRIC,),
     "providers.command.explained": (SimpleNamespace(reply="json", reply_key="result"),),
-    "providers.failures.without_values": (["sk-abcdefgh"],),
+    "providers.base.without_values": (["sk-abcdefgh"],),
     "retrieval.terms.hidden_words": (PROFILE.language,),
     **dict.fromkeys(("retrieval.terms.parse", "retrieval.terms.stem_of"), (PROFILE.language,)),
     "retrieval.terms.stems": (PROFILE.language,),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from judgekit.judging.documents import Document, File
-    from judgekit.judging.secret_blocks import SecretMatch
+    from judgekit.judging.secret_search import SecretMatch
 
     Record = TypeVar("Record", bound=BaseModel)
 

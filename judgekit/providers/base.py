@@ -12,7 +12,7 @@ from judgekit.errors import CallUsage
 from judgekit.providers.registry import CommandProfile, LitellmProfile, family_by_name
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.config import TierName
     from judgekit.providers.registry import OutputMode, Price, Profile
@@ -118,6 +118,7 @@ NO_KEY = "no-key"
 # Set for the programs that judgekit runs, to another value in each call: what runs below one does not
 # start another, and is found when the call is cut off.
 INSIDE = "JUDGEKIT_INSIDE"
+MAX_MESSAGE = 300  # characters of a failure in a provider's or a program's words
 _SECRET = re.compile(r"key|secret|token|credential|password", re.IGNORECASE)
 
 
@@ -165,6 +166,18 @@ def is_local(endpoint: Endpoint) -> bool:
 def secret_values(endpoint: Endpoint) -> list[str]:
     named = [value for name, value in endpoint.parameters.items() if _SECRET.search(name)]
     return [value for value in (endpoint.api_key, *named) if value and value != NO_KEY]
+
+
+def without_values(text: str, secrets: Iterable[str]) -> str:
+    """Return `text` without `secrets`, nor their beginnings, or ends of four characters and more."""
+    for secret in secrets:
+        if len(secret) < 6:  # noqa: PLR2004 - no key, and it would blank out words
+            continue
+        text = text.replace(secret, "[key]")
+        text = re.sub(rf"{re.escape(secret[:6])}[\w*…-]*|(?<![\w-])[\w-]*+\*{{3,}}[\w*-]*", "[key]", text)
+        ends = "|".join(re.escape(secret[-length:]) for length in range(len(secret) - 1, 3, -1))
+        text = re.sub(rf"(?<![^\W_])(?:{ends})(?![^\W_])", "[key]", text)
+    return text
 
 
 def with_schema(

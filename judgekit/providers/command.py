@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, programs
 from judgekit.errors import CallUsage, FailureKind, GatewayError
-from judgekit.providers import failures
-from judgekit.providers.base import INSIDE, Reply, secret_values, with_schema
+from judgekit.providers.base import INSIDE, MAX_MESSAGE, Reply, secret_values, with_schema, without_values
 from judgekit.providers.pace import Paces, Turn
 from judgekit.providers.registry import PLACEHOLDERS, CommandProfile
 from judgekit.text import lines_of
@@ -297,7 +296,7 @@ async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) ->
     if process.returncode:
         lines = [line.strip() for text in (printed, complaints) for line in lines_of(text) if line.strip()]
         line = explained(printed, profile) or (lines or ["no message"])[-1]
-        words = failures.without_values(line[: failures.MAX_MESSAGE], secret_values(endpoint))
+        words = without_values(line[:MAX_MESSAGE], secret_values(endpoint))
         message = f"{program} exited with {process.returncode}: {words}"
         raise GatewayError(FailureKind.COMMAND_FAILED, message)
     return printed

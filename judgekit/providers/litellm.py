@@ -1,6 +1,7 @@
 """Reaches models through litellm; the only module that imports it, and only when a model is called.
 
-Says how a request is sent, tried again and weakened, and reads the reply out of litellm's response object.
+Says how a request is sent, tried again and weakened, reads the reply out of litellm's response object, and
+says what kind of failure an exception is.
 """
 
 from __future__ import annotations
@@ -9,26 +10,32 @@ import asyncio
 import atexit
 import codecs
 import gc
+import json
 import logging
 import math
 import os
+import re
 import threading
 import time
+import tomllib
 import warnings
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from judgekit.errors import CallUsage, CostSource, FailureKind, GatewayError
-from judgekit.providers import failures, running, servers
-from judgekit.providers.base import Reply, secret_values, with_schema
-from judgekit.providers.pace import Pace, Paces, Turn
+from judgekit.providers import running, servers
+from judgekit.providers.base import MAX_MESSAGE, Reply, secret_values, with_schema, without_values
+from judgekit.providers.pace import Pace, Paces, Turn, seconds_of
 from judgekit.providers.registry import LitellmProfile, OutputMode
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from judgekit.providers.base import Endpoint, Request
 
 ATTEMPTS = 3
@@ -49,6 +56,31 @@ _ENVIRONMENT = {
     "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
     "LITELLM_MODE": "PRODUCTION",
 }
+_TABLE: Final[Mapping[str, Mapping[str, Any]]] = tomllib.loads(
+    Path(__file__).with_name("failures.toml").read_bytes().decode()
+)
+_BY_CAUSE = {
+    cause: FailureKind(kind) for kind, row in _TABLE.items() for cause in row.get("causes", "").split()
+}
+_BY_STATUS = {status: FailureKind(kind) for kind, row in _TABLE.items() for status in row.get("statuses", ())}
+KINDS: Final = {name: FailureKind(kind) for kind, row in _TABLE.items() for name in row["classes"].split()}
+# The classes that say little: the same one stands for a full disk, a refused connection and a broken reply.
+_VAGUE = {"APIConnectionError", "APIError", "InternalServerError", "OpenAIError", "BadRequestError"}
+_BY_TEXT: Final = (
+    (re.compile(r"insufficient_quota|exceeded your current quota|credit balance"), FailureKind.PERMISSION),
+    (re.compile(r"(?i)api[ _]key (?:is )?(?:not valid|invalid|not found)"), FailureKind.AUTHENTICATION),
+    (re.compile(r"(?i)context (?:length|window|size)|prompt is too long"), FailureKind.CONTEXT_WINDOW),
+    (re.compile(r"(?i)overloaded"), FailureKind.OVERLOADED),
+)
+_BROKEN_REPLY = {"AttributeError", "IndexError", "JSONDecodeError", "KeyError", "RecursionError", "TypeError"}
+# Of a request that was refused for the structured output it asked for.
+_REJECTED_FORMAT = re.compile(
+    r"response_?(?:format|schema|json_?schema|mime)|output_?(?:format|config)|json_(?:schema|object|mode)"
+    r"|structured.?output|grammar|tool_?choice|\btools?\b|function.?call|additionalProperties",
+    re.IGNORECASE,
+)
+_MOST_READ = 20_000  # characters of what an exception says
+_MOST_CAUSES = 12
 _lock = threading.RLock()  # of whoever loads litellm; a fork waits for it
 _loaded: list[Any] = []  # the module, when it is imported
 _left: list[object] = []
@@ -147,7 +179,7 @@ class CallStyle(NamedTuple):
             return self._replace(max_tokens=_NEWER)
         if self.temperature and "temperature" in failure.message:
             return self._replace(temperature=False)
-        is_format = failures.REJECTED_FORMAT.search(failure.message)
+        is_format = _REJECTED_FORMAT.search(failure.message)
         if request.schema is not None and self.mode in _WEAKER and is_format:
             return self._replace(mode=_WEAKER[self.mode])
         return None
@@ -203,7 +235,7 @@ async def _call(endpoint: Endpoint, request: Request, style: CallStyle, end: flo
         pace.went_well()
         return reply_of(response, endpoint, request, style.mode)
     except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
-        failure = failures.failure_of(error, secret_values(endpoint))
+        failure = failure_of(error, secret_values(endpoint))
     if failure.kind is FailureKind.RATE_LIMIT:
         pace.was_too_much(failure.retry_after)
     elif failure.kind is FailureKind.OVERLOADED:
@@ -354,3 +386,49 @@ def _usage(response: Any, endpoint: Endpoint) -> CallUsage:  # noqa: ANN401 - li
             if math.isfinite(usd := float(price)) and usd >= 0:
                 return CallUsage(read, written, usd, source, cached, stored)
     return CallUsage(read, written, None, None, cached, stored).of_call()
+
+
+# What kind of failure an exception is
+
+
+def failure_of(error: BaseException, secrets: Iterable[str] = ()) -> GatewayError:
+    """Return the failure that an exception of a call means, in the provider's words without the `secrets`."""
+    causes: list[BaseException] = [error]
+    while len(causes) < _MOST_CAUSES and (cause := causes[-1].__cause__ or causes[-1].__context__):
+        causes.append(cause)  # a chain may be a ring
+    if own := next((cause for cause in causes if isinstance(cause, GatewayError)), None):
+        return own
+    text = str(error)[:_MOST_READ].split("Traceback (most recent call last)")[0]
+    head, brace, rest = text.partition("{")
+    try:
+        data, _ = json.JSONDecoder().raw_decode(brace + rest)
+    except (ValueError, RecursionError):
+        data = None
+    words = data.get("error", data) if isinstance(data, dict) else None
+    words = words.get("message") if isinstance(words, dict) else words
+    text = f"{head}{words}" if isinstance(words, str) else text
+    text = re.sub(r"(?:litellm\.)?\b[A-Za-z]+Error: |\b\w+Exception - ", "", text)
+    text = re.sub(r"\. Handle with `litellm\.\w+`\.?", "", text)
+    text = re.sub(r" ssl:<[^<>]*>| \[Connect call failed [^][]*\]", "", text)
+    text = " ".join(text.split()).strip(" |") or type(error).__name__
+    text = text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
+    own_headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    headers = {**(getattr(error, "litellm_response_headers", None) or {}), **own_headers}
+    seconds = seconds_of(str(headers.get("retry-after") or ""))
+    return GatewayError(_kind(causes), without_values(text, secrets), retry_after=seconds)
+
+
+def _kind(causes: Sequence[BaseException]) -> FailureKind:
+    error, names, text = causes[0], [type(cause).__name__ for cause in causes], str(causes[0])
+    if cause := next((cause for cause in _BY_CAUSE if cause in names), None):
+        return _BY_CAUSE[cause]
+    by_text = next((kind for pattern, kind in _BY_TEXT if pattern.search(text)), None)
+    known = next((base.__name__ for base in type(error).__mro__ if base.__name__ in KINDS), "")
+    if known and known not in _VAGUE:
+        return by_text or KINDS[known]
+    # A reply came, but not one that litellm could read.
+    is_broken = "HTTPStatusError" not in names and ("JSONDecodeError" in names or names[-1] in _BROKEN_REPLY)
+    if is_broken or re.search(r"no 'choices'|'choices' that is not", text):
+        return FailureKind.INVALID_REPLY
+    by_class = KINDS.get(known, FailureKind.SERVER_ERROR)
+    return by_text or _BY_STATUS.get(getattr(error, "status_code", None), by_class)
