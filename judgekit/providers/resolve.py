@@ -230,7 +230,7 @@ def _models_at(profile: LitellmProfile, environ: Mapping[str, str]) -> tuple[Nam
         expected = "expected an address such as http://127.0.0.1:8080/v1"
         return {}, f"the address of {profile.provider} is {base!r}: {expected}"
     models: Named = _models_in(profile.models_env.by_tier, environ)
-    if not models and profile.provider == CUSTOM and (listed := servers.models(base)):
+    if not models and profile.provider == CUSTOM and (listed := servers.models([base])[0]):
         models = dict.fromkeys(TIERS, listed[:1])
     variable = next((name for name in profile.base_env if environ.get(name, "").strip()), "")
     return models, None if models else f"{variable} is {base}: set JUDGEKIT_MODEL to a model of that server"
@@ -238,7 +238,7 @@ def _models_at(profile: LitellmProfile, environ: Mapping[str, str]) -> tuple[Nam
 
 def _listed(known: Sequence[Profile], environ: Mapping[str, str]) -> dict[str, list[str] | None]:
     local = [profile for profile in known if isinstance(profile, LitellmProfile) and profile.detect.port]
-    lists = servers.models_of_all([first_set(p.base_env, environ) or p.base or "" for p in local])
+    lists = servers.models([first_set(p.base_env, environ) or p.base or "" for p in local])
     return dict(zip((profile.provider for profile in local), lists, strict=True))
 
 

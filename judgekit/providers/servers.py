@@ -6,16 +6,14 @@ points to. Every question here is bounded in bytes and time, and starts no model
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import functools
 import hashlib
 import json
 import re
-import socket
 import threading
 import time
-import zlib
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -25,6 +23,7 @@ from urllib.parse import urlsplit
 
 from judgekit import environment
 from judgekit.errors import FailureKind, GatewayError
+from judgekit.providers import running
 from judgekit.providers.base import NO_KEY, is_loopback
 from judgekit.providers.registry import UNKNOWN_FAMILY, LitellmProfile, family_by_name
 
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
 MOST = 4_000_000  # bytes of a reply, as it is sent and as it is read
 _MOST_SAID = 64_000  # bytes of an error, and of a reply that need not be JSON
-_ENCODINGS = {"": False, "identity": False, "gzip": True, "x-gzip": True, "deflate": True}
 _OF_THE_BODY = ("content-encoding", "content-length", "transfer-encoding")
 SHOWN = 5  # models that an address offers, where one is gone
 SECONDS = 0.3
@@ -77,7 +75,7 @@ def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
     async def handle(self: Any, request: httpx.Request) -> httpx.Response:  # noqa: ANN401 - of that class
         if (most := _most.get()) is None:
             return await unbounded(self, request)
-        request.headers["accept-encoding"] = "gzip"
+        request.headers["accept-encoding"] = "identity"
         response = await unbounded(self, request)
         try:
             if response.has_redirect_location:
@@ -110,22 +108,15 @@ def _check_origin(here: httpx.URL, location: str) -> None:
 
 
 async def _body(response: httpx.Response, most: int) -> bytes:
-    """Return the body, unpacked; raises `GatewayError` if it is too large, oddly packed, or no JSON."""
+    """Return the body; raises `GatewayError` if it is too large, packed all the same, or no JSON."""
     encoding = response.headers.get("content-encoding", "").strip().lower()
-    if encoding not in _ENCODINGS:
-        raise GatewayError(
-            FailureKind.INVALID_REPLY, f"the reply has an unexpected encoding ({encoding[:40]!r})"
-        )
-    packed = zlib.decompressobj(zlib.MAX_WBITS | 32) if _ENCODINGS[encoding] else None  # gzip or zlib
-    body, sent = bytearray(), 0
+    if encoding not in ("", "identity"):
+        problem = f"the reply has an encoding that was not asked for ({encoding[:40]!r})"
+        raise GatewayError(FailureKind.INVALID_REPLY, problem)
+    body = bytearray()
     async for part in response.stream:  # type: ignore[union-attr]  # of an asynchronous transport
-        sent += len(part)
-        try:
-            # One more than is left, which shows that there is more.
-            body += part if packed is None else packed.decompress(part, most - len(body) + 1)
-        except zlib.error:
-            raise GatewayError(FailureKind.INVALID_REPLY, "the reply cannot be decompressed") from None
-        if max(sent, len(body)) > most:
+        body += part
+        if len(body) > most:
             problem = f"the reply is larger than {most / 1_000_000:g} MB"
             raise GatewayError(FailureKind.INVALID_REPLY, problem)
     if response.is_success and len(body) > _MOST_SAID:
@@ -140,41 +131,23 @@ async def _body(response: httpx.Response, most: int) -> bytes:
 # Which models servers offer
 
 
-def models(base: str, seconds: float = SECONDS) -> list[str] | None:
-    """Return the chat models at an OpenAI-compatible address of this machine, None for other answers."""
-    url, end = urlsplit(base), time.monotonic() + seconds
-    if url.scheme != "http" or not is_loopback(base):
-        return None
-    answer = head = body = b""
-    length: re.Match[bytes] | None = None
-    try:
-        # HTTP/1.0 ends with the connection, so there is no chunked body to decode; a socket of our own, since
-        # the timeout of http.client is one for each read and a slow drip would never end.
-        host, port = url.hostname or "", url.port or 80
-        with socket.create_connection((host, port), timeout=seconds) as connection:
-            path = url.path.rstrip("/") + "/models"
-            connection.sendall(f"GET {path} HTTP/1.0\r\nHost: {host}:{port}\r\n\r\n".encode())
-            while len(answer) < _LIST_BYTES and not (length and len(body) >= int(length[1])):
-                if (left := end - time.monotonic()) <= 0:
-                    return None
-                connection.settimeout(left)
-                if not (received := connection.recv(65536)):
-                    break
-                answer += received
-                head, separator, body = answer.partition(b"\r\n\r\n")
-                length = re.search(rb"(?im)^content-length:\s*(\d+)", head) if separator else None
-        if not re.match(rb"HTTP/1\.[01] 200\b", head):
+def models(bases: Sequence[str], seconds: float = SECONDS) -> list[list[str] | None]:
+    """Return the chat models at OpenAI-compatible addresses of this machine, None for other answers."""
+
+    async def ask(base: str) -> list[str] | None:
+        if urlsplit(base).scheme != "http" or not is_loopback(base):
             return None
-        listed = json.loads(body)["data"]
-        names = [str(model["id"]) for model in listed if isinstance(model, dict) and model.get("id")]
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        return None
-    return [name for name in names if not _NO_CHAT.search(name)]
+        try:
+            listed = await _listed(f"{base.rstrip('/')}/models", None, seconds, _LIST_BYTES)
+            names = [str(model["id"]) for model in listed if isinstance(model, dict) and model.get("id")]
+        except Exception:  # noqa: BLE001 - whatever a stranger's server does
+            return None
+        return [name for name in names if not _NO_CHAT.search(name)]
 
+    async def ask_all() -> list[list[str] | None]:
+        return await asyncio.gather(*map(ask, bases))
 
-def models_of_all(bases: Sequence[str], seconds: float = SECONDS) -> list[list[str] | None]:
-    with ThreadPoolExecutor(max(1, len(bases)), thread_name_prefix="judgekit-probe") as pool:
-        return list(pool.map(lambda base: models(base, seconds), bases))
+    return running.run(ask_all())
 
 
 async def offered(endpoint: Endpoint, seconds: float) -> list[str]:
@@ -195,13 +168,15 @@ async def offered(endpoint: Endpoint, seconds: float) -> list[str]:
 
 async def _listed(url: str, key: str | None, seconds: float, most: int) -> list[Any]:
     """Return the `data` of a server's JSON; raises whatever httpx and a strange reply raise."""
-    import asyncio  # noqa: PLC0415 - for a question over httpx alone
-
-    import httpx  # noqa: PLC0415 - the same
+    import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
 
     headers = {"Authorization": f"Bearer {key}"} if key and key != NO_KEY else {}
+    here = url.startswith("http:") and is_loopback(url)  # without a proxy, and certificates take long to load
     with bounded(most):
-        async with asyncio.timeout(seconds), httpx.AsyncClient(timeout=seconds) as client:
+        async with (
+            asyncio.timeout(seconds),
+            httpx.AsyncClient(timeout=seconds, trust_env=not here, verify=not here) as client,
+        ):
             models: list[Any] = (await client.get(url, headers=headers)).raise_for_status().json()["data"]
             return models
 
@@ -228,8 +203,6 @@ def with_family(endpoint: Endpoint) -> Endpoint:
 
 def _families(base: str, key: str | None) -> dict[str, str]:
     """Return the family behind each name of a proxy, as it said within a day; none where it says nothing."""
-    import asyncio  # noqa: PLC0415 - for a proxy alone
-
     digest = hashlib.sha256(f"{base}\0{key}".encode()).hexdigest()
     path = Path(environment.cache_home()) / FOLDER / f"{digest}.json"
     at, known = 0.0, dict[str, str]()
@@ -240,7 +213,7 @@ def _families(base: str, key: str | None) -> dict[str, str]:
         return known
     with suppress(Exception):  # whatever a stranger's server does; the families stay as they are
         url, found = f"{base.rstrip('/').removesuffix('/v1')}/v1/model/info", dict[str, set[str]]()
-        for model in asyncio.run(_listed(url, key, PROXY_SECONDS, _LIST_BYTES)):
+        for model in running.run(_listed(url, key, PROXY_SECONDS, _LIST_BYTES)):
             behind = (model.get("model_info") or {}).get("base_model") or model["litellm_params"]["model"]
             found.setdefault(str(model["model_name"]), set()).add(family_by_name(str(behind)))
         told = {name: all_of for name, all_of in found.items() if all_of != {UNKNOWN_FAMILY}}

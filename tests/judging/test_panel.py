@@ -24,7 +24,7 @@ HERE = {"JUDGEKIT_API_BASE": BASE}
 
 @pytest.fixture
 def _first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "models", lambda base, seconds=0.3: ["first"])
+    monkeypatch.setattr(servers, "models", lambda bases, seconds=0.3: [["first"]] * len(bases))
 
 
 def by_user(text: str) -> None:

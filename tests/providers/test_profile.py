@@ -201,7 +201,7 @@ def test_the_program_of_ones_own_in_the_guide_is_a_sound_profile() -> None:
 def servers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, list[str] | None]:
     """No server of this machine is asked; a test says which addresses answer with which models."""
     answers: dict[str, list[str] | None] = {}
-    monkeypatch.setattr(lists, "models", lambda base, seconds=0.3: answers.get(base))
+    monkeypatch.setattr(lists, "models", lambda bases, seconds=0.3: list(map(answers.get, bases)))
     monkeypatch.chdir(tmp_path)
     return answers
 

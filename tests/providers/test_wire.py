@@ -8,7 +8,6 @@ import json
 import math
 import socket
 import time
-import zlib
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -230,27 +229,15 @@ def test_only_what_a_schema_holds_counts_as_held(mode: OutputMode) -> None:
     assert not read(content=None, reasoning_content=own).held
 
 
-GZIP, ZLIB = zlib.MAX_WBITS | 16, zlib.MAX_WBITS
-
-
-def packed(body: bytes, how: int = GZIP) -> bytes:
-    packer = zlib.compressobj(9, zlib.DEFLATED, how)
-    return packer.compress(body) + packer.flush()
-
-
 def encoded(body: bytes, name: str) -> Answer:
     return sends(body, headers={"Content-Encoding": name})
 
 
-BOMB = b"[" * 60_000_000
+BOMB = gzip.compress(b"[" * 60_000_000)
 TOO_MUCH = {
     "plain": sends(b"[" * 20_000_000),
-    "gzip": encoded(packed(BOMB), "gzip"),
-    "deflate": encoded(packed(BOMB, ZLIB), "deflate"),
+    "packed": encoded(BOMB, "gzip"),
     "an error": sends(b"[" * 20_000_000, status=500),
-    "packed twice": encoded(packed(packed(BOMB)), "gzip, gzip"),
-    "an unknown way": encoded(b"abc", "br"),
-    "not what it says": encoded(b"abc", "gzip"),
     "no JSON": sends(b"[" * 3_000_000),
     "without end": Answer(options="endless"),
 }
@@ -267,14 +254,11 @@ def test_a_reply_that_is_too_much_is_no_reply(name: str) -> None:
     assert "the reply" in error.message
 
 
-def test_a_packed_reply_and_one_just_below_the_limit_are_read() -> None:
-    for how, name in ((GZIP, "gzip"), (ZLIB, "deflate"), (GZIP, "x-gzip")):
-        with Loopback(encoded(packed(says("fine").body, how), name)) as server:
-            assert ask(LitellmGateway(), custom(server.base), request()).text == "fine"
-            assert server.requests[0].headers["accept-encoding"] == "gzip"
+def test_a_reply_is_asked_for_as_it_is_and_read_just_below_the_limit() -> None:
     text = "a" * (servers.MOST - 1000)
     with Loopback(says(text)) as server:
         assert ask(LitellmGateway(), custom(server.base), request(timeout=60)).text == text
+        assert server.requests[0].headers["accept-encoding"] == "identity"
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
@@ -331,7 +315,7 @@ def test_other_clients_in_the_process_are_left_alone() -> None:
     [
         lambda _: sends(b"[" * 20_000_000),
         lambda _: sends(b'{"data":' + b"[" * 900_000),
-        lambda _: encoded(packed(BOMB), "gzip"),
+        lambda _: encoded(BOMB, "gzip"),
         lambda other: Answer(b"", 302, {"Location": f"http://127.0.0.1:{other.port}/v1/models"}),
     ],
     ids=["large", "deep", "packed", "elsewhere"],
@@ -342,7 +326,7 @@ def test_a_list_of_models_is_not_trusted_either(listed: Callable[[Loopback], Ans
     with Loopback(says("")) as other, Loopback(missing, listing=lambda _: listed(other)) as server:
         error = failure(LitellmGateway(), custom(server.base), request(timeout=30))
         assert error.kind is FailureKind.NOT_FOUND
-        assert servers.models(server.base, 5) is None
+        assert servers.models([server.base], 5) == [None]
         assert other.listed == []
 
 
@@ -353,10 +337,10 @@ def test_several_are_asked_at_once_and_only_this_machine(monkeypatch: pytest.Mon
     with Loopback(listing=SILENT) as one, Loopback(listing=SILENT) as two, Loopback(models=("a",)) as three:
         start = time.monotonic()
         bases = [one.base, nothing, two.base, three.base]
-        assert servers.models_of_all(bases, 0.5) == [None, None, None, ["a"]]
+        assert servers.models(bases, 0.5) == [None, None, None, ["a"]]
     assert time.monotonic() - start < 3
-    assert servers.models_of_all([]) == []
-    monkeypatch.setattr(socket, "create_connection", lambda *_, **__: pytest.fail("asked"))
+    assert servers.models([]) == []
+    monkeypatch.setattr(httpx, "AsyncClient", lambda *_, **__: pytest.fail("asked"))
     for base in (
         "https://127.0.0.1/v1",
         "http://a.example.org/v1",
@@ -364,4 +348,4 @@ def test_several_are_asked_at_once_and_only_this_machine(monkeypatch: pytest.Mon
         "x",
         "",
     ):
-        assert servers.models(base) is None
+        assert servers.models([base]) == [None]
