@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 from judgekit import environment
 from judgekit.cli.output import say
@@ -16,10 +16,7 @@ from judgekit.errors import ConfigError, Exit, JudgekitError
 
 if TYPE_CHECKING:
     from judgekit.config.settings import Config
-    from judgekit.hooks.clients import Client
-
-# A state, a subject and a text: `note` is worth knowing, `wrong` keeps something from working.
-Check: TypeAlias = tuple[Literal["ok", "note", "wrong"], str, str]
+    from judgekit.hooks.install import Finding as Check
 
 
 def doctor() -> int:
@@ -33,7 +30,7 @@ def doctor() -> int:
 
 def _checks(project: Path) -> Iterator[Check]:
     from judgekit.config import settings
-    from judgekit.hooks import git_hook
+    from judgekit.hooks import git_hook, install
 
     yield (
         "ok",
@@ -54,7 +51,7 @@ def _checks(project: Path) -> Iterator[Check]:
         yield from _guarded("models", _models(config, project))
         for root in config.retrieval.roots:
             yield from _guarded(f"store {root}", _store(root, project))
-    yield from _hook(project)
+    yield from install.findings(project)
     yield from ((state, "git hook", text) for state, text in git_hook.findings(project))
     if environment.is_on("JUDGEKIT_DISABLE"):
         yield "note", "JUDGEKIT_DISABLE", "is set: every hook is inactive"
@@ -153,38 +150,3 @@ def _store(root: str, project: Path) -> Iterator[Check]:
         return
     ranked = search.search("judgekit", [root], project=str(project), limit=1, trusted=user_roots() or ())
     yield "ok", f"store {root}", "; ".join([folder, *ranked.notes])
-
-
-def _hook(project: Path) -> Iterator[Check]:
-    from judgekit.hooks import install
-    from judgekit.hooks.clients import CLAUDE_CODE, CLIENTS
-
-    statuses = list(install.findings(project))
-    where = [f"the {status.scope} settings{_of(status.client)}" for status in statuses]
-    where += ["the plugin"] * install.plugin_enabled(project)
-    broken = list(install.broken_files(project))
-    yield from (("wrong", "prompt hook", problem) for problem in broken)
-    if where:
-        yield "ok", "prompt hook", f"set up in {', '.join(where)}"
-    elif not broken:
-        yield "note", "prompt hook", "not set up; judgekit install claude-code sets it up"
-    for status in statuses:
-        subject, form = f"prompt hook, {status.scope}{_of(status.client)}", f"{status.path}: {status.form}"
-        again = f"run judgekit install {status.client.command} --scope {status.scope} again"
-        if status.problem and status.portable:
-            yield "note", subject, f"{form}, inactive here: {status.problem}"
-        elif status.problem:
-            yield "wrong", subject, f"{form}: {status.problem}; {again}"
-        else:
-            unasked = "not run: decide yourself whether to trust this command"
-            yield "ok", subject, f"{form}; {'it answers' if status.asked else unasked}"
-        if status.missing:
-            yield "note", subject, f"{status.path}: not called on {', '.join(status.missing)}; {again}"
-    for client in CLIENTS:
-        if client is CLAUDE_CODE or any(status.client is client for status in statuses):
-            for line in install.notes(project, client):
-                yield "note", f"prompt hook{_of(client)}", line
-
-
-def _of(client: Client) -> str:
-    return f" of {client.title}" if client.title != "Claude Code" else ""

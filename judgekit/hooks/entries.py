@@ -36,7 +36,6 @@ TIMEOUTS = {"PostToolUse": 10, "AfterTool": 10, "Stop": 75, "AfterAgent": 75, "S
 # installed. The exit code is 0 whatever happens: 2, which a stranger's `judgekit` may end with, would erase
 # the prompt. Nothing of the current folder is started or imported: PATH and Python's variables may name it.
 PORTABLE = f'{OWN_PYTHON}; j=$(command -v judgekit); case $j in /*) "$j" hook ;; esac; exit 0'
-OLDER = "if command -v judgekit >/dev/null; then judgekit hook; fi; exit 0"
 
 _LONGEST = 4096  # characters of a command that may be ours
 # The words of a command, joined by NULs, that runs the hook in whichever form.
@@ -104,7 +103,7 @@ def argument_vector(hook: object) -> list[str]:
         return []
     if isinstance(arguments, list):
         return [line, *map(str, arguments)]
-    if line in (PORTABLE, OLDER):
+    if line == PORTABLE:
         return ["judgekit", "hook"]
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split, lexer.commenters = True, ""

@@ -85,7 +85,8 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
         lines.append("log: off (set retrieval.log: true in your own configuration to log each injection)")
         return "\n".join(lines)
     lines.append(f"log: {file()}")
-    logged = last(prompt, project)
+    wanted = one_line(prompt, PROMPT_CHARS)
+    logged = [line for line in read_log(project) if line.get("prompt") == wanted][:_LOGGED]
     for line in logged:  # this prompt was answered by the memories and settings of that time
         injected, mentioned, repeated = (
             ", ".join(str(entry.get("title")) for part in places for entry in line.get(part, ())) or "nothing"
@@ -173,12 +174,6 @@ def add(
         environment.append_private(file(), f"{quickjson.dumps(line)}\n", MAX_BYTES)
     except OSError:
         return
-
-
-def last(prompt: str, project: str) -> list[dict[str, Any]]:
-    """Return the latest lines about this prompt in this project, the newest first."""
-    wanted = one_line(prompt, PROMPT_CHARS)
-    return [line for line in read_log(project) if line.get("prompt") == wanted][:_LOGGED]
 
 
 def read_log(project: str) -> list[dict[str, Any]]:

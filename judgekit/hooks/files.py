@@ -184,16 +184,13 @@ def _refused(path: Path, error: OSError, what: str) -> InputError:
 
 
 def _load() -> tuple[list[str], dict[str, Record]]:
-    """Return the folders that were made, and the record of each file.
-
-    Earlier versions kept no copy, only whether a file had been there with nothing in it.
-    """
+    """Return the folders that were made, and the record of each file."""
     try:
         data: Any = json.loads(location().read_bytes())
-        files = {}
-        for name, kept in data["files"].items():
-            before, sha256 = ("" if kept else None, "") if isinstance(kept, bool) else kept
-            files[name] = Record(None if before is None else before.encode(), str(sha256))
+        files = {
+            name: Record(None if before is None else before.encode(), str(sha256))
+            for name, (before, sha256) in data["files"].items()
+        }
         return [str(each) for each in data["folders"]], files
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
         return [], {}

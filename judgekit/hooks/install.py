@@ -10,7 +10,7 @@ import sys
 import tempfile
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from judgekit import programs
 from judgekit.errors import ConfigError, JudgekitError, UsageError
@@ -22,6 +22,9 @@ from judgekit.hooks.files import FileChange
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+State: TypeAlias = Literal["ok", "note", "wrong"]
+Finding: TypeAlias = tuple[State, str, str]
+"""A state, a subject and a text: `note` is worth knowing, `wrong` keeps something from working."""
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 PLUGIN = "judgekit"  # its name; the client lists it as NAME@MARKETPLACE
 MANAGED = {
@@ -156,50 +159,50 @@ def plugin_enabled(project: Path) -> bool:
     return any(name.partition("@")[0] == PLUGIN and on for name, on in enabled.items())
 
 
-class ScopeStatus(NamedTuple):
-    """What is known of the hook in one scope: `problem` is None where it answers or was not `asked`.
-
-    `missing` are the events it is not called on.
-    """
-
-    client: Client
-    scope: Scope
-    path: Path
-    form: str
-    portable: bool
-    asked: bool
-    missing: tuple[str, ...]
-    problem: str | None
-
-
-def findings(project: Path) -> Iterator[ScopeStatus]:
-    """Yield one finding for every scope in which the hook is set up; each is asked once, for 10 s at most."""
-    for client, scope, path in ((each, *place) for each in CLIENTS for place in _places(project, each)):
-        hooks = {event: hook for event, _, hook in reversed(entries.ours(settings(path)))}
-        if not hooks:
-            continue
-        hook = hooks.get(client.prompt) or [*hooks.values()][-1]
-        words = entries.argument_vector(hook)
-        known = {
-            entries.PORTABLE: "the portable form",
-            entries.OLDER: f"an outdated form; renew it with judgekit install {client.command}",
-        }
-        other = "the fastest" if words[1:3] == ["-I", "-S"] else "another"
-        form = known.get(hook["command"], f"{other} form, {words[0]}")
-        portable = hook == entries.portable(client)
-        asked = scope == "user" or portable or hook == entries.fastest(client=client)
-        missing = tuple(event for event in client.events if event not in hooks)
-        trouble = problem(hook) if asked else _gone(words[0])
-        yield ScopeStatus(client, scope, path, form, portable, asked, missing, trouble)
+def findings(project: Path) -> Iterator[Finding]:
+    """Yield what there is to say about the prompt hook; each that may be run is asked once, for 10 s."""
+    broken, where, found, noted = list[Finding](), list[str](), list[Finding](), list[Finding]()
+    for client in CLIENTS:
+        of = "" if client is CLAUDE_CODE else f" of {client.title}"
+        is_there = client is CLAUDE_CODE
+        for scope, path in _places(project, client):
+            try:
+                planned_change(scope, project, installs=False, client=client)
+            except JudgekitError as error:
+                broken.append(("wrong", "prompt hook", str(error).removesuffix(", nothing was changed")))
+            if hooks := {event: hook for event, _, hook in reversed(entries.ours(settings(path)))}:
+                is_there = True
+                where.append(f"the {scope} settings{of}")
+                lines = _of_scope(client, scope, hooks)
+                found += [(state, f"prompt hook, {scope}{of}", f"{path}: {line}") for state, line in lines]
+        if is_there:
+            noted += [("note", f"prompt hook{of}", line) for line in notes(project, client)]
+    where += ["the plugin"] * plugin_enabled(project)
+    yield from broken
+    if where:
+        yield "ok", "prompt hook", f"set up in {', '.join(where)}"
+    elif not broken:
+        yield "note", "prompt hook", "not set up; judgekit install claude-code sets it up"
+    yield from (*found, *noted)
 
 
-def broken_files(project: Path) -> Iterator[str]:
-    """Yield what is wrong with settings files that a client cannot read, with file and line."""
-    for client, (scope, _) in ((each, place) for each in CLIENTS for place in _places(project, each)):
-        try:
-            planned_change(scope, project, installs=False, client=client)
-        except JudgekitError as error:
-            yield str(error).removesuffix(", nothing was changed")
+def _of_scope(client: Client, scope: Scope, hooks: dict[str, dict[str, Any]]) -> Iterator[tuple[State, str]]:
+    hook = hooks.get(client.prompt) or [*hooks.values()][-1]
+    words, portable = entries.argument_vector(hook), hook == entries.portable(client)
+    form = f"{'the fastest' if words[1:3] == ['-I', '-S'] else 'another'} form, {words[0]}"
+    form = "the portable form" if hook["command"] == entries.PORTABLE else form
+    asked = scope == "user" or portable or hook == entries.fastest(client=client)
+    trouble = problem(hook) if asked else _gone(words[0])
+    again = f"run judgekit install {client.command} --scope {scope} again"
+    if trouble and portable:
+        yield "note", f"{form}, inactive here: {trouble}"
+    elif trouble:
+        yield "wrong", f"{form}: {trouble}; {again}"
+    else:
+        unasked = "not run: decide yourself whether to trust this command"
+        yield "ok", f"{form}; {'it answers' if asked else unasked}"
+    if missing := [event for event in client.events if event not in hooks]:
+        yield "note", f"not called on {', '.join(missing)}; {again}"
 
 
 def problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from judgekit.retrieval.compiled import Language
 
@@ -248,18 +248,12 @@ def of_token(token: str, language: Language) -> list[Term]:
     return [term for term in found if term is not None]
 
 
-def tokens(text: str) -> Iterator[str]:
+def tokens(text: str) -> list[str]:
     if text.isascii():
-        yield from filter(None, [piece.strip(_JOINERS) for piece in text.translate(_IN_TOKENS).split()])
-        return
-    start = None
-    for place, char in enumerate(f"{text} "):
-        inside = char.isalnum() or (start is not None and char in _JOINERS)
-        if inside and start is None:
-            start = place
-        elif not inside and start is not None:
-            yield text[start:place].rstrip(_JOINERS)
-            start = None
+        spaced = text.translate(_IN_TOKENS)
+    else:
+        spaced = "".join([char if char.isalnum() or char in _JOINERS else " " for char in text])
+    return [token for piece in spaced.split() if (token := piece.strip(_JOINERS))]
 
 
 def camel(word: str) -> list[str]:

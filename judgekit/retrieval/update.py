@@ -55,7 +55,6 @@ LAYOUT = (
     # It holds stems: all the rest was done before.
     """CREATE VIRTUAL TABLE text
         USING fts5(title, tags, body, parts, tokenize = 'unicode61 remove_diacritics 2')""",
-    "PRAGMA user_version = 2",  # versions before this one added the table `term` below 2
 )
 _ADD_TEXT = "INSERT INTO text (rowid, title, tags, body, parts) VALUES (?, ?, ?, ?, ?)"
 _STEMS = "SELECT title, tags, body, parts FROM text WHERE rowid = ?"

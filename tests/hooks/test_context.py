@@ -175,10 +175,10 @@ def test_the_log_is_bounded(logged: MemoryStore, tmp_path: Path, monkeypatch: py
     sizes = [path.stat().st_size for path in Path(explain.file()).parent.iterdir()]
     assert 1 <= len(sizes) <= 2
     assert max(sizes) < 2_000
-    assert len(explain.last(QUESTION, str(logged.project))) == 3
+    assert explain.report(QUESTION, str(logged.project)).count("Z: injected") == 3
     store = jwt_store(tmp_path / "pro\u2028ject\x85", 20)  # no line ends there
     ask(store)
-    (line,) = explain.last(QUESTION, str(store.project))
+    (line,) = explain.read_log(str(store.project))
     assert line["project"] == str(store.project)
     shutil.rmtree(environment.state_home())
     Path(environment.state_home()).write_text("in the way")

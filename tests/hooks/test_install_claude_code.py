@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from judgekit.hooks.entries import Scope
 
 
+UNSET = ("note", "prompt hook", "not set up; judgekit install claude-code sets it up")
 ORIGINALS = [
     None,
     b"",
@@ -194,30 +195,39 @@ def test_what_does_not_answer_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize("scope", SCOPES)
 def test_a_hook_is_found_and_a_clones_command_is_not_run(scope: Scope, project: Path, tmp_path: Path) -> None:
     """What stands in a project's folder may come from anybody; the user's own settings do not."""
-    assert list(install.findings(project)) == []
+    assert list(install.findings(project)) == [UNSET]
     put(scope, project)
-    (status,) = install.findings(project)
-    assert (status.scope, status.path) == (scope, install.settings_file(scope, project))
-    assert (status.asked, status.missing, status.portable) == (True, (), scope == "project")
-    assert status.form.startswith("the portable form" if scope == "project" else "the fastest form, /")
+    where = ("ok", "prompt hook", f"set up in the {scope} settings")
+    subject, path = f"prompt hook, {scope}", install.settings_file(scope, project)
+    form = "the portable form" if scope == "project" else f"the fastest form, {sys.executable}"
+    found = list(install.findings(project))
+    assert [each[:2] for each in found] == [where[:2], (found[1][0], subject)]
+    assert found[1][2].startswith(f"{path}: {form}")
     write(scope, project, hooks(script(tmp_path, f"touch '{tmp_path}/run'")))
-    (status,) = install.findings(project)
-    assert status.asked is (tmp_path / "run").exists() is (scope == "user")
-    assert status.problem == ("it does not respond: it prints nothing" if scope == "user" else None)
+    said, (state, _, text), *_ = install.findings(project)
+    assert said == where
+    assert (tmp_path / "run").exists() is (scope == "user")
+    assert state == ("wrong" if scope == "user" else "ok")
+    assert ("it does not respond: it prints nothing; run judgekit" in text) is (scope == "user")
+    assert ("not run: decide yourself whether to trust" in text) is (scope != "user")
 
 
 def test_other_forms_missing_events_and_broken_settings(project: Path) -> None:
     write("local", project, hooks(entries.fastest("/no/such/python3")))
-    (status,) = install.findings(project)
-    assert status.problem == "its program /no/such/python3 no longer exists"
-    assert status.form == "the fastest form, /no/such/python3"
-    write("local", project, hooks({"type": "command", "command": entries.OLDER}, event="PostToolUse"))
-    (status,) = install.findings(project)
-    assert status.missing == ("UserPromptSubmit", "Stop", "SessionStart")
-    assert status.form.startswith("an outdated form")
+    _, (state, _, text), *_ = install.findings(project)
+    assert state == "wrong"
+    assert "the fastest form, /no/such/python3: its program /no/such/python3 no longer exists; run" in text
+    write("local", project, hooks({"type": "command", "command": "judgekit hook"}, event="PostToolUse"))
+    *_, (state, _, text) = install.findings(project)
+    assert (state, "not called on UserPromptSubmit, Stop, SessionStart; run judgekit" in text) == (
+        "note",
+        True,
+    )
     for content in ("", "{", "[]", "[" * 100_000, '{"disableAllHooks": "yes"}'):
         write("local", project, content.encode())
-        assert [*install.findings(project), *install.notes(project)] == []
+        assert list(install.notes(project)) == []
+        ((state, _, _),) = found = list(install.findings(project))
+        assert (state == "wrong") is (content in ("{", "[]", "[" * 100_000)) is (found != [UNSET])
         assert not install.plugin_enabled(project)
 
 
@@ -342,7 +352,7 @@ def hook_of(command: object, *args: object, **more: object) -> dict[str, Any]:
 
 OURS = [
     *(entries.fastest(), entries.fastest("/usr/bin/python3.13"), entries.portable()),
-    *map(hook_of, (entries.OLDER, "judgekit hook", "'/with space/judgekit' hook", "exec judgekit hook")),
+    *map(hook_of, ("judgekit hook", "'/with space/judgekit' hook", "exec judgekit hook")),
     *map(hook_of, ("python3 -m judgekit hook", "uv run --project . judgekit hook")),
     *(
         hook_of("/home/you/.local/bin/judgekit", "hook"),
