@@ -14,13 +14,12 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from judgekit.engine import client
-from judgekit.engine.client import Connection, EngineBusy, EngineLost, NoEngine
+from judgekit.engine.client import Connection, EngineAddress, EngineBusy, EngineLost, NoEngine, Response
 from judgekit.errors import ConfigError, InputError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from judgekit.engine.client import EngineAddress, Response
 
 Thing = TypeVar("Thing")
 

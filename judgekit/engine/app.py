@@ -23,7 +23,7 @@ from judgekit.config import ModeName
 from judgekit.config.yamlfile import Strict, problem
 from judgekit.engine.admission import AdmissionMiddleware, error_body
 from judgekit.engine.client import PROTOCOL
-from judgekit.engine.judges import NotReady, in_thread, rss_bytes
+from judgekit.engine.judges import NotReady, Service, in_thread, rss_bytes
 from judgekit.environment import Brought, __version__
 from judgekit.errors import ConfigError, Exit, InputError, JudgekitError, UsageError
 from judgekit.gate import Run, github, push, tasks
@@ -48,7 +48,6 @@ from judgekit.retrieval.confidence import Candidate
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
-    from judgekit.engine.judges import Service
     from judgekit.engine.process import Log
 
 JSON = "application/json"

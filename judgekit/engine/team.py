@@ -30,7 +30,7 @@ from judgekit import environment
 from judgekit.config import settings as configuration
 from judgekit.config.yamlfile import Strict
 from judgekit.engine import lifecycle
-from judgekit.engine.admission import HOLDER, AdmissionMiddleware, user_tokens
+from judgekit.engine.admission import HOLDER, AdmissionMiddleware, Tokens, user_tokens
 from judgekit.engine.app import (
     LINES,
     Carried,
@@ -50,7 +50,7 @@ from judgekit.judging import panel
 from judgekit.judging.service import JudgeRequest, check_prices
 from judgekit.judging.shared import is_loopback
 from judgekit.judging.verdict import Verdict
-from judgekit.ledger import Ledger, LineFilter, store
+from judgekit.ledger import Ledger, LineFilter, Record, store
 from judgekit.ledger.labels import signed
 from judgekit.rubric import loader
 
@@ -59,8 +59,6 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from judgekit.engine.admission import Tokens
-    from judgekit.ledger import Record
 
 _PART = 32_768  # bytes
 _FIRST, _LAST = 2000, 2200  # years; the first and last there are cannot be told in another zone

@@ -21,27 +21,23 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit.config import TIERS, TierName
+from judgekit.config import TIERS, ModeName, Outcome, TierName
 from judgekit.errors import InputError
 from judgekit.evaluation.samples import Reader, Sample, TierOpinion, asked, points, samples, score_sources
 from judgekit.judging import calibration, ranking
 from judgekit.judging.binomial import needed
-from judgekit.judging.calibration import CalibratedRule, Calibration, ErrorCounts, RefusedRule, bound
+from judgekit.judging.calibration import CalibratedRule, Calibration, ErrorCounts, Promise, RefusedRule, bound
 from judgekit.judging.escalation import EscalationRules, Final, FinalityRules
-from judgekit.judging.ranking import RankingRules, RankingStep
+from judgekit.judging.ranking import RankingRules, RankingStep, Said
 from judgekit.judging.verdict import TIE, RubricRef
-from judgekit.rubric.schema import ScoreRubric
+from judgekit.rubric.schema import Rubric, ScoreRubric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from judgekit.config import ModeName, Outcome
     from judgekit.evaluation.cases import Case
-    from judgekit.judging.calibration import Promise
-    from judgekit.judging.ranking import Said
     from judgekit.rubric.loader import LoadedRubric
-    from judgekit.rubric.schema import Rubric
 
 
 STEPS = 6  # gates of a chain at most: each step should let in many more opinions than the one before

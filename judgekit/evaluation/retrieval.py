@@ -15,7 +15,7 @@ from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import stats
 from judgekit.evaluation.stats import BootstrapInterval, Measure, ReportPart, Resampling, intervals, mean
 from judgekit.retrieval import bm25, index_file, parts, update
-from judgekit.retrieval.compiled import Profiles
+from judgekit.retrieval.compiled import Profile, Profiles
 from judgekit.retrieval.index_file import Index
 from judgekit.retrieval.sources import Entry
 from judgekit.text import encodable
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.evaluation.cases import Collection, CollectionDocument
-    from judgekit.retrieval.compiled import Profile
     from judgekit.retrieval.confidence import Candidate
     from judgekit.retrieval.parts import Part
 

@@ -12,26 +12,22 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit.config import TIERS, Outcome, TierName
+from judgekit.config import TIERS, ModeName, Outcome, TierName
 from judgekit.errors import InputError, InvalidReply
 from judgekit.judging import extract, jury, ranking
-from judgekit.judging.calibration import USUALLY, Asked, together
+from judgekit.judging.calibration import USUALLY, Asked, Readings, together
 from judgekit.judging.escalation import certainty, margin
-from judgekit.judging.jury import Mark, Opinion, TierVote, Vote
+from judgekit.judging.jury import Mark, Marks, Opinion, TierVote, Vote
 from judgekit.judging.replies import KEEP, score_reply_model, select_reply_model
 from judgekit.judging.verdict import TIE
-from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric
+from judgekit.rubric.schema import CompareRubric, Rubric, ScoreRubric, SelectRubric
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from judgekit.config import ModeName
     from judgekit.evaluation.cases import Case, Recorded
-    from judgekit.judging.calibration import Readings
-    from judgekit.judging.jury import Marks
     from judgekit.judging.logprobs import ScoreSource
     from judgekit.judging.ranking import Said
-    from judgekit.rubric.schema import Rubric
 
 _OUTCOMES: tuple[Outcome, ...] = ("reject", "improve", "accept")
 _BETTER = (*jury.WINS, TIE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit.config.patterns import Patterns
 from judgekit.errors import InputError
@@ -13,7 +13,6 @@ from judgekit.text import escaped, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import TypeAlias
 
     from judgekit.git import Repository
 

@@ -19,7 +19,7 @@ from judgekit.config import settings as configuration
 from judgekit.errors import Exit, JudgekitError
 from judgekit.gate import issues
 from judgekit.git import GitError, Repository
-from judgekit.ledger import Ledger, LineFilter, VerdictLine
+from judgekit.ledger import Ledger, LineFilter, Record, VerdictLine
 from judgekit.ledger.labels import triage
 from judgekit.text import one_line
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from judgekit.config.settings import EscalateConfig
     from judgekit.judging.verdict import Verdict
-    from judgekit.ledger import Record
 
 SECONDS = 10.0  # for all issues of one run
 MOST = 10  # issues of one push

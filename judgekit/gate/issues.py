@@ -9,16 +9,13 @@ import hashlib
 import re
 import shlex
 import textwrap
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from judgekit.judging.redact import redact
-from judgekit.judging.verdict import Finding
+from judgekit.judging.verdict import Finding, Verdict
 from judgekit.ledger import verdict_line
 from judgekit.ledger.records import is_blob
 from judgekit.text import one_line, rubric_name, visible
-
-if TYPE_CHECKING:
-    from judgekit.judging.verdict import Verdict
 
 WIDTH = 100  # columns of a block, which does not wrap
 NOTHING = "-"

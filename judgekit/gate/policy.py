@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING
 
 from judgekit import environment
 from judgekit.errors import ConfigError
-from judgekit.gate.commits import change_filter, known_to, of_push, remotes_at
+from judgekit.gate.commits import RefUpdate, change_filter, known_to, of_push, remotes_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from judgekit.gate.commits import RefUpdate
     from judgekit.git import Repository
 
 RULES = (".judgekit", ".claude/memory/memory-config.json")

@@ -10,25 +10,22 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from judgekit.config import ModeName, yamlfile
 from judgekit.config import settings as configuration
-from judgekit.config import yamlfile
 from judgekit.config.patterns import Patterns
 from judgekit.config.yamlfile import Strict, Text
 from judgekit.errors import InputError
 from judgekit.git import Repository
 from judgekit.judging import documents, service
-from judgekit.judging.service import AS_CONFIGURED
+from judgekit.judging.service import AS_CONFIGURED, JudgeRequest
 from judgekit.judging.verdict import Override, Subject, Verdict, rubric_ref
-from judgekit.ledger import Ledger, LedgerError, verdict_line
+from judgekit.ledger import Ledger, LedgerError, OverrideLine, verdict_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from judgekit.config import ModeName
     from judgekit.judging.documents import Document, File
-    from judgekit.judging.service import JudgeRequest
-    from judgekit.ledger import OverrideLine
     from judgekit.rubric.loader import LoadedRubric
 
 

@@ -15,13 +15,12 @@ import sys
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from judgekit.errors import ConfigError
-from judgekit.hooks.clients import CLAUDE_CODE
+from judgekit.hooks.clients import CLAUDE_CODE, Client
 from judgekit.programs import OWN_PYTHON, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from judgekit.hooks.clients import Client
 
 Scope: TypeAlias = Literal["user", "project", "local"]  # whose settings, or hooks, an installation is in
 HookEntry: TypeAlias = tuple[str, object, dict[str, Any]]  # the event, its tools, and the hook

@@ -14,13 +14,12 @@ from judgekit import environment
 from judgekit.config.files import held
 from judgekit.errors import JudgekitError
 from judgekit.ledger import kpi, store
-from judgekit.ledger.records import Label, OverrideLine, VerdictLine, newest_override
+from judgekit.ledger.records import Label, OverrideLine, Record, VerdictLine, newest_override
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from judgekit.config.settings import Config
-    from judgekit.ledger.records import Record
     from judgekit.ledger.store import Ledger
 
 COLUMNS = (

@@ -17,16 +17,14 @@ from judgekit.config import TIERS
 from judgekit.config.yamlfile import problem
 from judgekit.judging.verdict import Consensus, VerdictWord
 from judgekit.ledger import records, store
-from judgekit.ledger.records import OverrideLine, VerdictLine
-from judgekit.ledger.store import Damage
+from judgekit.ledger.records import OverrideLine, Record, VerdictLine
+from judgekit.ledger.store import Damage, Ledger
 from judgekit.text import encodable, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from judgekit.ledger.records import Record
-    from judgekit.ledger.store import Ledger
 
 Fields: TypeAlias = dict[str, Any]
 

@@ -10,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from judgekit.ledger import rates
-from judgekit.ledger.rates import LEAST, Stratum
+from judgekit.ledger.rates import LEAST, Interval, Quality, Stratum
 from judgekit.ledger.records import Fault, Label, ModeChange, OverrideLine, VerdictLine, same_blob
 from judgekit.ledger.store import LineFilter
 from judgekit.text import rubric_name
@@ -18,7 +18,6 @@ from judgekit.text import rubric_name
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from judgekit.ledger.rates import Interval, Quality
     from judgekit.ledger.records import GateWord, LabelWord, Record
 
 State: TypeAlias = Literal["holds", "missed", "open"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import floor, hypot, inf, sqrt
@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 from judgekit.judging import binomial
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from judgekit.ledger.records import GateWord
 
 Quality: TypeAlias = Literal["good", "bad"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 
 from judgekit.retrieval import index_file
-from judgekit.retrieval.sources import Unreadable, auto_memory, claude_memory, contained, markdown
+from judgekit.retrieval.sources import Entry, Unreadable, auto_memory, claude_memory, contained, markdown
 from judgekit.text import lines_of
 
 TYPE_CHECKING = False
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from judgekit.config.patterns import Pattern
     from judgekit.retrieval.compiled import Profile, Profiles
     from judgekit.retrieval.index_file import Stamp
-    from judgekit.retrieval.sources import Entry
 
 KINDS = {source.NAME: source for source in (claude_memory, auto_memory, markdown)}
 """The kinds of stores, in the order in which they are recognised."""

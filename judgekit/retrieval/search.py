@@ -16,17 +16,15 @@ from __future__ import annotations
 import os
 
 from judgekit.retrieval import bm25, confidence, index, index_file, parts, terms
-from judgekit.retrieval.compiled import Profiles, bundled
+from judgekit.retrieval.compiled import Profile, Profiles, bundled
 from judgekit.retrieval.confidence import Candidate, RankedCandidates
-from judgekit.retrieval.index_file import sqlite
+from judgekit.retrieval.index_file import Index, sqlite
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
     from sqlite3 import Connection
 
-    from judgekit.retrieval.compiled import Profile
-    from judgekit.retrieval.index_file import Index
     from judgekit.retrieval.sources import Entry
     from judgekit.retrieval.terms import Term
 
