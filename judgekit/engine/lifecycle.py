@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     import socket
 
     from judgekit.engine.admission import AdmissionMiddleware
-    from judgekit.engine.process import EngineLock, Log
 
 MOST_RSS = 800_000_000  # bytes; a fresh engine has a quarter of it. Above, it leaves as soon as it is idle
 DRAIN_SECONDS = 300  # for running requests when it is told to go
@@ -59,7 +58,7 @@ class _Protocol(H11Protocol):
 
 
 class Engine(uvicorn.Server):
-    def __init__(self, engine_lock: EngineLock, log: Log) -> None:
+    def __init__(self, engine_lock: process.EngineLock, log: process.Log) -> None:
         more = {"date_header": False, "timeout_keep_alive": _KEEP_ALIVE, "reset_contextvars": True}
         super().__init__(settings(_Protocol, DRAIN_SECONDS, **more))
         self._engine_lock, self._log = engine_lock, log
@@ -131,6 +130,6 @@ class Engine(uvicorn.Server):
         self.should_exit = True
 
 
-def run(engine_lock: EngineLock, log: Log) -> None:
+def run(engine_lock: process.EngineLock, log: process.Log) -> None:
     logging.getLogger().addHandler(log)
     asyncio.run(Engine(engine_lock, log).live())

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from judgekit.evaluation.cases import Collection, CollectionDocument
     from judgekit.retrieval.confidence import Candidate
-    from judgekit.retrieval.parts import Part
 
     Grades = Mapping[str, Mapping[str, int]]
 
@@ -64,7 +63,7 @@ class CollectionIndex:
         """Return what the product finds; the prompt hook looks at a smaller `pool` than a search."""
         return self._find(text, self._profile, pool)
 
-    def by_part(self, part: Part, pool: int) -> list[Candidate]:
+    def by_part(self, part: parts.Part, pool: int) -> list[Candidate]:
         self._index.profile = self._profile
         return bm25.match(self._index, [part], pool, quick=True)
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from judgekit.evaluation.cases import Case, Recorded
     from judgekit.judging.logprobs import ScoreSource
-    from judgekit.judging.ranking import Said
 
 _OUTCOMES: tuple[Outcome, ...] = ("reject", "improve", "accept")
 _BETTER = (*jury.WINS, TIE)
@@ -310,7 +309,7 @@ def _vote(case: Case, recorded: Recorded) -> Vote | None:
     return Vote(word) if word else None
 
 
-def points(case: Case, recorded: Recorded) -> Said:
+def points(case: Case, recorded: Recorded) -> ranking.Said:
     found: dict[ranking.Voter, dict[str, list[float]]] = {}
     for juror in recorded.jurors:
         if juror.failure is None and (juror.points is None or set(juror.points) - set(case.letters)):

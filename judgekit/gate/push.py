@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from judgekit.git import Repository
     from judgekit.judging.score import DocumentJudge
     from judgekit.judging.verdict import Verdict
-    from judgekit.rubric.loader import LoadedRubric
 
 MAX_BYTES = 4_000_000  # of one blob: ten times what models are shown of a text
 AT_ONCE = 32
@@ -171,7 +170,7 @@ class _Gatekeeper:
 
     settings: Config
     folder: Path
-    loaded: LoadedRubric
+    loaded: loader.LoadedRubric
     ledger: Ledger
     push: PushRecord
     run: Run

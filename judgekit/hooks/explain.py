@@ -19,7 +19,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from judgekit.hooks.context import Shown
     from judgekit.hooks.settings import Settings
     from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
@@ -96,7 +95,7 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
     return "\n".join(lines if logged else [*lines, "this prompt is not in the log"])
 
 
-def _outcome(candidate: Candidate, shown: Shown, configured: Settings) -> tuple[str, str]:
+def _outcome(candidate: Candidate, shown: context.Shown, configured: Settings) -> tuple[str, str]:
     injected, mentioned = (candidate in part for part in shown)
     outcome = "injected" if injected else "mentioned" if mentioned else "left out"
     if candidate.damaged:
@@ -142,7 +141,7 @@ def file() -> str:
 
 
 def add(
-    prompt: str, ranked: RankedCandidates, shown: Shown, configured: Settings, session: object = None
+    prompt: str, ranked: RankedCandidates, shown: context.Shown, configured: Settings, session: object = None
 ) -> None:
     """Write down what became of a prompt; where that cannot be, nothing is lost but the line."""
     became = {

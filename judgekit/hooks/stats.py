@@ -18,8 +18,6 @@ from judgekit.text import lines_of, one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from judgekit.hooks.settings import Settings
-    from judgekit.retrieval.transcript import Exchange
 
 WORDS = 3  # distinctive terms of a memory that an answer must have
 RARE = 50  # a term is distinctive that at most one memory in so many has; in a smaller store, one memory
@@ -53,7 +51,7 @@ opened: {opened} of {answered_injections} injections"""
 class _Words:
     """The distinctive terms of each memory in the project's stores, by the memory's file."""
 
-    def __init__(self, configured: Settings) -> None:
+    def __init__(self, configured: settings.Settings) -> None:
         self._languages, found = {}, dict[str, set[str]]()
         base = os.path.realpath(configured.project).rstrip(os.sep) + os.sep
         for root in configured["roots"]:
@@ -74,7 +72,7 @@ class _Words:
             for stem in rare[file]:
                 self._owners[stem].append(file)
 
-    def back_in(self, exchange: Exchange) -> set[str]:
+    def back_in(self, exchange: transcript.Exchange) -> set[str]:
         """Return the files of the memories whose words are in an answer and not in its prompt."""
         answer, prompt = (
             {stem for language in self._languages.values() for stem in terms.stems(text, language)}
@@ -102,7 +100,7 @@ def report(folder: str, *, as_json: bool = False) -> str:
     return "\n".join([f"project: {project}", *(f"note: {note}" for note in notes), text])
 
 
-def _logged(logged: list[dict[str, Any]], configured: Settings) -> dict[str, Any]:
+def _logged(logged: list[dict[str, Any]], configured: settings.Settings) -> dict[str, Any]:
     """Return the figures of the log, joined with the transcripts of the sessions in it."""
     words, base = _Words(configured), os.path.realpath(configured.project)
     exchanges = transcript.of_sessions({str(line.get("session")) for line in logged})
@@ -136,7 +134,7 @@ def _logged(logged: list[dict[str, Any]], configured: Settings) -> dict[str, Any
     return {**head, **count, "memories": memories}
 
 
-def _remembered(configured: Settings) -> dict[str, Any]:
+def _remembered(configured: settings.Settings) -> dict[str, Any]:
     """Return the figures of what the hook remembers of sessions, joined with their transcripts."""
     count = Counter(prompts=0, injections=0, nudges=0, searches=0, answered_injections=0, opened=0)
     sessions = dict[str, list[str]]()
@@ -158,7 +156,7 @@ def _remembered(configured: Settings) -> dict[str, Any]:
     return {**head, **count}
 
 
-def _take(exchanges: list[Exchange], prompt: object) -> Exchange | None:
+def _take(exchanges: list[transcript.Exchange], prompt: object) -> transcript.Exchange | None:
     """Return the first exchange of a prompt whose beginning is given, and drop those up to it."""
     for place, exchange in enumerate(exchanges):
         if one_line(exchange.prompt, explain.PROMPT_CHARS) == prompt:
@@ -174,12 +172,12 @@ def _entries(line: dict[str, Any], name: str, base: str) -> dict[str, dict[str, 
     return {os.path.join(base, str(entry.get("path"))): entry for entry in entries}
 
 
-def _opened(files: Iterable[str], exchange: Exchange) -> set[str]:
+def _opened(files: Iterable[str], exchange: transcript.Exchange) -> set[str]:
     """Return those of `files` whose folder and name are in a tool call."""
     calls = "\n".join(exchange.calls).replace("\\\\", "/")
     return {file for file in files if "/".join(file.replace("\\", "/").split("/")[-2:]) in calls}
 
 
-def _searches(exchange: Exchange) -> int:
+def _searches(exchange: transcript.Exchange) -> int:
     """Return how many different tool calls search the memories; Gemini writes some calls twice."""
     return sum(any(name in call for name in _SEARCHES) for call in {*exchange.calls})

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from judgekit.config.settings import Config
-    from judgekit.ledger.store import Ledger
 
 COLUMNS = (
     *("timestamp", "project", "id", "task_id", "commit", "rubric", "version", "mode", "verdict", "gate"),
@@ -61,7 +60,7 @@ def rows(records: Iterable[Record]) -> str:
 
 
 def forward(
-    ledger: Ledger, send: Callable[[Sequence[bytes]], str | None], seconds: float = inf
+    ledger: store.Ledger, send: Callable[[Sequence[bytes]], str | None], seconds: float = inf
 ) -> tuple[int, list[str]]:
     """Hand on what `send` has not taken yet; return how many lines these were, and what it said of them.
 
@@ -84,7 +83,7 @@ def forward(
     return count, remarks
 
 
-def hand_on(settings: Config, ledger: Ledger) -> list[str]:
+def hand_on(settings: Config, ledger: store.Ledger) -> list[str]:
     """Send the team's server what it lacks of a ledger; return a line that says why not, if so."""
     from judgekit.judging import shared  # noqa: PLC0415 - an HTTP client, which few need
 
@@ -95,7 +94,7 @@ def hand_on(settings: Config, ledger: Ledger) -> list[str]:
         return [f"{error}; these lines are sent next time"]
 
 
-def _batches(ledger: Ledger) -> Iterator[tuple[list[bytes], str]]:
+def _batches(ledger: store.Ledger) -> Iterator[tuple[list[bytes], str]]:
     """Yield whole lines that were not handed on, and what to note then: each file's inode and offset."""
     try:
         found = json.loads((ledger.folder / PLACES).read_bytes())

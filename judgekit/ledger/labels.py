@@ -20,7 +20,6 @@ from judgekit.text import visible
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from judgekit.ledger.kpi import Evidence
     from judgekit.ledger.records import GateWord, Record
 
 _MOST = 4_000_000  # bytes of one file; a larger one is not shown
@@ -31,7 +30,7 @@ def waiting(
     records: Iterable[Record],
     who: str,
     wanted: Mapping[GateWord, int] | None = None,
-    evidence: Evidence | None = None,
+    evidence: kpi.Evidence | None = None,
 ) -> list[VerdictLine]:
     """Return the GO and NO-GO verdicts whose content `who` has not labelled, each content once.
 

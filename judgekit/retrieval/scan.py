@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from judgekit.config.patterns import Pattern
     from judgekit.retrieval.compiled import Profile, Profiles
-    from judgekit.retrieval.index_file import Stamp
 
 KINDS = {source.NAME: source for source in (claude_memory, auto_memory, markdown)}
 """The kinds of stores, in the order in which they are recognised."""
@@ -60,9 +59,9 @@ class Listing:
 
     __slots__ = ("files", "folders", "problems", "read", "stamp")
 
-    def __init__(self, stamp: Stamp | None, read: int) -> None:
+    def __init__(self, stamp: index_file.Stamp | None, read: int) -> None:
         self.stamp, self.read = stamp, read
-        self.files: dict[str, Stamp] = {}
+        self.files: dict[str, index_file.Stamp] = {}
         self.folders: list[str] = []
         self.problems: list[str] = []
 

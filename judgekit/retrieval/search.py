@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from judgekit.retrieval.sources import Entry
-    from judgekit.retrieval.terms import Term
 
 __all__ = ["AUTO_ROOT", "Candidate", "RankedCandidates", "body", "passages", "resolve", "search"]
 
@@ -283,7 +282,7 @@ def passages(
 ) -> list[tuple[str, str]]:
     """Return each candidate's passage for `text` (without a match its beginning), and its whole text."""
     profiles, found = profiles or Profiles(bundled()), []
-    wanted: dict[str, list[Term]] = {}  # by kind: languages may differ
+    wanted: dict[str, list[terms.Term]] = {}  # by kind: languages may differ
     connection = index_file.connect(":memory:")
     try:
         connection.execute(_TABLE)
@@ -297,7 +296,7 @@ def passages(
     return found
 
 
-def _passage(connection: Connection, text: str, wanted: Sequence[Term]) -> str:
+def _passage(connection: Connection, text: str, wanted: Sequence[terms.Term]) -> str:
     expression = " OR ".join(term.shown for term in wanted)
     text = text.encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
     row = None

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from judgekit.retrieval.compiled import Language, Profile, Profiles
-    from judgekit.retrieval.index_file import Stamp
-    from judgekit.retrieval.scan import Listing
 
 BATCH = 256  # files that are read in one transaction: some 50 ms
 _MAKING = ".making"
@@ -147,10 +145,10 @@ class Plan:
         self._connection = index.connection
         self.kind = scan.kind_of(index.root, index.profiles)
         self.anew = self.kind != known_kind
-        self.watched: dict[str, tuple[bool, Stamp | None, bool]] = {}
+        self.watched: dict[str, tuple[bool, index_file.Stamp | None, bool]] = {}
         self.gone: dict[str, None] = {}
         self.new: dict[str, str] = {}  # the folder of each
-        self.stamps: dict[str, Stamp] = {}
+        self.stamps: dict[str, index_file.Stamp] = {}
         self.changed: list[int] = []
         self.lost: list[int] = []
         self.notes: dict[str, list[str]] = {}
@@ -191,7 +189,7 @@ class Plan:
     def _rows(self, query: str, *values: object) -> list[Any]:
         return [] if self.anew else self._connection.execute(query, values).fetchall()
 
-    def _compare_folder(self, place: str, listing: Listing, *, deep: bool) -> list[str]:
+    def _compare_folder(self, place: str, listing: scan.Listing, *, deep: bool) -> list[str]:
         """Note what is different in one folder, and return which of those below it have to be listed."""
         before, stamp = self._known.get(place), listing.stamp
         if stamp is None and place:
