@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import platform
 import sys
 import tempfile
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from judgekit import environment
-from judgekit.cli.output import say
+from judgekit.cli.output import AsJson, OutOption, emit, say
 from judgekit.errors import ConfigError, Exit, JudgekitError
 
 if TYPE_CHECKING:
@@ -19,13 +20,16 @@ if TYPE_CHECKING:
     from judgekit.hooks.install import Finding as Check
 
 
-def doctor() -> int:
+def doctor(as_json: AsJson = False, _out: OutOption = None) -> int:
     """Check the installation, the project and the models; exit code 78 when something is wrong."""
-    states = set()
-    for state, subject, text in _checks(Path(environment.project_root())):
-        states.add(state)
-        say(f"{state:<5}  {subject}: {text}")
-    return Exit.BAD_CONFIG if "wrong" in states else 0
+    checks: list[Check] = []
+    for check in _checks(Path(environment.project_root())):
+        checks.append(check)
+        if not as_json:
+            say("{:<5}  {}: {}".format(*check))
+    if as_json:
+        emit(json.dumps([dict(zip(("state", "subject", "text"), check, strict=True)) for check in checks]))
+    return Exit.BAD_CONFIG if any(state == "wrong" for state, *_ in checks) else 0
 
 
 def _checks(project: Path) -> Iterator[Check]:

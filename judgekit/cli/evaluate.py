@@ -56,6 +56,8 @@ def judge(
     again: Annotated[bool, Option("--again", help="Also ask again, and with reordered candidates.")] = False,
     html: Annotated[Path | None, Option(metavar="FILE.html", help="Also write a page with charts.")] = None,
     as_json: AsJson = False,
+    model: output.ModelOption = None,
+    _out: output.OutOption = None,
 ) -> int:
     """Measure judges on labelled cases: recorded answers, or else the models set up here.
 
@@ -76,6 +78,8 @@ def judge(
     recorded = any(case.judges for case in cases)
     if again and (recorded or loaded is None):
         raise UsageError("--again asks models: name a --rubric, and a file without recorded answers")
+    if model and (recorded or loaded is None):
+        raise UsageError("--model asks a model: name a --rubric, and a file without recorded answers")
     missing = None
     if loaded and not recorded:
         cases = runner.again(cases) if again else cases
@@ -157,6 +161,7 @@ def retrieval(
     profile: Annotated[ProfileKind, Option(help="Retrieval profile to rank with.")] = _FIRST_KIND,
     run: Annotated[Path | None, Option(metavar="FILE", help="Also write rankings as a TREC run.")] = None,
     as_json: AsJson = False,
+    _out: output.OutOption = None,
 ) -> int:
     """Measure ranking, confidence and injection on a labelled collection."""
     from judgekit.evaluation import cases
@@ -235,6 +240,8 @@ def memories(
         bool, Option("--fit", help="Ask about mentions too; write better thresholds to your configuration.")
     ] = False,
     as_json: AsJson = False,
+    _model: output.ModelOption = None,
+    _out: output.OutOption = None,
 ) -> int:
     """Measure the hook on your own prompts: you say whether each memory that it injects is relevant.
 
@@ -409,6 +416,7 @@ def calibrate(
     confidence: Annotated[float, Option(help="Confidence of the promise, between 0 and 1.")] = 0.95,
     out: Annotated[Path | None, Option(metavar="FILE", help="Write to this file, not your folder.")] = None,
     as_json: AsJson = False,
+    _model: output.ModelOption = None,
 ) -> int:
     """Learn which opinions of which tier may be final at a promised error rate; needs --rubric and --mode.
 
@@ -447,6 +455,8 @@ def _learn(
     loaded = loader.find_rubric(rubric, project)
     given, missing = cases.read(labels), None
     if any(case.judges for case in given):
+        if environment.environ().get("JUDGEKIT_ONLY_MODEL"):
+            raise UsageError("--model asks a model, and these cases have recorded answers; leave one out")
         opinions = runner.Opinions(given, samples.models(given), {})
     else:
         opinions = runner.ask(given, labels.parent, loaded, mode, project, _progress(len(given), "cases"))

@@ -32,6 +32,8 @@ def gate(
     format_: FormatOption = "table",
     blocked_code: Annotated[int, Option(min=1, max=125, help="Exit code of a blocking NO-GO.")] = 1,
     no_engine: NoEngine = False,
+    _model: output.ModelOption = None,
+    _out: output.OutOption = None,
 ) -> int:
     """Judge changed files before a push. Exit code: 0, or 1 when a blocking gate stops the push."""
     from judgekit.hooks import pre_push as hook

@@ -65,17 +65,17 @@ def judge(
     from judgekit.judging import documents
 
     output.check_filled(*output.FAMILY, author_family)
-    output.check_filled(*output.MODEL, model)
     output.check_filled("--task-id", "a name for all paths together", task_id)
     wish: dict[str, Any] = {"rubric": rubric, "mode": mode, "deadline": deadline, "cache": not no_cache}
     wish |= {"max_cost_usd": max_cost} | ({"model": encodable(model)} if model else {})
     task = documents.Task(*map(encodable, (description, acceptance, reference)))
     use_engine = not no_engine and engine_wanted()
     dataset = rows.DataOptions(data, map_, id_, out, fresh, limit, judge_turn)
-    if dataset != rows.NO_DATA or not files:
+    if dataset.is_given or not files:
         dataset.check(files, format_, task_id)
         how = rows.How(jobs or rows.ROW_JOBS, use_engine, show_prompt, exit_on or rows.USUAL_EXIT)
         return rows.run("judge", dataset, task, wish, list(filter(None, [author_family])), how)
+    output.into_file(Path(out) if out else None)
     unreadable: list[InputError] = []
     subjects = _documents(files, unreadable, task_id, task, author_family)
     words: set[str] = set()
@@ -236,14 +236,14 @@ def compare(
     """Decide which text is better. Exit code: 0 a winner or a tie, 2 a human is needed."""
     from judgekit.judging import documents, service
 
-    output.check_filled(*output.MODEL, model)
     request = service.JudgeRequest(rubric, mode, deadline, max_cost, not no_cache, model)
     dataset = rows.DataOptions(data, map_, id_, out, fresh, limit)
-    if dataset != rows.NO_DATA or not files:
+    if dataset.is_given or not files:
         dataset.check(files, format_)
         how = rows.How(jobs or rows.ROW_JOBS, not no_engine and engine_wanted(), show_prompt)
         task = documents.Task(encodable(prompt or ""))
         return rows.run("compare", dataset, task, request._asdict(), author_family or [], how)
+    output.into_file(Path(out) if out else None)
     prompt = prompt or ""
     if not prompt.strip():
         raise UsageError("--prompt is missing or empty; give the prompt that the texts answer")

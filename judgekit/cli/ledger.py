@@ -53,6 +53,7 @@ def export(
         Literal["jsonl", "csv"], Option("--format", help="Ledger lines (jsonl) or a table (csv).")
     ] = "jsonl",
     ledger: Ledgers = None,
+    _out: output.OutOption = None,
 ) -> int:
     """Print the ledger, oldest day first; as CSV, the verdicts with their labels."""
     from judgekit.ledger.export import rows
@@ -218,6 +219,7 @@ def kpi(
     plot: Annotated[Path | None, Option(metavar="FILE.svg|FILE.html", help="Draw the KPIs.")] = None,
     ledger: Ledgers = None,
     team: Team = False,
+    _out: output.OutOption = None,
 ) -> int:
     """Measure the gate: six KPIs with 95 % intervals, over all and by rubric version and model."""
     from judgekit.ledger import kpi
@@ -327,6 +329,7 @@ def triage(
     as_json: AsJson = False,
     ledger: Ledgers = None,
     team: Team = False,
+    _out: output.OutOption = None,
 ) -> int:
     """List what needs a person: NO-GO and unclear verdicts, overrides, bypasses, failures."""
     from judgekit.ledger.labels import triage

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import typer
 from typer import Option
 
+from judgekit import environment
 from judgekit.config import ModeName
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import escaped, lines_of, rubric_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from pathlib import Path
+    from collections.abc import Iterable, Iterator, Mapping
 
     from judgekit.providers.base import Message
 
@@ -38,16 +40,19 @@ _COST_SOURCES = {
     "cache": " (all replies cached)",
     "mixed": " (from several sources)",
 }
+_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROL: Final = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
 """What terminals take for a command, but for colours, tabs and line breaks."""
 
 
 @dataclass
 class Streams:
-    """How much goes to stderr."""
+    """How much goes to stderr; the file that the results go to, if any, and those so far."""
 
     quiet: bool = False
     verbose: bool = False
+    file: Path | None = None
+    results: list[str] = field(default_factory=list)
 
 
 current = Streams()  # of the command that runs
@@ -67,45 +72,77 @@ def warn(line: str) -> None:
 
 
 def say(text: str = "") -> None:
-    """Print a result for people, in colour on a terminal unless NO_COLOR is set; raises `typer.Exit`."""
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    try:
-        typer.echo(printable(text), color=False if plain else None)
-    except BrokenPipeError:
-        raise _output_lost() from None
+    """Print a result for people; in colour on a terminal, or where FORCE_COLOR asks, but not with NO_COLOR.
+
+    Raises `typer.Exit` where nobody reads it, and `InputError` where it cannot be written.
+    """
+    if current.file is not None:
+        current.results.append(_COLOUR.sub("", printable(text, "utf-8")))
+        return
+    colour = True if os.environ.get("FORCE_COLOR") else False if os.environ.get("TERM") == "dumb" else None
+    with _stdout():
+        typer.echo(printable(text), color=False if os.environ.get("NO_COLOR") else colour)
 
 
 def emit(text: str) -> None:
-    """Print a result for programs: UTF-8, whatever the terminal's encoding is."""
-    if sys.stdout is None:
-        return
+    """Print a result for programs: UTF-8, whatever the terminal's encoding is; raises as `say` does."""
+    if current.file is not None:
+        current.results.append(text)
+    elif sys.stdout is not None:
+        with _stdout():
+            sys.stdout.flush()
+            sys.stdout.buffer.write(f"{text}\n".encode())
+            sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _stdout() -> Iterator[None]:
     try:
-        sys.stdout.flush()
-        sys.stdout.buffer.write(f"{text}\n".encode())
-        sys.stdout.flush()
-    except BrokenPipeError:
-        raise _output_lost() from None
+        yield
+    except OSError as error:
+        # The interpreter must not try, and fail loudly, again at its exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            raise typer.Exit(Exit.OUTPUT_LOST) from None
+        raise InputError(f"cannot write the output: {error.strerror}") from None
 
 
-def _output_lost() -> typer.Exit:
-    # The interpreter must not try, and fail loudly, again at its exit.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return typer.Exit(Exit.OUTPUT_LOST)
+def into_file(path: Path | None) -> Path | None:
+    """Have the results written to a file when the command ends; raises `InputError` without its folder."""
+    if path is not None and not path.parent.is_dir():
+        raise InputError(f"{path}: cannot be written; there is no folder {path.parent}")
+    current.file = path
+    return path
 
 
-def printable(text: str) -> str:
+def finish() -> None:
+    """Write the results to the file that is to have them, if one is."""
+    if current.file is not None:
+        _write_whole(current.file, "".join(f"{text}\n" for text in current.results))
+        note(f"written: {current.file}")
+
+
+def printable(text: str, encoding: str = "") -> str:
     """Return text in the terminal's encoding, with what it would obey escaped; colours, our own, pass."""
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    encoding = encoding or getattr(sys.stdout, "encoding", None) or "utf-8"
     text = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def write_drawing(path: Path, text: str) -> None:
+    _write_whole(path, text)
+    note(f"drawn: {path}")
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write a file at once, so that none is half written; a device or a pipe as it is."""
     try:
-        path.write_text(text, encoding="utf-8")
+        if path.is_file() or not path.exists():
+            environment.write_private(str(path.resolve()), text)
+        else:
+            path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror})") from None
-    note(f"drawn: {path}")
 
 
 def watched() -> bool:
@@ -144,6 +181,16 @@ def keeps(command: str, message: str) -> None:
     KEPT[command] = f"; {message}"
 
 
+def ask_only(model: str | None) -> str | None:
+    """Have one model asked in every tier, here and in the engine; raises `UsageError` for an empty name."""
+    if model is not None:
+        check_filled("--model", "a model such as anthropic/claude-haiku-5-5", model)
+        os.environ["JUDGEKIT_ONLY_MODEL"] = model
+        if os.environ.get("JUDGEKIT_REPLAY", "").strip():
+            warn(f"--model {escaped(model)} has no effect: JUDGEKIT_REPLAY is set, so recorded replies judge")
+    return model
+
+
 def finite(given: float | None) -> float | None:
     """Return a number that was given; raises `typer.BadParameter` for an infinite one and for NaN."""
     if given is not None and not math.isfinite(given):
@@ -155,7 +202,10 @@ RubricOption = Annotated[str | None, Option("--rubric", help="Rubric: ID, ID@VER
 ModeOption = Annotated[
     ModeName | None, Option("--mode", help="strict avoids wrong acceptance, lenient wrong rejection.")
 ]
-ModelOption = Annotated[str | None, Option("--model", metavar="NAME", help="Model to ask in every tier.")]
+_MODEL = Option("--model", metavar="NAME", callback=ask_only, help="Model to ask in every tier.")
+ModelOption = Annotated[str | None, _MODEL]
+_OUT = Option("--out", metavar="FILE", callback=into_file, help="Write the result to this file, at once.")
+OutOption = Annotated[Path | None, _OUT]
 NoCache = Annotated[bool, Option("--no-cache", help="Do not use cached replies.")]
 NoEngine = Annotated[bool, Option("--no-engine", help="Judge in this process, without the engine.")]
 ShowPrompt = Annotated[bool, Option("--show-prompt", help="Print the prompts; send nothing.")]
@@ -168,7 +218,6 @@ _MAX_COST = Option(
 MaxCost = Annotated[float | None, _MAX_COST]
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 FAMILY = ("--author-family", "a family such as anthropic")
-MODEL = ("--model", "a model such as anthropic/claude-haiku-5-5")
 
 
 def check_filled(option: str, expected: str, *given: str | None) -> None:

@@ -66,7 +66,9 @@ Id = Annotated[str | None, Option("--id", metavar="COLUMN", help="Column that na
 Out = Annotated[
     str | None,
     Option(
-        "--out", metavar="FILE", help="Write results here (.jsonl, .csv, .tsv, .parquet); go on if there."
+        "--out",
+        metavar="FILE",
+        help="Write results to this file; of rows .jsonl, .csv, .tsv or .parquet, continued if there.",
     ),
 ]
 Fresh = Annotated[bool, Option("--fresh", help="Judge all rows again, whatever --out has.")]
@@ -95,10 +97,14 @@ class DataOptions(NamedTuple):
     limit: int | None = None
     judge_turn: Turn = "last"
 
+    @property
+    def is_given(self) -> bool:
+        return self._replace(out=None) != NO_DATA
+
     def check(self, files: list[str] | None, format_: str, task_id: str | None = None) -> None:
         """Raise `UsageError` for options that do not go together, and where nothing is to be judged."""
         if self.data is None:
-            for name, value in self._asdict().items():
+            for name, value in self._replace(out=None)._asdict().items():
                 if value != self._field_defaults[name]:
                     raise UsageError(f"--{name.replace('_', '-')} is for rows; name their file with --data")
             raise UsageError("nothing to judge: name files, or a file of rows with --data")
@@ -166,7 +172,8 @@ def run(
         kept.finish()
     interrupted |= work.stopped.is_set()
     output.tell_sent(work.substitutes, work.redacted)
-    for line in filter(None, (work.failed, str(work.problem or ""))):
+    more = f" (and {work.failures - 1:,} more)" if work.failures > 1 else ""
+    for line in filter(None, (work.failed and work.failed + more, str(work.problem or ""))):
         warn(escaped(line))
     output.KEPT[task] = None  # the summary says it
     _print_line(
@@ -216,18 +223,22 @@ def summary(
     )
     words = ", ".join(f"{run.words[word]:,} {word}" for word in order) or "no verdict"
     parts = [
-        f"{'interrupted: ' * interrupted}{count:,} rows in {name}: {words}",
+        f"{'interrupted: ' * interrupted}{_rows(count)} in {name}: {words}",
         f"{run.now:,} judged now in {seconds:,.0f} s, {run.kept:,} kept",
         cost(run),
     ]
     if run.labelled:
         parts.append(f"{run.agreed:,} of {run.labelled:,} labels agree ({run.agreed / run.labelled:.0%})")
     if run.is_spent:
-        left = "the rest" if total is None else f"{total - count:,} rows"
+        left = "the rest" if total is None else _rows(total - count)
         parts.append(f"{left} not judged, because --max-cost is reached")
     elif interrupted:
         parts.append("run the same command to continue" if resumes else "with --out a run can be continued")
     return "; ".join(filter(None, parts))
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} {'row' if count == 1 else 'rows'}"
 
 
 def cost(run: DatasetRun) -> str:
@@ -257,7 +268,7 @@ def _progress(run: DatasetRun, total: int | None) -> Iterator[None]:
 
     def log() -> None:
         while not over.wait(LOG_SECONDS):
-            note(f"{_done(run, total)} rows, {_figures(run, started)}")
+            note(f"{_done(run, total)}, {_figures(run, started)}")
 
     thread = threading.Thread(target=log, daemon=True)
     thread.start()
@@ -272,6 +283,7 @@ def _progress(run: DatasetRun, total: int | None) -> Iterator[None]:
 def _bar(run: DatasetRun, total: int | None) -> Iterator[None]:
     from rich import progress
     from rich.console import Console
+    from rich.table import Column
 
     started = time.monotonic()
 
@@ -284,14 +296,22 @@ def _bar(run: DatasetRun, total: int | None) -> Iterator[None]:
             task.completed = run.now + run.kept
             return _done(run, total)
 
-    columns = (Done(), progress.BarColumn(), progress.TimeRemainingColumn(), Figures())
+    # One line, however narrow the terminal is: the bar goes first, then the end of the figures.
+    rest = Column(no_wrap=True, overflow="ellipsis")
+    columns = (
+        Done(Column(no_wrap=True, min_width=len(_done(run, total)))),
+        progress.BarColumn(12, table_column=Column(no_wrap=True)),
+        progress.TimeRemainingColumn(compact=True),
+        Figures(rest),
+    )
     with progress.Progress(*columns, console=Console(stderr=True)) as bar:
         bar.add_task("", total=total)
         yield
 
 
 def _done(run: DatasetRun, total: int | None) -> str:
-    return f"{run.now + run.kept:,}" + ("" if total is None else f" of {total:,}")
+    done = run.now + run.kept
+    return _rows(done) if total is None else f"{done:,} of {_rows(total)}"
 
 
 def _figures(run: DatasetRun, started: float) -> str:

@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from judgekit import environment
-from judgekit.cli.output import emit, finite, note, say, warn
+from judgekit.cli.output import ModelOption, OutOption, emit, finite, note, say, warn
 from judgekit.config import ModeName
 from judgekit.errors import ConfigError, Exit, UsageError
 
@@ -85,6 +85,8 @@ def check(
         Option(min=0, max=1, callback=finite, metavar="SHARE", help="Exit with 1 when fewer cases agree."),
     ] = 0.0,
     as_json: Annotated[bool, Option("--json", help="Print the results of --run as JSON Lines.")] = False,
+    model: ModelOption = None,
+    _out: OutOption = None,
 ) -> int:
     """Check rubrics: keys, types, thresholds, published versions, labelled cases.
 
@@ -93,8 +95,8 @@ def check(
     from judgekit.rubric import loader, search_path
     from judgekit.rubric.lint import remarks
 
-    if as_json and not run:
-        raise UsageError("--json prints the results of --run; add --run")
+    if (as_json or model) and not run:
+        raise UsageError(f"{'--json' if as_json else '--model'} is for the cases of --run; add --run")
     codes = [Exit.ACCEPTED]
     for reference in references or [str(path) for _, path in search_path.rubric_files(_project())]:
         try:
@@ -155,8 +157,11 @@ def diff(
     after: Annotated[str, Argument(metavar=f"AFTER:{_REFERENCE}", help="The new rubric.")],
     run: Annotated[bool, Option("--run", help="Judge the cases of the new rubric under both.")] = False,
     mode: _OneMode = None,
+    model: ModelOption = None,
 ) -> int:
     """Show what changed between two rubrics, key by key; with --run, also which verdicts change."""
+    if model and not run:
+        raise UsageError("--model is for the cases of --run; add --run")
     from judgekit.rubric.lint import changes
 
     old, new = _loaded(before), _loaded(after)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from judgekit.cli.output import emit
+from judgekit.cli.output import OutOption, emit
 
 _MODELS = {
     "verdict": "judging.verdict.Verdict",
@@ -23,7 +23,7 @@ _MODELS = {
 Name = Literal["verdict", "comparison", "rubric", "provider", "retrieval", "config", "ledger", "calibration"]
 
 
-def schema(name: Annotated[Name, typer.Argument(help="Which schema.")]) -> int:
+def schema(name: Annotated[Name, typer.Argument(help="Which schema.")], _out: OutOption = None) -> int:
     """Print a JSON Schema (draft 2020-12)."""
     emit(json.dumps(json_schema(name), indent=2))
     return 0

@@ -33,10 +33,14 @@ def search(
     number: Annotated[int, Option("-n", min=1, max=100, help="Maximum number of results.")] = 10,
     as_json: output.AsJson = False,
     no_engine: output.NoEngine = False,
+    model: output.ModelOption = None,
+    _out: output.OutOption = None,
 ) -> int:
     """Search stored memories and documents, best first."""
     if no_judge and (wrong := plain.beyond_unasked(root or (), judge=judge)):
         raise UsageError(wrong)
+    if model and not judge:
+        raise UsageError("--model is for --judge; add --judge")
     output.check_filled("QUERY", "words to search for", query)
     asked: dict[str, Any] = {"roots": root, "mode": mode, "judge": judge, "limit": number}
 

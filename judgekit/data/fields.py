@@ -180,6 +180,10 @@ def _settle(
             found.pop(field, None)
     else:
         asked = " ".join(f"--map {field}=COLUMN" for field in one)
+        if task == "judge":
+            with suppress(UsageError):
+                fields_of("compare", columns, {}, name)
+                asked += ", or compare these texts with judgekit compare --data"
         raise UsageError(
             f"{name}: no column for {' and '.join(one)}; name it with {asked}. It has {_names(columns)}"
         )

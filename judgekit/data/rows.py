@@ -89,11 +89,12 @@ def open_rows(path: str, stdin: BinaryIO) -> Rows:
     if path == STDIN:
         return Rows(path, partial(_json_rows, stdin))
     ending = Path(path).suffix.lower()
-    if ending not in ENDINGS:
-        expected = f"{', '.join(ENDINGS)}, or - for JSON Lines on standard input"
-        raise InputError(f"{path}: unknown ending of a file of rows; expected {expected}")
     with _readable(path):
-        if not stat.S_ISREG(Path(path).stat().st_mode):
+        is_file = stat.S_ISREG(Path(path).stat().st_mode)
+        if ending not in ENDINGS:
+            expected = f"{', '.join(ENDINGS)}, or - for JSON Lines on standard input"
+            raise InputError(f"{path}: unknown ending of a file of rows; expected {expected}")
+        if not is_file:
             raise InputError(f"{path}: not a file; pass its rows as JSON Lines on standard input: -")
         if ending == ".parquet":
             with _parquet(path) as file:

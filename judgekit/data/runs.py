@@ -169,7 +169,7 @@ class DatasetRun:
 
     Reading ends early when `stopped` is set, or when the rows judged and at work cost `max_cost_usd`:
     `is_spent` says so. `problem` is what could not be read of a stream, `failed` why a row has no
-    verdict, if one has none. `agreed` of `labelled` rows have the
+    verdict, if one of the `failures` has none. `agreed` of `labelled` rows have the
     verdict that `expected` says. `unpriced` rows have calls of unknown cost.
     """
 
@@ -191,6 +191,7 @@ class DatasetRun:
     is_spent: bool = False
     problem: InputError | None = None
     failed: str = ""
+    failures: int = 0
     _at_work: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -230,8 +231,10 @@ class DatasetRun:
             self._at_work -= 1
             self.now += 1
             self._count(asked.row, found["verdict"])
-            if found["error"] is not None and (record or not self.failed):
-                self.failed = f"row {asked.row_id} has no verdict: {found['error']}"
+            if found["error"] is not None:
+                self.failures += 1
+                if record or not self.failed:
+                    self.failed = f"row {asked.row_id} has no verdict: {found['error']}"
             if record is not None:
                 self.spent_usd += record["cost_usd"] or 0.0
                 self.unpriced += record["cost_usd"] is None or not record["cost_complete"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import drawn
 import pytest
@@ -28,7 +30,8 @@ def judgekit(capfd: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
 
     def call(*arguments: str) -> Outcome:
         capfd.readouterr()
-        code = run(list(arguments))
+        with patch.dict(os.environ):
+            code = run(list(arguments))
         out, err = capfd.readouterr()
         return Outcome(code, out, err)
 

@@ -1,11 +1,13 @@
-"""What every command understands: -q, -v, -V; help in groups, with whole summaries and an example."""
+"""What commands have in common: -q, -v, -V, --out, colours; help in groups, with an example of each."""
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -101,3 +103,74 @@ def test_verbose_shows_where_a_fault_of_ours_is(judgekit: Run, monkeypatch: pyte
         patch.setattr("judgekit.cli.common.logging.getLogger", lambda _: type("Log", (), {"setLevel": print}))
         patch.setenv("JUDGEKIT_VERBOSE", "1")  # put back at the end
         assert "Traceback" in judgekit("search", "x", "-v").err
+
+
+RESULTS = (
+    ("judge", "good.md"),
+    ("judge", "good.md", "--format", "junit"),
+    ("compare", "good.md", "bad.md", "--prompt", "p", "--rubric", "kls"),
+    ("search", "token", "--json"),
+    ("search", "token"),
+    ("rubric", "check", "kls", "--run", "--mode", "lenient"),
+    ("triage", "--json"),
+    ("kpi",),
+    ("schema", "verdict"),
+    ("doctor", "--json"),
+    ("ledger", "export"),
+)
+
+
+@pytest.mark.parametrize("words", RESULTS, ids=" ".join)
+def test_a_result_goes_to_a_file_instead(
+    served: Served, words: tuple[str, ...], project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stable(text: str) -> str:
+        return re.sub(r"\d+\.\d s|time=\S+|\"duration_ms\":\d+|127.0.0.1:\d+", "", text)
+
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    place = project / "result"
+    shown, _ = served(says(scores(5, 5, 5)), *words)
+    done, _ = served(says(scores(5, 5, 5)), *words, "--out", str(place))
+    assert (done.code, done.out) == (shown.code, "")
+    assert f"judgekit: written: {place}\n" in done.err
+    text = place.read_text()
+    assert "\x1b" not in text
+    assert stable(text) == stable(re.sub(r"\x1b\[[0-9;]*m", "", shown.out))
+
+
+def test_a_file_for_results_is_written_whole_or_not_at_all(judgekit: Run, project: Path) -> None:
+    lost = judgekit("schema", "verdict", "--out", "none/x.json")
+    assert (lost.code, lost.err) == (
+        65,
+        "judgekit: none/x.json: cannot be written; there is no folder none\n",
+    )
+    assert judgekit("schema", "verdict", "--out", ".").code == 65
+    place = project / "x.json"
+    place.write_text("old")
+    assert judgekit("judge", "missing.md", "--rubric", "nosuch", "--out", str(place)).code == 64
+    assert place.read_text() == "old"
+    (project / "link").symlink_to(place)
+    assert judgekit("schema", "verdict", "--out", "link").code == 0
+    assert ((project / "link").is_symlink(), place.read_text() == "old") == (True, False)
+    assert [each.name for each in project.glob("x.json*")] == ["x.json"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a full device")
+@pytest.mark.parametrize("words", ["schema verdict", "doctor", "-V", "schema verdict --out /dev/full"])
+def test_a_full_disk_is_said_in_one_line(words: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "judgekit", *words.split()]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 65
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.endswith(("cannot write the output: No space left on device\n", "on device)\n"))
+
+
+def test_colours_are_forced_unless_they_are_refused(judgekit: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert "\x1b" not in judgekit("search", "token").out
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert "\x1b[1m" in judgekit("search", "token").out
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert "\x1b" not in judgekit("search", "token").out

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from git_repo import GitRepo
 from hooking import by_user
 from loopback import Loopback, says
 from outcome import by_project
@@ -119,3 +120,48 @@ def test_a_recording_is_replayed_where_a_shared_judge_is_configured(
     monkeypatch.setenv("JUDGEKIT_REPLAY", str(examples / "python" / "replies.jsonl"))
     done = judgekit("judge", str(examples / "documents" / "good.md"), "--format", "jsonl")
     assert (done.code, done.json["model"]) == (0, "example/deep"), done.err
+
+
+CASES = '{"id": "1", "text": "# A", "label": "accept"}\n{"id": "2", "text": "# B", "label": "reject"}\n'
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "search token --judge --no-engine",
+        "gate --base HEAD~1 --no-engine",
+        "eval judge cases.jsonl --rubric kls",
+        "calibrate cases.jsonl --rubric kls --mode lenient",
+        "rubric check kls --run --mode lenient",
+        "rubric diff kls kls --run --mode lenient",
+    ],
+)
+def test_every_command_that_judges_asks_the_named_model(served: Served, project: Path, words: str) -> None:
+    (project / "cases.jsonl").write_text(CASES)
+    repository = GitRepo(project)
+    repository("init", "--quiet")
+    repository.commit(a_md="# A\n")
+    repository.commit(a_md="# A\n\nMore.\n")
+    done, asked = served(UNSURE, *words.split(), "--model", "mine", **TIERS)
+    assert {request.body["model"] for request in asked} == {"mine"}, done
+
+
+def test_a_model_that_would_not_be_asked_is_refused_or_said(
+    judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reply = json.dumps({"scores": dict.fromkeys(("knowledge", "logic", "semantic"), 5), "reasoning": "r"})
+    recorded = {"id": "1", "label": "accept", "judges": {"quick": {"model": "m", "reply": reply}}}
+    (project / "cases.jsonl").write_text(json.dumps(recorded))
+    for words in (
+        "search token",
+        "rubric check kls",
+        "rubric diff kls kls",
+        "eval judge cases.jsonl --rubric kls",
+        "calibrate cases.jsonl --rubric kls --mode lenient",
+    ):
+        done = judgekit(*words.split(), "--model", "mine")
+        assert (done.code, done.err.startswith("judgekit: --model")) == (64, True), done
+    examples = Path(__file__).parents[2] / "examples"
+    monkeypatch.setenv("JUDGEKIT_REPLAY", str(examples / "python" / "replies.jsonl"))
+    done = judgekit("judge", str(examples / "documents" / "good.md"), "--model", "mine")
+    assert done.err.startswith("judgekit: --model mine has no effect: JUDGEKIT_REPLAY is set")

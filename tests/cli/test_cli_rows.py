@@ -11,6 +11,7 @@ import sys
 import threading
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +19,7 @@ from engine_processes import private_folder
 from loopback import Loopback, fails, says
 from scripted import by_content, scores
 
+from judgekit.cli import rows
 from judgekit.config import files
 
 if TYPE_CHECKING:
@@ -67,6 +69,7 @@ def test_rows_become_results_and_a_second_run_judges_what_is_missing_changed_or_
     assert first[1]["judged"]["schema"] == "judgekit/verdict@1"
     assert first[3]["error"] == "answer: empty; nothing to judge"
     assert "row r3 has no verdict: quick" in done.err
+    assert " (and 1 more)\n" in done.err
     assert "r1" not in asked[0].text, "a row's id tells a model nothing"
 
     write([row(1), row(2, "better"), row(3, "lucky"), row(4, "full"), row(5), row(6)])
@@ -157,7 +160,7 @@ def test_a_folder_that_is_not_there_is_said(served: Served) -> None:
 
 
 def test_options_of_rows_need_rows(judgekit: Run) -> None:
-    for words in (("--out", "x.jsonl"), ("--map", "text=a"), ("--limit", "2"), ("--fresh",)):
+    for words in (("--map", "text=a"), ("--limit", "2"), ("--fresh",)):
         done = judgekit("judge", "good.md", *words)
         assert (done.code, f"{words[0]} is for rows" in done.err) == (64, True)
 
@@ -328,3 +331,33 @@ def test_ctrl_c_gives_what_is_in_flight_its_time(use: Use) -> None:
         _, err = child.communicate(timeout=30)
         assert (child.returncode, len(read())) == (130, 14)
         assert "interrupted: 14 rows in out.jsonl: 14 accept; 14 judged now" in err
+
+
+def test_one_row_is_one_row_and_a_need_of_rows_is_said_for_rows(served: Served) -> None:
+    write([row(1)])
+    done, _ = served(by_content, *INTO)
+    assert last(done.err).startswith("1 row in out.jsonl: 1 accept; ")
+    done, asked = served(by_content, "judge", "--data", "rows.jsonl", "--rubric", "groundedness")
+    assert (done.code, asked) == (2, [])
+    assert "row r1 has no verdict: not judged: groundedness@1.0.0 needs sources; " in done.err
+    assert "--map sources=COLUMN" in done.err
+    write([{"chosen": "a", "rejected": "b", "prompt": "p"}], "pairs.jsonl")
+    done, _ = served(by_content, "judge", "--data", "pairs.jsonl")
+    assert (done.code, "compare these texts with judgekit compare --data" in done.err) == (64, True)
+
+
+@pytest.mark.parametrize("width", [50, 80, 120])
+def test_the_bar_stays_on_one_line(
+    width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr("judgekit.cli.output.watched", lambda: True)
+    words = Counter(accept=31_234, improve=4_000, reject=6_000, undetermined=32)
+    run: Any = SimpleNamespace(now=41_234, kept=800, words=words, spent_usd=12.5, is_local=False, unpriced=3)
+    with rows._progress(run, 1_000_000):
+        pass
+    shown = re.sub(r"\x1b\[[?\d;]*[a-zA-Z]", "", capsys.readouterr().err).strip().splitlines()
+    assert {len(line) <= width for line in shown} == {True}
+    assert all(line.startswith("42,034 of 1,000,000 rows") for line in filter(str.strip, shown))
+    assert len({*filter(str.strip, shown)}) <= 2  # two moments, not two halves

@@ -123,7 +123,15 @@ def test_what_the_user_names_comes_first() -> None:
         (
             "a b",
             [],
-            "rows.jsonl: no column for text; name it with --map text=COLUMN. It has a, b",
+            (
+                "rows.jsonl: no column for text; name it with --map text=COLUMN, or compare these texts with "
+                "judgekit compare --data. It has a, b"
+            ),
+        ),
+        (
+            "c d",
+            [],
+            "rows.jsonl: no column for text; name it with --map text=COLUMN. It has c, d",
         ),
         ("a b", ["text=a", "conversation=b"], "--map text and --map conversation: give only one of them"),
     ],

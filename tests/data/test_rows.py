@@ -218,6 +218,7 @@ ENDINGS = ".jsonl, .ndjson, .csv, .tsv, .parquet, or - for JSON Lines on standar
         ("rows.json", f"unknown ending of a file of rows; expected {ENDINGS}"),
         ("rows", f"unknown ending of a file of rows; expected {ENDINGS}"),
         ("none.csv", "cannot be read (No such file or directory)"),
+        ("none", "cannot be read (No such file or directory)"),
         ("folder.csv", "not a file; pass its rows as JSON Lines on standard input: -"),
         ("pipe.jsonl", "not a file; pass its rows as JSON Lines on standard input: -"),
         ("a\0.csv", "cannot be read (embedded null byte)"),
@@ -228,6 +229,8 @@ def test_a_file_without_rows(tmp_path: Path, name: str, problem: str) -> None:
     (tmp_path / "folder.csv").mkdir()
     os.mkfifo(tmp_path / "pipe.jsonl")
     (tmp_path / "broken.parquet").write_text("{}" * 100)
+    for odd in ("rows", "rows.json"):
+        (tmp_path / odd).write_text("{}")
     with pytest.raises(InputError) as caught:
         open_rows(str(tmp_path / name), io.BytesIO())
     assert f"{escaped(name)}: {problem}" in str(caught.value)
