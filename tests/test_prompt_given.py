@@ -60,7 +60,7 @@ def test_a_rubric_that_needs_something_has_a_heading_for_it() -> None:
         (
             "answer-quality",
             text_document("a"),
-            "needs the text's purpose; give it with",
+            "needs a description of the text's purpose; give it with",
         ),
         ("answer-quality", text_document("a", description=" "), "answer-quality@1.0.0 needs a description"),
         ("answer-quality", text_document("a", description="Why?"), ""),

@@ -68,7 +68,9 @@ PROMPT_CHARS = 500
 TURN_CHARS = 200
 
 _HOW: dict[Giving, str] = {
-    "description": "the text's purpose; give it with --description (rows: --map description=COLUMN)",
+    "description": (
+        "a description of the text's purpose; give it with --description (rows: --map description=COLUMN)"
+    ),
     "acceptance": "acceptance criteria; give them with --acceptance (rows: --map acceptance=COLUMN)",
     "reference": "the answer that is expected; give it with --reference (rows: --map reference=COLUMN)",
     "sources": "sources; give their paths after the text, with one --task-id (rows: --map sources=COLUMN)",
