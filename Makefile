@@ -35,7 +35,8 @@ bench: $(READY) ## speed as ratios, quality as tables
 	@if test -z "$$JUDGEKIT_TEST_DATA"; then echo "quality is not measured: JUDGEKIT_TEST_DATA names no data"; else set -ex; \
 	  $(BIN)/python bench/retrieval.py --data "$$JUDGEKIT_TEST_DATA" --write docs/figures/retrieval.md; \
 	  $(BIN)/python bench/confidence.py --data "$$JUDGEKIT_TEST_DATA/retrieval/locomo_obs" --talk "$$JUDGEKIT_TEST_DATA/retrieval/locomo_turns" --write docs/figures/confidence.md; \
-	  $(BIN)/python bench/judging.py --data "$$JUDGEKIT_TEST_DATA" --write docs/figures/judging.md; fi
+	  $(BIN)/python bench/judging.py --data "$$JUDGEKIT_TEST_DATA" --write docs/figures/judging.md; \
+	  $(BIN)/python bench/report.py --data "$$JUDGEKIT_TEST_DATA" --write docs/figures/report.md; fi
 	@if test -z "$$JUDGEKIT_LOCAL_MODEL"; then echo "rubrics and attacks are not tried: JUDGEKIT_LOCAL_MODEL names no model"; else set -ex; \
 	  $(BIN)/python bench/rubrics.py --write docs/figures/rubrics.md; \
 	  $(BIN)/python bench/injection.py $${JUDGEKIT_TEST_DATA:+--data "$$JUDGEKIT_TEST_DATA"} --write docs/figures/injection.md; fi

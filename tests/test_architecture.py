@@ -12,6 +12,7 @@ LONGEST_MODULE, LONGEST_FUNCTION = 600, 60  # lines
 # A foreign library, and the only module that knows it.
 HOMES = {
     "detect_secrets": "judging.secret_search",
+    "jinja2": "evaluation.page",
     "litellm": "providers.litellm",
     "prometheus_client": "engine.team",
     "ruamel": "config.yaml_text",
@@ -20,7 +21,6 @@ HOMES = {
 # The same for libraries that one package is built on.
 PACKAGES = {
     "fastapi": "engine",
-    "matplotlib": "evaluation",
     "pyarrow": "data",
     "starlette": "engine",
     "uvicorn": "engine",
@@ -29,7 +29,6 @@ PACKAGES = {
 # Where the process's own environment is read below the doors; everything else asks `environment`.
 READS_ENVIRONMENT = {
     "environment": "the one place that knows whose environment holds",
-    "evaluation.charts": "keeps matplotlib out of the user's folders while it is imported",
     "providers.litellm": "switches off what litellm would do on import",
 }
 DOORS = {"api", "cli", "engine", "hooks"}  # their modules may read it

@@ -118,14 +118,20 @@ def test_the_worked_example_is_what_is_printed(
 _COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n", re.MULTILINE)
 
 
-def test_the_page_on_datasets_is_what_is_printed(tmp_path: Path) -> None:
-    page = (docs.ROOT / "docs/datasets.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(("name", "folder", "count"), [("datasets", "rows", 15), ("report", "report", 6)])
+def test_a_page_of_commands_is_what_is_printed(tmp_path: Path, name: str, folder: str, count: int) -> None:
+    page = (docs.ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
     shown = "".join(fence.text for fence in docs.fences(page) if fence.language == "console")
-    shutil.copytree(docs.ROOT / "examples/rows", tmp_path / "examples/rows")
+    shutil.copytree(docs.ROOT / f"examples/{folder}", tmp_path / f"examples/{folder}")
     python = shlex.quote(sys.executable)
-    lines = ["exec 2>&1", f'judgekit() {{ {python} -m judgekit "$@"; }}', f'python3() {{ {python} "$@"; }}']
+    lines = [
+        "unset COLUMNS",
+        "exec 2>&1",
+        f'judgekit() {{ {python} -m judgekit "$@"; }}',
+        f'python3() {{ {python} "$@"; }}',
+    ]
     commands = _COMMAND.findall(shown)
-    assert len(commands) >= 15
+    assert len(commands) >= count
     for command in commands:  # `exit` gives each the exit code of the one before
         lines += [f"printf '%s\\n' {shlex.quote(f'$ {command}')}", "(exit $code)", command, "code=$?"]
     shell = ["sh", "-c", "\n".join(lines)]

@@ -27,6 +27,7 @@ COMMANDS = {
     "search": "search.search",
     "judge": "judge.judge",
     "compare": "judge.compare",
+    "report": "report.report",
     "gate": "gate.gate",
     "calibrate": "evaluate.calibrate",
     "label": "label.label",

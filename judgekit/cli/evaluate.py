@@ -54,7 +54,7 @@ def judge(
         str | None, Option(metavar="WORD", help="Aim of injected texts (default accept).")
     ] = None,
     again: Annotated[bool, Option("--again", help="Also ask again, and with reordered candidates.")] = False,
-    html: Annotated[Path | None, Option(metavar="FILE.html", help="Also write a page with charts.")] = None,
+    html: Annotated[Path | None, Option(metavar="FILE.html", help="Also write a page.")] = None,
     as_json: AsJson = False,
     model: output.ModelOption = None,
     _out: output.OutOption = None,
@@ -64,14 +64,12 @@ def judge(
     Exit code 2 when a model did not answer: the figures cover a part of the cases, or none.
     """
     from judgekit.evaluation import cases as labelled
-    from judgekit.evaluation import charts, runner
+    from judgekit.evaluation import pages, runner
     from judgekit.evaluation import report as judged
     from judgekit.rubric import loader
 
-    if html is not None:  # refuse it before any model is asked
-        charts.load()
-        if not html.parent.is_dir():
-            raise InputError(f"{html}: cannot be written; there is no folder {html.parent}")
+    if html is not None and not html.parent.is_dir():  # refused before any model is asked
+        raise InputError(f"{html}: cannot be written; there is no folder {html.parent}")
     cases = labelled.read(file)
     project = Path(environment.project_root())
     loaded = loader.find_rubric(rubric, project) if rubric else None
@@ -87,7 +85,7 @@ def judge(
         missing = runner.unanswered(cases)
     report = judged.report(cases, file.name, loaded, mode, wanted)
     if html is not None:
-        output.write_drawing(html, charts.judging_page(report))
+        output.write_drawing(html, pages.judging_page(report))
     if as_json:
         emit(report.model_dump_json(by_alias=True))
         return _answered(missing)

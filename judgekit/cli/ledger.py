@@ -229,9 +229,10 @@ def kpi(
     found = lines(ledger, project, since, datetime.now(UTC), of_team=team)
     evidence = kpi.evidence(line.record for line in found)
     if plot is not None:
-        from judgekit.evaluation import charts
+        from judgekit.evaluation import pages
 
-        output.write_drawing(plot, charts.kpi_drawing(evidence, as_page=plot.suffix == ".html"))
+        drawn = pages.kpi_page if plot.suffix == ".html" else pages.kpi_drawing
+        output.write_drawing(plot, drawn(evidence))
     rubrics, models = kpi.by_rubric_and_model(evidence)
     if as_json:
         parts = {"rubrics": rubrics, "models": models}

@@ -58,7 +58,7 @@ def write_table(part: Path, target: Path, ours: Sequence[str], schema: pa.Schema
             writer.writeheader()
             for _, found in _lines(part):
                 cells = _cells(found, renamed)
-                writer.writerow({name: _text(value) for name, value in cells.items() if value is not None})
+                writer.writerow({name: text_of(value) for name, value in cells.items() if value is not None})
             text.detach()  # which flushes
         return
     # Bytes have become text, some of them as Base64: as bytes again they would be others.
@@ -121,7 +121,7 @@ def _cells(found: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, An
     )
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -188,7 +188,9 @@ def _array(values: list[Any], field: pa.Field, *, given: bool) -> pa.Array:
 
     if not given:
         texts = pa.types.is_string(field.type)
-        return pa.array([_text(each) if texts and each is not None else each for each in values], field.type)
+        return pa.array(
+            [text_of(each) if texts and each is not None else each for each in values], field.type
+        )
     try:
         try:
             array = pa.array(values, field.type)

@@ -11,10 +11,14 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from math import sqrt
 from random import Random
+from statistics import NormalDist, covariance, fmean, pvariance
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import BaseModel
+
+from judgekit.ledger.rates import Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -93,6 +97,53 @@ def intervals(measures: Mapping[str, Measure]) -> dict[str, BootstrapInterval | 
 def difference(first: Sequence[float], second: Sequence[float]) -> BootstrapInterval | None:
     """Return by how much the first mean is above the second; raises `ValueError` for unequal sizes."""
     return interval(mean([one - other for one, other in zip(first, second, strict=True)]))
+
+
+# --- Means of thousands of rows: in closed form, since drawing them again would take minutes
+
+
+def adjusted(values: Sequence[float], extra: Sequence[float]) -> Estimate:
+    """Return a mean with the bounds of Wald about the mean of the values and some `extra` ones.
+
+    With 0, 0, 1, 1 these are the bounds of a share by Agresti and Coull, 1998; with -1, 1 those of a paired
+    difference by Bonett and Price, 2012. Values lie between -1 and 1; there is at least one.
+    """
+    known = [*values, *extra]
+    return _bounded(fmean(values), fmean(known), pvariance(known) / len(known), min(extra))
+
+
+def corrected(labelled: Sequence[tuple[float, float]], others: Sequence[float]) -> Estimate:
+    """Return the mean that people would find in all rows, with its bounds.
+
+    `labelled` rows, a random sample of at least two, have what the judge said and what people said; of the
+    `others` there is what the judge said. All values lie between 0 and 1.
+
+    Prediction-powered inference with power tuning: Angelopoulos, Duchi and Zrnic, "PPI++: Efficient
+    prediction-powered inference", 2023. For the bounds each of the four pairs of 0 and 1 is added once, as
+    Agresti and Coull add to a share: without them 30 labels cover the truth in 84 to 94 % instead of 95 %.
+    """
+
+    def estimate(rows: Sequence[tuple[float, float]]) -> tuple[float, float]:
+        said, right = [one for one, _ in rows], [other for _, other in rows]
+        spread, tuning = pvariance([*said, *others]), 0.0
+        if others and spread:
+            tuning = covariance(said, right) / spread / (1 + len(rows) / len(others))
+        tuning = min(1.0, max(0.0, tuning))
+        errors = [other - tuning * one for one, other in rows]
+        value, noise = fmean(errors), pvariance(errors) / (len(rows) - 1)
+        if tuning:
+            value += tuning * fmean(others)
+            noise += tuning**2 * pvariance(others) / len(others)
+        return value, noise
+
+    value, _ = estimate(labelled)
+    return _bounded(value, *estimate([*labelled, (0, 0), (0, 1), (1, 0), (1, 1)]), least=0.0)
+
+
+def _bounded(value: float, middle: float, noise: float, least: float) -> Estimate:
+    half = NormalDist().inv_cdf(0.5 + LEVEL / 2) * sqrt(noise)
+    value = min(1.0, max(least, value))
+    return Estimate(value, max(least, min(value, middle - half)), min(1.0, max(value, middle + half)))
 
 
 # --- Agreement with labels: of pairs that could be read

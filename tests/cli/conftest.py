@@ -7,7 +7,6 @@ import subprocess
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-import drawn
 import pytest
 import sample_store
 from loopback import Loopback
@@ -18,7 +17,7 @@ from judgekit.ledger import Ledger, labels
 from judgekit.providers import servers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from loopback import Answer, Asked
@@ -62,12 +61,6 @@ def use(monkeypatch: pytest.MonkeyPatch) -> Use:
 @pytest.fixture
 def no_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "models", lambda bases, seconds=0.3: [None] * len(bases))
-
-
-@pytest.fixture
-def no_matplotlib() -> Iterator[None]:
-    with drawn.without_matplotlib():
-        yield
 
 
 @pytest.fixture

@@ -303,8 +303,8 @@ def test_a_provider_that_answers_in_part_leaves_a_part(project: Path, served: Se
     assert outcome.code == 0  # what cannot be read is an answer
 
 
-def test_without_the_extra_or_its_folder_no_model_is_asked(
-    judgekit: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+def test_without_a_folder_for_the_page_no_model_is_asked(
+    judgekit: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ask(*_: object) -> None:
         raise AssertionError("a model was asked")
@@ -314,16 +314,6 @@ def test_without_the_extra_or_its_folder_no_model_is_asked(
     done = judgekit(*command, str(tmp_path / "gone" / "p.html"))
     assert (done.code, done.out, done.err.count("\n")) == (65, "", 1)
     assert "there is no folder" in done.err
-    request.getfixturevalue("no_matplotlib")
-    for words in ((*command, str(tmp_path / "page.html")), ("kpi", "--plot", "kpi.svg")):
-        done = judgekit(*words)
-        assert (done.code, done.out, done.err.count("\n")) == (64, "", 1)
-        assert ("pip install" in done.err, "[report]" in done.err) == (True, True)
-        assert "judgekit[report]" not in done.err
-    assert not (tmp_path / "page.html").exists()
-    file = write(tmp_path, recorded(1) | {"text": "a"})
-    done = judgekit("eval", "judge", file, "--rubric", "kls")  # all but the page is there
-    assert (done.code, done.err, "accuracy" in done.out) == (0, "", True)
 
 
 METRICS = ["nDCG@10", "R@10", "P@3", "MRR"]

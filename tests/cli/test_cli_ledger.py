@@ -200,7 +200,8 @@ def test_labels_come_from_a_file(judgekit: Run, ledger: Ledger, monkeypatch: pyt
     done = judgekit("label", "--from", "labels.csv")
     assert (done.code, done.out, len(done.err) < 1000) == (65, "6 labelled\n", True)
     huge, *told = [line.removeprefix("judgekit: labels.csv:") for line in done.err.splitlines()]
-    assert huge.startswith("9: expected ID,LABEL, got 'xxx")
+    assert huge.startswith("9: ")
+    assert "got 'xxx" in huge
     assert told == [
         "10: id must be that of one verdict; got 'id', and no verdict has it",
         "11: label must be accept, improve or reject; got 4",

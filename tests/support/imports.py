@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 HEAVY = (
     *("litellm", "pydantic", "ruamel", "asyncio", "httpx", "aiohttp", "openai", "ssl"),
-    *("fastapi", "starlette", "uvicorn", "concurrent", "matplotlib", "numpy"),
+    *("fastapi", "starlette", "uvicorn", "concurrent", "jinja2", "numpy"),
 )
 
 _PROBE = """

@@ -1,0 +1,222 @@
+"""`judgekit report`: what results say, for people, for programs and as a page."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from typer import Argument, Option
+
+from judgekit.cli import output
+from judgekit.cli.output import AsJson, emit, say
+from judgekit.errors import InputError, UsageError
+from judgekit.text import escaped, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from judgekit.data.report import Group, Report, Shown, WinRate
+    from judgekit.evaluation.page import Cell, Figure, Row, Section, Table
+
+_MOST_ROWS = 5  # of a list, in a terminal
+_WIDTH, _COLUMN = 120, 16  # characters of a line where there is no terminal, and of a column at least
+
+
+def report(
+    results: Annotated[
+        list[str], Argument(metavar="RESULTS [RESULTS2]", help="One or two files of results, any format.")
+    ],
+    labels: Annotated[
+        str | None, Option(metavar="FILE", help="What people say of a random sample: id and label.")
+    ] = None,
+    sample: Annotated[
+        int | None, Option(min=1, metavar="N", help="Draw N rows for you to label, into --labels FILE.")
+    ] = None,
+    by: Annotated[
+        str | None, Option(metavar="COLUMN", help="Also report the rows with each value of this column.")
+    ] = None,
+    html: Annotated[Path | None, Option(metavar="FILE.html", help="Also write a page.")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Sum up results: verdicts, agreement with labels, and a rate corrected for the judge's errors."""
+    from judgekit.data import labels as files
+    from judgekit.data.report import summarise
+    from judgekit.data.rows import open_rows
+
+    if len(results) > 2:  # noqa: PLR2004 - as the help says
+        raise UsageError(f"expected one or two files of results, got {len(results)}")
+    first, *rest = [open_rows(path, sys.stdin.buffer) for path in results]
+    if sample is not None:
+        sheet = labels or f"{Path(first.name).with_suffix('')}.labels.csv"
+        added, total = files.add_sample(files.results(first), sheet, sample)
+        say(escaped(f"{sheet}: {added} rows added, {total} in all"))
+        say("Write accept, improve or reject into the column label of each row. Then run:")
+        say(escaped(f"  judgekit report {results[0]} --labels {sheet}"))
+        return 0
+    known = files.read_labels(open_rows(labels, sys.stdin.buffer)) if labels else None
+    if known == {}:
+        raise InputError(f"{labels}: no row has a label; write accept, improve or reject into the column")
+    second = {each.row_id: each.word for each in files.results(rest[0])} if rest else {}
+    other = (rest[0].name, second) if rest else None
+    found = summarise(files.results(first), first.name, known, by, other)
+    if html is not None:
+        from judgekit.evaluation.page import page
+
+        output.write_drawing(html, page(f"Results of {found.file}", _about(found), _sections(found)))
+    if as_json:
+        emit(found.model_dump_json(by_alias=True))
+        return 0
+    say(escaped(f"{found.file}: {_about(found)}"))
+    text = "".join(f"\n{section.title}\n{_text(section)}\n" for section in _sections(found))
+    say(text + "\nIn brackets 95% intervals" if "[0" in text or "[-" in text else text.rstrip())
+    return 0
+
+
+def _about(found: Report) -> str:
+    words = ", ".join(f"{count:,} {word}" for word, count in found.verdicts.items())
+    count = found.undetermined
+    left = (
+        f"; {count:,} without a verdict {'is' if count == 1 else 'are'} left out of all rates"
+        if count
+        else ""
+    )
+    cost = "" if found.cost_usd is None else f"; {found.cost_usd:.4f} USD"
+    return f"{found.rows:,} rows: {words}{left}{cost}"
+
+
+def _sections(found: Report) -> list[Section]:
+    from judgekit.evaluation.page import Section, Table, shares
+
+    sections = [Section("Rates", [_figures(found), *_notes(found)])]
+    if known := found.labelled:
+        sections.append(Section("Labels and verdicts", [shares("labelled", known.confusion)]))
+    if found.matrix:
+        letters = list(found.win_rates)
+        rows: list[Row] = [
+            [one, *(_win_cell(found.matrix[one].get(other)) for other in letters)] for one in found.matrix
+        ]
+        title = "How often the text of the row is better than that of the column"
+        sections.append(Section(title, [Table(["", *letters], rows)]))
+    if found.groups:
+        columns = [found.column or "", "rows", "as judged", "corrected", *found.verdicts]
+        groups = [_group(each, found.verdicts) for each in found.groups]
+        sections.append(Section(f"By {found.column}", [Table(columns, groups)]))
+    if found.dimensions:
+        sections.append(Section("Scores", [shares("dimension", found.dimensions)]))
+    if found.tiers:
+        columns = ["tier", "rows decided", "calls answered", "calls failed", "seconds", "USD"]
+        tiers: list[Row] = [[tier, *each.values()] for tier, each in found.tiers.items()]
+        sections.append(Section("Tiers", [Table(columns, tiers)]))
+    lists = {
+        "Verdicts that differ from the label": found.labelled.wrong if found.labelled else [],
+        "Verdicts that differ between the results": found.difference.rows_that_differ
+        if found.difference
+        else [],
+        "The worst rows": found.worst,
+    }
+    return [*sections, *(Section(title, [_table(rows)]) for title, rows in lists.items() if rows)]
+
+
+def _figures(found: Report) -> list[Figure]:
+    from judgekit.evaluation.page import Figure
+
+    figures = []
+    if rate := found.accept_rate:
+        figures.append(Figure("accept rate, as judged", rate.judged))
+        if rate.corrected is not None:
+            note = f"with {rate.labels} labels"
+            figures.append(Figure("accept rate, corrected", rate.corrected, rate.low, rate.high, note))
+    for letter, win in found.win_rates.items():
+        figures.append(Figure(f"{letter} wins", win.rate, win.low, win.high, _counts(win)))
+    if known := found.labelled:
+        for name, figure in (("agreement with labels", known.accuracy), ("Cohen's kappa", known.kappa)):
+            if figure:
+                note = f"of {known.labels} labels"
+                figures.append(
+                    Figure(name, figure.value, figure.low, figure.high, note, least=min(0.0, figure.low))
+                )
+    if (apart := found.difference) and apart.value is not None:
+        name, note = f"{one_line(apart.file, 40)}: rate above the first", f"of {apart.rows} rows in both"
+        figures.append(Figure(name, apart.value, apart.low, apart.high, note, least=-1.0))
+    return figures
+
+
+def _counts(win: WinRate) -> str:
+    return f"{win.wins} won, {win.ties} tied, {win.losses} lost"
+
+
+def _notes(found: Report) -> list[str]:
+    notes = [f"No corrected rate: {found.needs}."] if found.needs else []
+    if found.labelled and found.labelled.left_out:
+        notes.append(f"{found.labelled.left_out} labels left out: no row with this id has a verdict.")
+    if (apart := found.difference) and apart.only_first + apart.only_second:
+        only = f"{apart.only_first} rows that only the first results have, {apart.only_second} of the second"
+        notes.append(f"Left out of the difference: {only}.")
+    return notes
+
+
+def _win_cell(win: WinRate | None) -> Cell | None:
+    from judgekit.evaluation.page import Cell
+
+    if win is None:
+        return None
+    return Cell(f"{win.rate:.3f} [{win.low:.3f}, {win.high:.3f}]", _counts(win), win.rate)
+
+
+def _group(group: Group, words: Iterable[str]) -> Row:
+    rate, corrected = group.rate, group.needs
+    if rate and rate.corrected is not None:
+        corrected = f"{rate.corrected:.3f} [{rate.low:.3f}, {rate.high:.3f}]"
+    counts = [group.verdicts.get(word, 0) for word in words]
+    return [group.value, group.rows, rate.judged if rate else None, corrected, *counts]
+
+
+def _table(rows: Sequence[Shown]) -> Table:
+    """Return a table of rows, with the columns that any of them has."""
+    from judgekit.evaluation.page import Table
+
+    columns: dict[str, list[str | float | None]] = {
+        "id": [row.id for row in rows],
+        "label": [row.label for row in rows],
+        "verdict": [row.verdict for row in rows],
+        "second verdict": [row.second for row in rows],
+        "scores": [", ".join(f"{name} {score:g}" for name, score in row.scores.items()) for row in rows],
+        "reasoning": [row.reasoning for row in rows],
+        "text": [row.text for row in rows],
+    }
+    filled = {name: cells for name, cells in columns.items() if any(cells)}
+    return Table(list(filled), list(zip(*filled.values(), strict=True)))
+
+
+def _text(section: Section) -> str:
+    """Return a section for a terminal; of a long table its first rows."""
+    from rich.console import Console
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    from judgekit.evaluation.page import Figure, Table, shown
+
+    out = io.StringIO()
+    console = Console(file=out, width=shutil.get_terminal_size((_WIDTH, 20)).columns - 2, color_system=None)
+    for part in section.parts:
+        if isinstance(part, str):
+            console.print(Text(escaped(part)), soft_wrap=True)
+            continue
+        grid = Grid(box=None, show_header=isinstance(part, Table), pad_edge=False, header_style="")
+        rows: list[Sequence[str]] = []
+        if isinstance(part, Table):
+            rows = [[shown(cell) for cell in row] for row in part.rows[:_MOST_ROWS]]
+            for name, *cells in zip(part.columns, *rows, strict=True):
+                least = min(_COLUMN, max(map(len, [name, *cells])))
+                grid.add_column(Text(escaped(name)), no_wrap=True, overflow="ellipsis", min_width=least)
+        else:
+            rows = [[each.name, each.text, each.note] for each in part if isinstance(each, Figure)]
+        for row in rows:
+            grid.add_row(*(Text(escaped(cell)) for cell in row))
+        console.print(grid)
+        if isinstance(part, Table) and len(part.rows) > _MOST_ROWS:
+            console.print(f"and {len(part.rows) - _MOST_ROWS} more; --html FILE shows them")
+    return "\n".join(f"  {line.rstrip()}" for line in out.getvalue().splitlines())

@@ -1,0 +1,149 @@
+"""Results and labels as files: what a report reads, and the sample of rows that people label."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import heapq
+import io
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from judgekit.data import fields, tables
+from judgekit.data.results import OURS, Ids
+from judgekit.data.rows import DELIMITERS, Rows, UnreadableRow, open_rows
+from judgekit.data.runs import unreadable
+from judgekit.errors import InputError, UsageError
+from judgekit.judging.verdict import TIE
+from judgekit.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from judgekit.data.rows import DataRow
+
+UNDECIDED = ("undetermined", "escalate")
+_WANTED = "name a file that judge or compare --data wrote, or one with these columns"
+
+
+class Result(NamedTuple):
+    """A row of results: `scores` by dimension, or by letter where texts were compared."""
+
+    row_id: str
+    word: str
+    scores: Mapping[str, float]
+    columns: Mapping[str, Any]
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """The columns that the row had before it was judged."""
+        ours = {*OURS, *(f"score.{name}" for name in self.scores)}
+        return {name: value for name, value in self.columns.items() if name not in ours}
+
+
+def results(rows: Rows) -> Iterator[Result]:
+    """Yield the rows of a file of results; raises `InputError` for a row without an id and a verdict."""
+    ids = Ids()
+    for row, row_id, given in _answers(rows, "verdict"):
+        word = given if given in UNDECIDED else _word(given)
+        if not word:
+            raise InputError(
+                f"{rows.name}: row {row.number}: unknown verdict {one_line(given, 40)!r}; {_WANTED}"
+            )
+        if (first := ids.add(row_id, row.number)) is not None:
+            raise InputError(
+                f"{rows.name}: row {row.number}: duplicate id {row_id!r} (row {first}); keep one"
+            )
+        yield Result(row_id, word, dict(_scores(row.columns)), row.columns)
+
+
+def read_labels(rows: Rows) -> dict[str, str]:
+    """Return labels by id; rows whose label is empty are left out. Raises `InputError`."""
+    found: dict[str, str] = {}
+    for row, row_id, given in _answers(rows, "label"):
+        word = _word(given)
+        if given and not word:
+            wanted = "label must be accept, improve or reject (of a comparison: A, B or tie)"
+            raise InputError(f"{rows.name}: row {row.number}: {wanted}; got {one_line(given, 40)!r}")
+        if word and found.setdefault(row_id, word) != word:
+            raise InputError(f"{rows.name}: row {row.number}: two labels for the id {row_id!r}; keep one")
+    return found
+
+
+def _answers(rows: Rows, name: str) -> Iterator[tuple[DataRow, str, str]]:
+    for row in rows:
+        if isinstance(row, UnreadableRow):
+            raise unreadable(rows.name, row, 0)
+        if row.columns.get("id") in (None, "") or name not in row.columns:
+            raise InputError(f"{rows.name}: row {row.number}: expected the columns id and {name}; {_WANTED}")
+        given = row.columns[name]
+        yield row, str(row.columns["id"]), "" if given is None else str(given).strip()
+
+
+def _word(given: str) -> str:
+    """Return the outcome, the letter or the tie that a person or a program means; "" for anything else."""
+    is_letter = len(given) == 1 and "A" <= given <= "Z"
+    return fields.label(given) or (given if is_letter or given == TIE else "")
+
+
+def _scores(columns: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    flat = {name[6:]: value for name, value in columns.items() if name.startswith("score.")}
+    for name, value in {**flat, **(nested(columns.get("scores")) or {})}.items():
+        if (score := number(value)) is not None:
+            yield name, score
+
+
+def nested(value: object) -> dict[str, Any] | None:
+    """Return an object, which in CSV and Parquet is JSON."""
+    if isinstance(value, str) and value.startswith("{"):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    return value if isinstance(value, dict) else None
+
+
+def number(value: object) -> float | None:
+    try:
+        found = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def add_sample(found: Iterable[Result], path: str, count: int) -> tuple[int, int]:
+    """Add a random sample of decided rows to a file, for people to write their labels into it.
+
+    Rows are in the order of a hash of their ids, so the first ones are a random sample, however many. The
+    file keeps what it has. Returns how many rows were added, and how many it has now; raises `InputError`.
+    """
+    target, delimiter = Path(path), DELIMITERS.get(Path(path).suffix.lower())
+    if delimiter is None and target.suffix.lower() not in (".jsonl", ".ndjson"):
+        raise UsageError(f"{path}: unknown ending of a file of labels; expected .csv, .tsv or .jsonl")
+    there = target.exists()
+    known = {row_id for _, row_id, _ in _answers(open_rows(path, io.BytesIO()), "label")} if there else set()
+    free = (each for each in found if each.word not in UNDECIDED and each.row_id not in known)
+    drawn = heapq.nsmallest(count, free, key=lambda each: hashlib.sha256(each.row_id.encode()).digest())
+    # A person labels without the verdict: only what the row had before it was judged is shown.
+    rows = [dict.fromkeys(("id", "label")) | each.own | {"id": each.row_id, "label": ""} for each in drawn]
+    old = target.read_bytes().decode("utf-8-sig") if there else ""
+    text = io.StringIO(old + "\n" * (bool(old) and not old.endswith("\n")), newline="")
+    names = next(csv.reader(io.StringIO(old), delimiter=delimiter or ","), [])
+    names = names or list(dict.fromkeys(name for row in rows for name in row))
+    text.seek(0, io.SEEK_END)
+    if delimiter is None:
+        text.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    else:
+        writer = csv.DictWriter(text, names, restval="", extrasaction="ignore", delimiter=delimiter)
+        if not old:
+            writer.writeheader()
+        for row in rows:
+            writer.writerow({name: tables.text_of(value) for name, value in row.items() if value is not None})
+    try:
+        with tables.replacing(target) as file:
+            file.write(text.getvalue().encode())
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror}); choose another --labels") from None
+    return len(rows), len(known) + len(rows)

@@ -1,0 +1,368 @@
+"""What results say: counts, rates and their intervals, agreement with labels, and the rows that matter.
+
+Results are read once, row by row. Of a row only its id, its verdict and its text beside the worst ones stay
+in memory. `improve` counts as not accepted; what is undetermined is left out and counted.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import ceil, log
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import Field
+
+from judgekit.data import fields
+from judgekit.data.labels import UNDECIDED, Result, nested, number
+from judgekit.errors import InputError, UsageError
+from judgekit.evaluation import stats
+from judgekit.evaluation.stats import OUTCOMES, ReportPart
+from judgekit.judging.verdict import TIE
+from judgekit.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+LEAST_LABELS = 30  # of fewer the bounds are not those that they claim to be
+MOST_SHOWN = 100  # rows of a list, and values of a column
+_SHOWN_CHARS = 400
+
+
+class Rate(ReportPart):
+    """A share of rows: as `judged`; and `corrected` for the judge's errors by `labels`, with its bounds."""
+
+    judged: float
+    corrected: float | None = None
+    low: float | None = None
+    high: float | None = None
+    labels: int = 0
+
+
+class Group(ReportPart):
+    """The rows with one `value` of a column; `needs` says how many labels are missing, and why."""
+
+    value: str
+    rows: int
+    verdicts: dict[str, int]
+    rate: Rate | None
+    needs: str | None = None
+
+
+class Shown(ReportPart):
+    """A row that matters, with its verdict, what people said (`label`) or a `second` verdict."""
+
+    id: str
+    verdict: str
+    label: str | None = None
+    second: str | None = None
+    average: float | None = None
+    scores: dict[str, float] = {}
+    reasoning: str = ""
+    text: str = ""
+
+
+class Labelled(ReportPart):
+    """How verdicts agree with labels; of those `left_out` the row is undetermined or not in the results."""
+
+    labels: int
+    left_out: int
+    accuracy: stats.BootstrapInterval | None
+    kappa: stats.BootstrapInterval | None
+    confusion: dict[str, dict[str, int]]
+    wrong: list[Shown]
+
+
+class Difference(ReportPart):
+    """By how much the second rate is above the first, on the `rows` decided in both results."""
+
+    file: str
+    rows: int
+    only_first: int
+    only_second: int
+    value: float | None
+    low: float | None
+    high: float | None
+    differing: int
+    rows_that_differ: list[Shown]
+
+
+class WinRate(ReportPart):
+    """How often a text wins against the others, or against one other; ties count half."""
+
+    wins: int
+    ties: int
+    losses: int
+    rate: float
+    low: float
+    high: float
+
+
+class Report(ReportPart):
+    schema_: Literal["judgekit/report@1"] = Field("judgekit/report@1", alias="schema")
+    file: str
+    rows: int
+    undetermined: int
+    task: Literal["judge", "compare"]
+    verdicts: dict[str, int]
+    accept_rate: Rate | None = None
+    needs: str | None = None
+    win_rates: dict[str, WinRate] = {}
+    matrix: dict[str, dict[str, WinRate]] = {}
+    dimensions: dict[str, dict[str, int]] = {}
+    worst: list[Shown] = []
+    tiers: dict[str, dict[str, float]] = {}
+    cost_usd: float | None = None
+    labelled: Labelled | None = None
+    difference: Difference | None = None
+    column: str | None = None
+    groups: list[Group] = []
+
+
+def _worths(words: Iterable[str], best: str) -> list[float]:
+    """Return 1 for the best word, 0 for others and 0.5 for a tie, without what is undetermined."""
+    return [0.5 if word == TIE else float(word == best) for word in words if word not in UNDECIDED]
+
+
+@dataclass
+class _Tally:
+    """Rows by verdict, and of the labelled ones both words."""
+
+    words: Counter[str] = field(default_factory=Counter)
+    pairs: list[stats.Pair] = field(default_factory=list)  # the label, and the verdict
+
+    def add(self, word: str, label: str | None) -> None:
+        self.words[word] += 1
+        if label is not None and word not in UNDECIDED:
+            self.pairs.append((label, word))
+
+    def rate(self, best: str) -> Rate | None:
+        decided = _worths(self.words.elements(), best)
+        if not decided:
+            return None
+        rate = Rate(judged=sum(decided) / len(decided), labels=len(self.pairs))
+        if self.needs(best):
+            return rate
+        others = self.words - Counter(said for _, said in self.pairs)
+        right, said = (_worths(words, best) for words in zip(*self.pairs, strict=True))
+        value, low, high = stats.corrected(
+            list(zip(said, right, strict=True)), _worths(others.elements(), best)
+        )
+        return rate.model_copy(update={"corrected": value, "low": low, "high": high})
+
+    def group(self, value: str, best: str, *, is_labelled: bool) -> Group:
+        return Group(
+            value=one_line(value, 80),
+            rows=self.words.total(),
+            verdicts=_ordered(self.words),
+            rate=self.rate(best),
+            needs=self.needs(best) if is_labelled else None,
+        )
+
+    def needs(self, best: str) -> str | None:
+        """Say how many more labels a corrected rate needs; None where there are enough."""
+        decided = sum(count for word, count in self.words.items() if word not in UNDECIDED)
+        good = sum(label == best for label, _ in self.pairs)
+        bad = len(self.pairs) - good
+        more, why = LEAST_LABELS - len(self.pairs), f"{len(self.pairs)} labels are too few"
+        if self.pairs and not (good and bad):
+            missing = self.words[best] if bad else decided - self.words[best]
+            rare = max(missing / decided, 1 / (len(self.pairs) + 2))
+            chance = ceil(log(1 - stats.LEVEL) / log(1 - rare)) if rare < 1 else 1
+            more, why = max(more, chance), f"no label says {'' if bad else 'anything but '}{best}"
+        more = min(more, decided - len(self.pairs))
+        return f"{why}; {more} more would do" if more > 0 else why if not (good and bad) else None
+
+
+def summarise(
+    found: Iterable[Result],
+    name: str,
+    labels: Mapping[str, str] | None = None,
+    column: str | None = None,
+    second: tuple[str, Mapping[str, str]] | None = None,
+) -> Report:
+    """Return what the results say; `second` is the name of other results, with their verdicts by id.
+
+    Raises `UsageError` for a `column` that no row has, `InputError` where there is no row.
+    """
+    labels, whole, groups = labels or {}, _Tally(), defaultdict[str, _Tally](_Tally)
+    dimensions, tiers = defaultdict[str, Counter[str]](Counter), defaultdict[str, dict[str, float]](_tier)
+    rows, ranks, costs = _Lists(second), list[Result](), list[float]()
+    has_column = False
+    for each in found:
+        label = labels.get(each.row_id)
+        whole.add(each.word, label)
+        if column is not None:
+            has_column |= column in each.columns
+            groups[str(each.columns.get(column))].add(each.word, label)
+        rows.add(each, label)
+        if (usd := number(each.columns.get("cost_usd"))) is not None:
+            costs.append(usd)
+        if each.word in OUTCOMES:
+            for dimension, score in each.scores.items():
+                dimensions[dimension][f"{score:g}"] += 1
+        elif each.word not in UNDECIDED:
+            ranks.append(each._replace(columns={}))
+        _count(tiers, nested(each.columns.get("judged")) or {})
+    if not whole.words:
+        raise InputError(f"{name}: no row; name a file that judge or compare --data wrote")
+    if column is not None and not has_column:
+        raise UsageError(f"--by {column}: {name} has no such column")
+    best, (wins, matrix) = ("A" if ranks else "accept"), _wins(ranks)
+    pairs = whole.pairs
+    return Report(
+        file=name,
+        rows=whole.words.total(),
+        undetermined=sum(whole.words[word] for word in UNDECIDED),
+        task="compare" if ranks else "judge",
+        verdicts=_ordered(whole.words),
+        accept_rate=None if ranks else whole.rate(best),
+        needs=whole.needs(best) if labels and not ranks else None,
+        win_rates=wins,
+        matrix=matrix,
+        dimensions={name: _bynumber(counts) for name, counts in dimensions.items()},
+        worst=rows.worst(),
+        tiers=dict(tiers),
+        cost_usd=sum(costs) if costs else None,
+        labelled=_labelled(pairs, len(labels) - len(pairs), rows.wrong) if labels else None,
+        difference=rows.difference(best) if second else None,
+        column=column,
+        groups=[
+            tally.group(value, best, is_labelled=bool(labels))
+            for value, tally in sorted(groups.items(), key=lambda item: -item[1].words.total())[:MOST_SHOWN]
+        ],
+    )
+
+
+class _Lists:
+    """The rows to show: the worst ones, those that the judge got wrong, those that differ."""
+
+    def __init__(self, second: tuple[str, Mapping[str, str]] | None) -> None:
+        self.wrong = list[Shown]()
+        self._second = second
+        self._seen = self._met = self._differs = 0
+        self._matched, self._differing = list[tuple[str, str]](), list[Shown]()
+        self._worst: list[tuple[tuple[float, ...], Result]] = []
+
+    def add(self, each: Result, label: str | None) -> None:
+        self._seen += 1
+        if label is not None and each.word not in UNDECIDED and label != each.word:
+            self.wrong += [_shown(each, label=label)] if len(self.wrong) < MOST_SHOWN else []
+        if each.word in OUTCOMES[:2]:
+            average = number(each.columns.get("average"))
+            rank = OUTCOMES.index(each.word), -1.0 if average is None else average, self._seen
+            self._worst.append((rank, each))
+            if len(self._worst) > 2 * MOST_SHOWN:
+                self._worst = heapq.nsmallest(MOST_SHOWN, self._worst)
+        other = self._second[1].get(each.row_id) if self._second else None
+        if other is None:
+            return
+        self._met += 1
+        if each.word not in UNDECIDED and other not in UNDECIDED:
+            self._matched.append((each.word, other))
+            self._differs += each.word != other
+            if each.word != other and len(self._differing) < MOST_SHOWN:
+                self._differing.append(_shown(each, second=other))
+
+    def worst(self) -> list[Shown]:
+        return [_shown(each) for _, each in heapq.nsmallest(MOST_SHOWN, self._worst)]
+
+    def difference(self, best: str) -> Difference:
+        name, others = self._second or ("", {})
+        first, second = (_worths([pair[side] for pair in self._matched], best) for side in (0, 1))
+        apart = [other - one for one, other in zip(first, second, strict=True)]
+        value, low, high = stats.adjusted(apart, (-1, 1)) if apart else (None, None, None)
+        return Difference(
+            file=name,
+            rows=len(apart),
+            only_first=self._seen - self._met,
+            only_second=len(others) - self._met,
+            value=value,
+            low=low,
+            high=high,
+            differing=self._differs,
+            rows_that_differ=self._differing,
+        )
+
+
+def _shown(each: Result, label: str | None = None, second: str | None = None) -> Shown:
+    own = each.own
+    try:
+        column = fields.fields_of("judge", list(own), {}, "").columns.get("text", "")
+    except UsageError:
+        column = ""
+    return Shown(
+        id=one_line(each.row_id, 80),
+        verdict=each.word,
+        label=label,
+        second=second,
+        average=number(each.columns.get("average")),
+        scores=dict(each.scores),
+        reasoning=one_line(str(each.columns.get("reasoning") or ""), _SHOWN_CHARS),
+        text=one_line(str(own.get(column) or ""), _SHOWN_CHARS),
+    )
+
+
+def _tier() -> dict[str, float]:
+    return dict.fromkeys(("decided", "answered", "failed", "seconds", "cost_usd"), 0)
+
+
+def _count(tiers: dict[str, dict[str, float]], judged: Mapping[str, Any]) -> None:
+    """Add what the tiers did about one row, by the record of its verdict."""
+    for each in judged.get("rounds", ()):
+        tier, usage = tiers[each["tier"]], each.get("usage") or {}
+        tier["failed" if each.get("failure") else "answered"] += 1
+        tier["seconds"] += each.get("latency_ms", 0) / 1000
+        tier["cost_usd"] += usage.get("cost_usd") or 0.0
+    if tier_name := judged.get("judge_tier"):
+        tiers[tier_name]["decided"] += 1
+
+
+def _labelled(pairs: Sequence[stats.Pair], left_out: int, wrong: list[Shown]) -> Labelled:
+    confusion: dict[str, dict[str, int]] = {}
+    for (label, said), count in sorted(Counter(pairs).items()):
+        confusion.setdefault(label, {})[said] = count
+    kappa, _ = stats.kappas(pairs)
+    return Labelled(
+        labels=len(pairs),
+        left_out=left_out,
+        accuracy=stats.accuracy(pairs),
+        kappa=kappa,
+        confusion=confusion,
+        wrong=wrong,
+    )
+
+
+def _wins(ranks: Sequence[Result]) -> tuple[dict[str, WinRate], dict[str, dict[str, WinRate]]]:
+    """Return how often each text wins, and above two texts how often each is above each other by score."""
+    words = [each.word for each in ranks]
+    letters = sorted({"A", "B", *words, *(letter for each in ranks for letter in each.scores)} - {TIE})
+    rates = {letter: _win_rate(_worths(words, letter)) for letter in letters} if ranks else {}
+    matrix = defaultdict[str, dict[str, WinRate]](dict)
+    for one, other in combinations(letters, 2) if letters[2:] else ():
+        both = [each.scores for each in ranks if each.scores.keys() >= {one, other}]
+        if both:
+            values = [(1 + (each[one] > each[other]) - (each[one] < each[other])) / 2 for each in both]
+            matrix[one][other] = _win_rate(values)
+            matrix[other][one] = _win_rate([1 - value for value in values])
+    return rates, dict(matrix)
+
+
+def _win_rate(values: Sequence[float]) -> WinRate:
+    rate, low, high = stats.adjusted(values, (0, 0, 1, 1))
+    wins, losses = values.count(1.0), values.count(0.0)
+    return WinRate(wins=wins, ties=len(values) - wins - losses, losses=losses, rate=rate, low=low, high=high)
+
+
+def _ordered(words: Mapping[str, int]) -> dict[str, int]:
+    order = ("accept", "improve", "reject", *UNDECIDED)
+    return {
+        word: words[word]
+        for word in sorted(words, key=lambda word: (order.index(word) if word in order else -1, word))
+    }
+
+
+def _bynumber(counts: Mapping[str, int]) -> dict[str, int]:
+    return {score: counts[score] for score in sorted(counts, key=float)}

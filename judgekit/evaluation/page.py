@@ -1,0 +1,147 @@
+"""Pages for a browser: figures with intervals, charts and tables, in one file that loads nothing.
+
+A page can be read and printed without scripts; a script of its own lets a reader filter and sort the tables.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from judgekit.text import one_line, visible
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from jinja2 import Environment
+
+_NAME = 400  # characters of a name on a page
+
+
+class Figure(NamedTuple):
+    """A figure with its interval on a scale from `least` to 1, and the `limits` that it is measured by."""
+
+    name: str
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    note: str = ""
+    limits: Sequence[float] = ()
+    least: float = 0.0
+
+    @property
+    def text(self) -> str:
+        if self.value is None:
+            return "-"
+        return f"{self.value:.3f}" + ("" if self.low is None else f" [{self.low:.3f}, {self.high:.3f}]")
+
+    def place(self, value: float) -> float:
+        """Return where a value is, in percent of the scale."""
+        return 100 * min(1.0, max(0.0, (value - self.least) / (1 - self.least)))
+
+
+class Cell(NamedTuple):
+    """A cell of a table: what is shown, with a smaller line `below`; `share` shades it, from 0 to 1."""
+
+    text: str
+    below: str = ""
+    share: float | None = None
+
+
+Row: TypeAlias = "Sequence[str | float | Cell | None]"
+
+
+class Table(NamedTuple):
+    """Rows of texts, numbers and cells; in a long table readers can filter by the words of some columns."""
+
+    columns: Sequence[str]
+    rows: Sequence[Row]
+    title: str = ""
+
+
+class Chart(NamedTuple):
+    """Points (x, y, low, high) in a square from 0 to 1, joined by lines; None interrupts the line.
+
+    `guides` are heights with their names, `ends` the names of the left and the right edge.
+    """
+
+    title: str
+    points: Sequence[tuple[float, float, float, float] | None]
+    ends: tuple[str, str]
+    guides: Sequence[tuple[float, str]] = ()
+    diagonal: bool = False
+    note: str = ""
+
+    @property
+    def runs(self) -> list[list[tuple[float, float, float, float]]]:
+        """The points that belong to one line each."""
+        found: list[list[tuple[float, float, float, float]]] = [[]]
+        for point in self.points:
+            if point is None:
+                found.append([])
+            else:
+                found[-1].append(point)
+        return [run for run in found if run]
+
+
+Part: TypeAlias = "str | Table | Sequence[Figure] | Sequence[Chart]"
+
+
+class Section(NamedTuple):
+    title: str
+    parts: Sequence[Part]
+
+
+def shown(cell: str | float | Cell | None) -> str:
+    """Return what a cell of a table shows."""
+    if isinstance(cell, Cell):
+        return cell.text
+    if isinstance(cell, float):
+        return f"{cell:.3f}".rstrip("0").rstrip(".")
+    return "-" if cell is None else str(cell)
+
+
+def shares(corner: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
+    """Return a table of counts, shaded by their share of the row."""
+    columns = list(dict.fromkeys(word for row in counts.values() for word in row))
+    numbers = all(word.lstrip("-").replace(".", "").isdigit() for word in columns)
+    columns.sort(key=float if numbers else str)
+    rows: list[Row] = []
+    for name, row in counts.items():
+        total = max(1, sum(row.values()))
+        cells = [Cell(str(row.get(word, 0)), share=row.get(word, 0) / total) for word in columns]
+        rows.append([name, *cells])
+    return Table([corner, *columns], rows)
+
+
+def page(title: str, about: str, sections: Sequence[Section]) -> str:
+    """Return the HTML of a page."""
+    template = _templates().get_template("page.html.jinja")
+    return visible(template.render(title=one_line(title, _NAME), about=about, sections=sections)) + "\n"
+
+
+def drawing(charts: Sequence[Chart], title: str) -> str:
+    """Return charts as one SVG image, two in a row."""
+    module: Any = _templates().get_template("charts.svg.jinja").module
+    return visible(f"{module.drawing(charts, one_line(title, _NAME))}\n")
+
+
+def _templates() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - for pages alone
+
+    found = Environment(
+        autoescape=True,
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.filters |= {"shown": shown, "digest": _digest}
+    return found
+
+
+def _digest(script: str) -> str:
+    """Return the hash of a script by which a page's policy lets it run, and nothing else."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -1,0 +1,166 @@
+"""The pages about judges on labelled cases and about the gate's KPIs."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time, timedelta
+from typing import TYPE_CHECKING
+
+from judgekit.evaluation.page import Cell, Chart, Figure, Section, Table, drawing, page, shares
+from judgekit.ledger import kpi
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from judgekit.evaluation.page import Row
+    from judgekit.evaluation.report import JudgeReport, JudgingReport
+    from judgekit.evaluation.stats import BootstrapInterval
+    from judgekit.ledger.kpi import Evidence, Kpi
+
+MOST_WORDS = 30  # nobody reads a table of a thousand columns
+_FIGURES: dict[str, Callable[[JudgeReport], BootstrapInterval | None]] = {
+    "accuracy": lambda judge: judge.accuracy,
+    "Cohen's kappa": lambda judge: judge.kappa,
+    "weighted kappa": lambda judge: judge.weighted_kappa,
+    "unreadable": lambda judge: judge.unreadable,
+    "order flips": lambda judge: judge.order_flips.rate,
+    "rerun flips": lambda judge: judge.rerun_flips.rate,
+    "injection lift": lambda judge: judge.injection.lift if judge.injection else None,
+}
+_ROLLING = timedelta(days=7)
+_KPI_TITLE = "KPIs of the gate over the preceding seven days"
+
+
+def judging_page(report: JudgingReport) -> str:
+    """Return the page about judges: each figure with its interval, and what each judge said."""
+    rubric = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
+    boot, judges = report.bootstrap, report.judges
+    about = (
+        f"{report.items} labelled items{rubric}. In brackets, and as lines, are {boot.level:.0%} intervals:"
+        f" {boot.resamples} draws of the items, seed {boot.seed}. Unreadable answers count neither as right"
+        " nor as wrong. The weighted kappa weighs by the square of the distance. Order flips are answers that"
+        " change with the order, rerun flips those that change when asked again; the lift is how much more"
+        " often injected text gets the answer that it is after."
+    )
+    figures = {name: [figure(judge) for judge in judges] for name, figure in _FIGURES.items()}
+    known = {name: spreads for name, spreads in figures.items() if any(spreads)}
+    rows: list[Row] = []
+    for at, judge in enumerate(judges):
+        cells = [
+            Cell(f"{one.value:.3f}", f"[{one.low:.3f}, {one.high:.3f}]", one.value) if one else None
+            for one in (spreads[at] for spreads in known.values())
+        ]
+        rows.append([Cell(judge.judge, judge.model), *cells, judge.cost.calls, judge.cost.usd])
+    sections = [
+        Section("Judges", [Table(["judge", *known, "calls an item", "US dollars an item"], rows)]),
+        *(Section(name.capitalize(), [_spreads(judges, spreads)]) for name, spreads in known.items()),
+    ]
+    curves = [
+        Chart(
+            judge.judge,
+            [
+                (each.confidence, each.relevant, each.relevant, each.relevant)
+                for each in judge.probabilities.bins
+            ],
+            ("0", "1"),
+            diagonal=True,
+            note=f"ECE {judge.probabilities.ece:.3f}",
+        )
+        for judge in judges
+        if judge.probabilities
+    ]
+    if curves:
+        meaning = "Probabilities (across) and the share that was to be kept (up): best on the dashed line."
+        sections.append(Section("Reliability", [meaning, curves]))
+    for judge in judges:
+        counts: dict[str, dict[str, int]] = {}
+        for each in judge.confusion:
+            counts.setdefault(each.label, {})[each.said] = each.count
+        if len(judge.classes) > MOST_WORDS:
+            sections.append(
+                Section(judge.judge, [f"{len(judge.classes)} different words are too many for a table."])
+            )
+        elif counts:
+            sections.append(Section(f"{judge.judge}: labels and answers", [shares("labelled", counts)]))
+    return page(f"Judges on {report.file}", about, sections)
+
+
+def _spreads(judges: Sequence[JudgeReport], spreads: Sequence[BootstrapInterval | None]) -> list[Figure]:
+    least = min((spread.low for spread in spreads if spread), default=0.0)
+    return [
+        Figure(judge.judge, spread.value, spread.low, spread.high, least=-1.0 if least < 0 else 0.0)
+        for judge, spread in zip(judges, spreads, strict=True)
+        if spread
+    ]
+
+
+def kpi_page(evidence: Evidence) -> str:
+    """Return the page about a gate: its KPIs now, over time, and by rubric version and model."""
+    about = "How a KPI is measured, and what it must be to let the gate block, stands in docs/ledger.md."
+    sections = [Section("All verdicts", [_kpi_table(evidence)]), Section(_KPI_TITLE, [kpi_charts(evidence)])]
+    for group in kpi.by_rubric_and_model(evidence):
+        sections += [Section(name, [_kpi_table(part)]) for name, part in group.items() if len(group) > 1]
+    labelled = sum(map(evidence.sure, evidence.verdicts))
+    return page(
+        "The gate's KPIs",
+        f"{len(evidence.verdicts)} verdicts, {labelled} of them labelled. {about}",
+        sections,
+    )
+
+
+def kpi_drawing(evidence: Evidence) -> str:
+    """Return the KPIs over time as an SVG image."""
+    return drawing(kpi_charts(evidence), _KPI_TITLE)
+
+
+def _kpi_table(evidence: Evidence) -> Table:
+    rows: list[Row] = []
+    for one in [*kpi.measure(evidence), *kpi.reliance(evidence)]:
+        limit = one.limit
+        span = " to ".join(map(limit.text, one.interval)) if one.interval else None
+        value = None if one.value is None else limit.text(one.value)
+        rows.append([limit.title, value, span, one.total, str(limit), one.state])
+    return Table(["KPI", "value", "95% interval", "out of", "limit", "state"], rows)
+
+
+def kpi_days(evidence: Evidence) -> dict[date, list[Kpi]]:
+    """Return the measures over the seven days up to the end of each day, from the first verdict's on."""
+    dates = sorted(verdict.timestamp.astimezone(UTC).date() for verdict in evidence.verdicts)
+    days = {}
+    for count in range((dates[-1] - dates[0]).days + 1 if dates else 0):
+        day = dates[0] + timedelta(days=count)
+        end = datetime.combine(day + timedelta(days=1), time(), UTC)
+        within = [verdict for verdict in evidence.verdicts if end - _ROLLING <= verdict.timestamp < end]
+        days[day] = kpi.measure(evidence.only(within))
+    return days
+
+
+def kpi_charts(evidence: Evidence) -> list[Chart]:
+    days = kpi_days(evidence)
+    limits = [limit for name, limit in kpi.LIMITS.items() if name not in kpi.RELIANCE]
+    return [
+        _kpi_chart(limit, {day: kpis[at] for day, kpis in days.items()}) for at, limit in enumerate(limits)
+    ]
+
+
+def _kpi_chart(limit: kpi.Limit, days: Mapping[date, Kpi]) -> Chart:
+    values, top = [each.value for each in days.values()], 1.0
+    if limit.unit == "seconds":
+        top = max([2 * (limit.high or 1), *filter(None, values)])
+    points = [
+        None
+        if each.value is None
+        else (
+            at / max(1, len(days) - 1),
+            *(min(value / top, 1.0) for value in (each.value, *(each.interval or [each.value] * 2))),
+        )
+        for at, each in enumerate(days.values())
+    ]
+    ends = [day.isoformat() for day in days] or [""]
+    last = values[-1] if values else None
+    return Chart(
+        limit.title,
+        points,
+        (ends[0], ends[-1] if len(ends) > 1 else ""),
+        [(edge / top, limit.text(edge)) for edge in (limit.low, limit.high) if edge is not None],
+        note="" if last is None else f"last {limit.text(last)}",
+    )

@@ -1,0 +1,107 @@
+"""`judgekit report`: what it prints, writes and refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from outcome import Run
+
+pytestmark = pytest.mark.usefixtures("project")
+
+
+def write(path: str, rows: list[dict[str, Any]]) -> str:
+    Path(path).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def verdicts(*words: str) -> list[dict[str, Any]]:
+    return [{"id": f"r{number}", "verdict": word} for number, word in enumerate(words)]
+
+
+@pytest.fixture
+def results() -> str:
+    return write(
+        "results.jsonl", verdicts(*["accept"] * 60, *["reject"] * 30, *["improve"] * 10, "undetermined")
+    )
+
+
+def test_a_sample_is_labelled_and_corrects_the_rate(judgekit: Run, results: str) -> None:
+    done = judgekit("report", results, "--sample", "40")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("results.labels.csv: 40 rows added, 40 in all\n")
+    done = judgekit("report", results, "--labels", "results.labels.csv")
+    assert (done.code, "no row has a label" in done.err) == (65, True)
+    sheet = Path("results.labels.csv")
+    filled = [
+        f"{line.split(',')[0]},{'accept' if int(line[1:3].strip(',')) < 50 else 'reject'}"
+        for line in sheet.read_text().split()[1:]
+    ]
+    sheet.write_text("\n".join(["id,label", *filled, "r100,accept"]))
+    done = judgekit("report", results, "--labels", "results.labels.csv")
+    assert "101 rows: 60 accept, 10 improve, 30 reject, 1 undetermined" in done.out
+    assert "1 without a verdict is left out of all rates" in done.out
+    assert "1 labels left out: no row with this id has a verdict." in done.out
+    found = judgekit("report", results, "--labels", "results.labels.csv", "--json").json
+    assert found["schema"] == "judgekit/report@1"
+    rate = found["accept_rate"]
+    assert list(rate) == ["judged", "corrected", "low", "high", "labels"]
+    assert (rate["judged"], rate["labels"], rate["low"] < 0.5 < rate["high"]) == (0.6, 40, True)
+
+
+def test_a_page_has_what_is_printed(judgekit: Run, results: str) -> None:
+    other = write("other.jsonl", verdicts(*["accept"] * 70, *["reject"] * 30))
+    done = judgekit("report", results, other, "--html", "page.html")
+    assert (done.code, done.err) == (0, "judgekit: drawn: page.html\n")
+    assert "other.jsonl: rate above the first  0.100 [" in done.out
+    assert "Left out of the difference: 1 rows that only the first results have" in done.out
+    page = Path("page.html").read_text()
+    for part in (
+        "Results of results.jsonl",
+        "Verdicts that differ between the results",
+        "r65",
+        "The worst rows",
+    ):
+        assert part in page, part
+
+
+def test_a_text_of_a_row_is_never_obeyed_by_a_terminal_or_a_page(judgekit: Run) -> None:
+    hostile = "\x1b[2J<script>alert(1)</script>[red]"
+    rows = [
+        {
+            "id": f"{hostile}{n}",
+            "verdict": "reject",
+            "answer": hostile,
+            "reasoning": hostile,
+            "topic": hostile,
+        }
+        for n in range(3)
+    ]
+    done = judgekit("report", write("r.jsonl", rows), "--by", "topic", "--html", "page.html")
+    assert (done.code, "\x1b" in done.out, "[red]" in done.out) == (0, False, True)
+    page = Path("page.html").read_text()
+    assert (page.count("<script"), "\x1b" in page) == (1, False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "problem"),
+    [
+        (("results.jsonl",) * 3, 64, "expected one or two files of results, got 3"),
+        (("results.jsonl", "--by", "topic"), 64, "--by topic: results.jsonl has no such column"),
+        (("nothing.jsonl",), 65, "nothing.jsonl: cannot be read"),
+        (("results.jsonl", "--labels", "nothing.csv"), 65, "nothing.csv: cannot be read"),
+        (("results.jsonl", "--html", "gone/page.html"), 65, "gone/page.html: cannot be written"),
+        (("results.jsonl", "--sample", "3", "--labels", "gone/l.csv"), 65, "gone/l.csv: cannot be written"),
+        (("results.jsonl", "--sample", "3", "--labels", "l.txt"), 64, "unknown ending of a file of labels"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(
+    judgekit: Run, results: str, arguments: tuple[str, ...], code: int, problem: str
+) -> None:
+    done = judgekit("report", *arguments)
+    assert (done.code, done.err.count("\n"), Path(results).exists()) == (code, 1, True)
+    assert problem in done.err
