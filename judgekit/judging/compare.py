@@ -119,15 +119,8 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
 
 
 REPLY_TOKENS = 1024
-LEAST_LEANING = 0.55
-"""Of a model that answers in one token: the probability from which on a text is preferred.
-
-The 1.5B model of the demo gave 0.46 to 0.54 to the ten labelled pairs of `answer-preference` whatever their
-label was (22 November 2026): that is no preference.
-"""
-
-FIRST, SECOND = POINTS = ("1", "2")
-"""What a pointwise model calls the two, in the order in which it sees them."""
+LEAST_LEANING = 0.55  # of a pointwise model: the probability from which on a text is preferred
+FIRST, SECOND = POINTS = ("1", "2")  # what a pointwise model calls the two, in the order of its prompt
 
 
 def pair_messages(

@@ -32,35 +32,15 @@ LEAST_MASS = 0.2  # below this the model was answering something else
 IDLE = "How long is the river Danube?"
 """A request that hardly any memory answers: what makes yes likely even then is not the request."""
 
-LEAST_GAIN = 2.3
-"""How many times those for the idle request the odds of yes must be, for yes to count.
-
-Of the 1.5B model of the demo, where it said yes beside a turn of conversation (22 November 2026, two fences):
-2.4 to 3.8 times for nine memories that answer their request, 1.8 for another one, 1.4 to 2.3 times for
-unrelated ones with a claim to be the answer, and 2.4 for one that the idle memory gives away. Without a
-conversation, 11 times and more for the memories that answer.
-"""
+# How near known texts are to these thresholds is measured in docs/hardening.md.
+LEAST_GAIN = 2.3  # how many times those for the idle request the odds of yes must be, for yes to count
+LEAST_GAIN_OVER_MEMORY = 2.0  # the same, over the odds for the idle memory
+LEAST_LEAD = 0.06  # of the scale: how far a text's mean score must be above its score for the idle subject
 
 IDLE_MEMORY = PromptCandidate(
     "idle", "Length of the river Danube", "FACT", ("rivers",), "The Danube is 2850 kilometres long."
 )
 """A memory that answers hardly any request: what makes yes likely even for it stands in the conversation."""
-
-LEAST_GAIN_OVER_MEMORY = 2.0
-"""The same, over the odds for the idle memory.
-
-Of the same model (22 November 2026, one fence): 2.4 to 5.1 times for five memories that answer their request,
-1.0 to 1.2 times for an unrelated one beside two turns that claim to be the answer, 2.7 beside a third.
-"""
-
-LEAST_LEAD = 0.06
-"""By how much of the scale a text's mean score must be above its score for the idle subject.
-
-Of the same model (22 November 2026): .08 to .21 for eleven good texts under three rubrics, by one dimension
-of each, and .04 for one that talked to it in the marks of its chat template. What claims to deserve the
-highest score has .25 and more: that is not found in this way, nor by its score for the idle subject alone,
-which good texts reach too.
-"""
 
 _UNSEEN = 1e-6
 _AROUND = " \t\r\n*_`\"'.:"

@@ -124,11 +124,7 @@ def rating_system(rubric: ScoreRubric, fence: Fence) -> str:
 
 
 def rating_question(rubric: ScoreRubric, name: str) -> str:
-    """Return the question that a pointwise model answers with one number of the scale.
-
-    Short, and only the ends of the scale: with all labels spelt out the 1.5B model of the demo told four
-    good texts from their damaged copies with an AUC of .94, and in this wording with 1.00 (21 November 2026).
-    """
+    """Return the question that a pointwise model answers with one number: short, and with two labels."""
     dimension = rubric.dimensions[name]
     return _rate(rubric, dimension.question, dimension.look_for)
 
@@ -241,11 +237,7 @@ def query_context(fence: Fence, query: str, turns: Sequence[str]) -> str:
 
 
 def candidate_context(fence: Fence, candidate: PromptCandidate, query: str, turns: Sequence[str]) -> str:
-    """Return one candidate and then the request, for a pointwise model.
-
-    In this order: the 1.5B model of the demo told right memories from wrong ones with an AUC of .90 when the
-    memory came first and .82 when the request did (.98 and .85 with two worked examples; 21 November 2026).
-    """
+    """Return one candidate and then the request, for a pointwise model, which reads them best like that."""
     memory = fence.around(candidate_text(candidate))
     return f"A stored memory:\n\n{memory}\n\n{query_context(fence, query, turns)}"
 
