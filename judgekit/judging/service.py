@@ -27,7 +27,7 @@ from judgekit.rubric.schema import CompareRubric, ScoreRubric
 from judgekit.text import encodable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 
     from judgekit.config import ModeName, TierName
     from judgekit.config.settings import Config
@@ -177,46 +177,41 @@ async def results(
 
     In order up to `AHEAD` times as many are held.
     """
-    free, ended = asyncio.Semaphore(most), asyncio.Queue[asyncio.Task[Any]]()
-    held: dict[asyncio.Task[Any], Thing] = {}
-    done: dict[asyncio.Task[Any], None] = {}
-    rest = iter(things)
+    room = asyncio.Semaphore(AHEAD * most if in_order else most)
+    rest, taking = enumerate(things), asyncio.Lock()
+    ready = asyncio.Queue[tuple[int, Thing, Value] | asyncio.Task[None]]()
 
-    async def one(thing: Thing) -> Value:
-        async with free:
-            return await judge(thing)
+    async def work() -> None:
+        while await room.acquire():
+            async with taking:
+                taken = await running.aside(partial(next, rest, None))  # a pipe may keep it waiting
+            if taken is None:
+                return
+            ready.put_nowait((*taken, await judge(taken[1])))
 
-    def begin(work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        task = asyncio.create_task(work)
-        task.add_done_callback(ended.put_nowait)
-        return task
-
-    taking: asyncio.Task[Thing | None] | None = None
-    is_over, limit = False, AHEAD * most if in_order else most
+    workers = [asyncio.create_task(work()) for _ in range(most)]
+    for worker in workers:
+        worker.add_done_callback(ready.put_nowait)
+    held: dict[int, tuple[Thing, Value]] = {}
+    count = ended = 0
     try:
-        while True:
-            if taking is None and not is_over and len(held) < limit:
-                taking = begin(running.aside(partial(next, rest, None)))  # a pipe may keep it waiting
-            if not taking and not held:
-                break
-            task = await ended.get()
-            if task is not taking:
-                done[task] = None
-            elif (thing := task.result()) is None:
-                taking, is_over = None, True
-            else:
-                taking, held[begin(one(thing))] = None, thing
-            for first in list(held if in_order else done):
-                if first not in done:
-                    break
-                del done[first]
-                yield held.pop(first), first.result()
+        while ended < most:
+            found = await ready.get()
+            if isinstance(found, asyncio.Task):
+                found.result()
+                ended += 1
+                continue
+            number, thing, value = found
+            held[number if in_order else count] = thing, value
+            while count in held:
+                yield held.pop(count)
+                count += 1
+                room.release()
     finally:
-        left = [*held, *filter(None, [taking])]
-        for task in left:
-            task.cancel()
+        for worker in workers:
+            worker.cancel()
         with suppress(asyncio.CancelledError):
-            await asyncio.gather(*left, return_exceptions=True)
+            await asyncio.gather(*workers, return_exceptions=True)
 
 
 def judge_documents(
