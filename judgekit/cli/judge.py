@@ -235,6 +235,7 @@ def compare(
 ) -> int:
     """Decide which text is better. Exit code: 0 a winner or a tie, 2 a human is needed."""
     from judgekit.judging import documents, service
+    from judgekit.providers import running
 
     request = service.JudgeRequest(rubric, mode, deadline, max_cost, not no_cache, model)
     dataset = rows.DataOptions(data, map_, id_, out, fresh, limit)
@@ -258,9 +259,9 @@ def compare(
     compared = documents.ComparisonInput(prompt, texts, authors)
     project = Path(environment.project_root())
     if show_prompt:
-        output.say_prompts("compare", service.comparison_prompts(compared, project, request))
+        output.say_prompts("compare", service.prompts(compared, project, request))
         return Exit.ACCEPTED
-    return _say_comparison(service.compare(compared, project, request), format_)
+    return _say_comparison(running.run(service.acompare(compared, project, request)), format_)
 
 
 def _say_comparison(comparison: Comparison, format_: Literal["table", "json", "jsonl"]) -> int:

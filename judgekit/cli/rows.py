@@ -197,17 +197,12 @@ def _show_prompt(task: str, dataset: Dataset, project: Path, judge_request: Judg
     from judgekit.data.rows import UnreadableRow
     from judgekit.data.runs import unreadable
     from judgekit.judging import service
-    from judgekit.judging.documents import Document
 
     for each in dataset:
         if isinstance(each, UnreadableRow):
             raise unreadable(dataset.name, each, 0)
         if each.subject is not None:
-            shown = (
-                service.prompts(each.subject, project, judge_request)
-                if isinstance(each.subject, Document)
-                else service.comparison_prompts(each.subject, project, judge_request)
-            )
+            shown = service.prompts(each.subject, project, judge_request)
             output.say_prompts(f"{task} row {each.row_id}", shown)
             break
     return Exit.ACCEPTED

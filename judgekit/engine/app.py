@@ -294,7 +294,7 @@ async def select(request: Request, given: SelectBody) -> Response:
             return _json({"nobody": judged})
         places = {id(candidate): place for place, candidate in enumerate(candidates)}
         kept, undecided = ([places[id(hit)] for hit in hits] for hits in judged[:2])
-        return _json({"kept": kept, "undecided": undecided, "degraded": judged[2]})
+        return _json({"kept": kept, "undecided": undecided, "degraded": judged[2].degraded})
 
     return await _done_in_thread(request, given, work)
 

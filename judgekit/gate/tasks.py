@@ -20,6 +20,7 @@ from judgekit.judging import documents, service
 from judgekit.judging.service import AS_CONFIGURED, JudgeRequest
 from judgekit.judging.verdict import Override, Subject, Verdict, rubric_ref
 from judgekit.ledger import Ledger, LedgerError, OverrideLine, verdict_line
+from judgekit.providers import running
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,7 +66,7 @@ def judge(
         loaded = service.rubric(settings, project, judge_request)
         verdict = without_models(loaded, judge_request.mode or settings.judge.mode, document, override)
         return verdict, [f"{task}: {override.decision}ed by {override.who}: {override.why}"]
-    (verdict,) = service.judge_documents([document], project, judge_request)
+    (verdict,) = running.run(service.ajudge_documents([document], project, judge_request))
     if verdict.rounds:
         try:
             ledger.add(verdict_line(verdict, text=settings.ledger.text, of_task=True))

@@ -132,7 +132,7 @@ def _judged(
         judged = search.judged_hook(prompt, candidates, parts, payload, configured.project)
         if isinstance(judged, str):
             raise UnjudgedError(judged)
-        return judged
+        return *judged[:2], judged[2].degraded
 
     watchdog.extend(seconds + _SLACK + _SLACK / 2)
     use = settings.engine_wanted(configured)

@@ -177,7 +177,7 @@ def _judged(prompt: str, ranked: RankedCandidates, configured: Settings, tried: 
         return None
     reply: search.Judged | str = search.NO_FULL_TEXT
     if ranked.fallback is None:
-        reply = search.judged_prompt(prompt, candidates, judged.parts_of(candidates), {}, configured.project)
+        reply = search.judged_hook(prompt, candidates, judged.parts_of(candidates), {}, configured.project)
     if isinstance(reply, str):
         tried.unjudged.append(reply)
         return None

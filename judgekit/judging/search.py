@@ -171,18 +171,6 @@ def judged_hook(
     parts: Sequence[str],
     payload: Mapping[str, Any],
     project: str,
-) -> tuple[list[Candidate], list[Candidate], str | None] | str:
-    """Return the kept and the undecided candidates, and why; or in one line why no model is asked."""
-    judged = judged_prompt(prompt, candidates, parts, payload, project)
-    return judged if isinstance(judged, str) else (*judged[:2], judged[2].degraded)
-
-
-def judged_prompt(
-    prompt: str,
-    candidates: Sequence[Candidate],
-    parts: Sequence[str],
-    payload: Mapping[str, Any],
-    project: str,
 ) -> Judged | str:
     """Return the kept and the undecided candidates, and what models selected; or why no model is asked."""
     settings = configuration.load(Path(project))

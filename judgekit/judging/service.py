@@ -214,17 +214,6 @@ async def results(
             await asyncio.gather(*workers, return_exceptions=True)
 
 
-def judge_documents(
-    documents: Iterable[Document],
-    project: Path | None = None,
-    judge_request: JudgeRequest = AS_CONFIGURED,
-    on_verdict: Callable[[Document, Verdict], object] | None = None,
-    at_once: int = AT_ONCE,
-) -> list[Verdict]:
-    """Judge documents as they are read; return verdicts unless `on_verdict` gets them."""
-    return running.run(ajudge_documents(documents, project, judge_request, on_verdict, at_once))
-
-
 async def ajudge_documents(
     documents: Iterable[Document],
     project: Path | None = None,
@@ -232,6 +221,7 @@ async def ajudge_documents(
     on_verdict: Callable[[Document, Verdict], object] | None = None,
     at_once: int = AT_ONCE,
 ) -> list[Verdict]:
+    """Judge documents as they are read; return verdicts unless `on_verdict` gets them."""
     found: list[Verdict] = []
     async with aclosing(open_gateway(environment.environ())) as gateway:
         # In a thread: it reads files, may ask local servers for models, and loads litellm for prices.
@@ -247,16 +237,15 @@ async def ajudge_documents(
 
 
 def prompts(
-    document: Document, project: Path | None = None, judge_request: JudgeRequest = AS_CONFIGURED
+    subject: Document | ComparisonInput,
+    project: Path | None = None,
+    judge_request: JudgeRequest = AS_CONFIGURED,
 ) -> list[tuple[TierName, str, list[tuple[Message, ...]]]]:
-    judge, _ = document_judge(open_gateway({}), project, judge_request)
-    return judge.prompts_by_model(document)
-
-
-def compare(
-    texts: ComparisonInput, project: Path | None = None, judge_request: JudgeRequest = AS_CONFIGURED
-) -> Comparison:
-    return running.run(acompare(texts, project, judge_request))
+    """Return what each model of a tier would be sent."""
+    gateway = open_gateway({})
+    if isinstance(subject, ComparisonInput):
+        return comparison_judge(gateway, subject, project, judge_request).prompts_by_model(subject)
+    return document_judge(gateway, project, judge_request)[0].prompts_by_model(subject)
 
 
 async def acompare(
@@ -265,12 +254,6 @@ async def acompare(
     async with aclosing(open_gateway(environment.environ())) as gateway:
         judge = await asyncio.to_thread(comparison_judge, gateway, texts, project, judge_request)
         return await judge.judge(texts)
-
-
-def comparison_prompts(
-    texts: ComparisonInput, project: Path | None = None, judge_request: JudgeRequest = AS_CONFIGURED
-) -> list[tuple[TierName, str, list[tuple[Message, ...]]]]:
-    return comparison_judge(open_gateway({}), texts, project, judge_request).prompts_by_model(texts)
 
 
 def authors(given: str | Sequence[str | None] | None, count: int) -> tuple[str | None, ...]:

@@ -93,7 +93,8 @@ def test_an_error_names_the_line_the_key_and_the_problem(
 
 
 def test_every_error_of_a_file_is_said_in_its_order_with_what_may_be_meant(tmp_path: Path) -> None:
-    text = "kind: x\nitems:\n- {limt: 1}\n- {limit: a}\n- {limit: 2, wrd: x, quite: 3}\nwords: {a: of}\ninnr: {}\n"
+    items = "- {limt: 1}\n- {limit: a}\n- {limit: 2, wrd: x, quite: 3}\n"
+    text = f"kind: x\nitems:\n{items}words: {{a: of}}\ninnr: {{}}\n"
     path = write(tmp_path, text)
     with pytest.raises(ConfigError) as caught:
         yamlfile.read(path, Words)

@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 import sqlite3
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -187,9 +188,9 @@ def test_the_judge_decides_if_it_is_on(store: MemoryStore, run: Run, monkeypatch
 
     def judged(
         prompt: str, candidates: list[Any], parts: list[str], payload: dict[str, Any], project: str
-    ) -> tuple[list[Any], list[Any], str]:
+    ) -> tuple[list[Any], list[Any], SimpleNamespace]:
         asked.append((prompt, [candidate.id for candidate in candidates], payload["cwd"], project))
-        return candidates[-1:], [], "said once"
+        return candidates[-1:], [], SimpleNamespace(degraded="said once")
 
     monkeypatch.setattr(search, "judged_hook", judged)
     out, err = run(payload(store, "invoice or avatar or backup?"))

@@ -16,6 +16,7 @@ from judgekit.errors import FailureKind, GatewayError
 from judgekit.judging import documents, score, service
 from judgekit.judging.fence import without_nonce
 from judgekit.judging.verdict import Finding
+from judgekit.providers import running
 from judgekit.providers.replay import Recorder
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
@@ -391,7 +392,7 @@ def test_a_recording_gives_the_same_verdict_each_time(
     own = document_judge(Recorder(ScriptedGateway(answers), recording), JURY, options=options)
     first = asyncio.run(own.judge(guide))
     monkeypatch.setenv("JUDGEKIT_REPLAY", str(recording))
-    for again in (service.judge_documents([guide])[0] for _ in range(2)):
+    for again in (running.run(service.ajudge_documents([guide]))[0] for _ in range(2)):
         assert (again.verdict, again.scores) == (first.verdict, first.scores)
         assert [own.opinion for own in again.rounds] == [own.opinion for own in first.rounds]
         assert [own.model for own in again.rounds][:3] == ["quick-a", "quick-b", "quick-c"]
