@@ -444,7 +444,7 @@ def _calibrations(rubric: str, mode: ModeName, project: Path | None) -> Iterator
                     with suppress(OSError), path.open("rb") as file:
                         text += file.read(MOST_BYTES).decode(errors="replace")
                 if rubric in text and mode in text:
-                    yield str(error)
+                    yield str(error).partition("\n")[0]
         yield from sorted(readable, key=lambda known: known.made, reverse=True)
 
 
