@@ -11,7 +11,6 @@ from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from itertools import combinations
-from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit import environment
@@ -199,7 +198,7 @@ def _answer(judge: AnyJudge, case: Case, turn: ModelTurn[Any]) -> dict[str, Any]
         answers, calls = list(turn.calls), calls * len(turn.calls)
         sources = {score_source(endpoint, one.scores, one.expected) for one in (value or {}).values()}
         read = sources.pop() if len(sources) == 1 else "partly"
-        found = {"points": {letter: [fmean(one.scores.values())] for letter, one in (value or {}).items()}}
+        found = {"points": {letter: [judge.rubric.mean(one.scores)] for letter, one in (value or {}).items()}}
     elif isinstance(judge, PairJudge):
         answers, calls = list(turn.calls), len(turn.calls)
         words = [vote.value.word if vote.value else None for vote in answers]

@@ -280,8 +280,11 @@ def _scores(rubric: ScoreRubric, case: Case, recorded: Recorded) -> dict[str, fl
     scores = recorded.scores
     if recorded.reply is not None:
         try:
-            model = score_reply_model(tuple(rubric.dimensions), rubric.scale.min, rubric.scale.max)
-            scores = extract.read(recorded.reply, model).model_dump()["scores"]
+            binary = frozenset(name for name, each in rubric.dimensions.items() if each.scale)
+            scale = rubric.scale
+            model = score_reply_model(tuple(rubric.dimensions), scale.min, scale.max, binary)
+            said = extract.read(recorded.reply, model).model_dump()["scores"]
+            scores = {name: scale.answers.get(each, each) for name, each in said.items()}
         except InvalidReply:
             return None
     if scores is not None and set(scores) != set(rubric.dimensions):

@@ -347,6 +347,8 @@ def wording(rubric: Rubric, mode: ModeName) -> str:
         document = Document((file_of("a", "b"), file_of("c", "d")), "e", Task("f", "g", "h"))
         points = ScoreTask(rubric, mode, document, "quick").prompts(endpoint, fence)
         idle = prompt.idle_question(rubric)
+        if any(dimension.scale for dimension in rubric.dimensions.values()):
+            idle += prompt.idle_question(rubric, "binary")
         bars = [logprobs.ALTERNATIVES, logprobs.LEAST_MASS, logprobs.SURE]
         bars += [pointwise.LEAST_MASS, pointwise.LEAST_LEAD]
     elif isinstance(rubric, CompareRubric):

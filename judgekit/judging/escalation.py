@@ -7,7 +7,6 @@ counts as accept, dropped as reject). `judgekit.evaluation.calibrate` learns whi
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from statistics import fmean
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from judgekit.config import TIERS, Outcome, TierName
@@ -82,7 +81,7 @@ def margin(rubric: ScoreRubric, scores: Mapping[str, float], mode: ModeName) -> 
     values = [scores[name] for name in rubric.dimensions]
     above = [min(values) - rule.accept.each]
     if rule.accept.mean is not None:
-        above.append(fmean(values) - rule.accept.mean)
+        above.append(rubric.mean(scores) - rule.accept.mean)
     below = rule.reject.any_below - min(values)
     distance = {"accept": min(above), "reject": below, "improve": min(-below, -min(above))}
     return round(distance[rubric.decide(scores, mode)], DIGITS)

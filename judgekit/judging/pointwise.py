@@ -64,8 +64,9 @@ def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
     return {token: value / total for token, value in mass.items()}
 
 
-def expectation(probabilities: Mapping[str, float]) -> float:
-    return sum(int(point) * probability for point, probability in probabilities.items())
+def expectation(probabilities: Mapping[str, float], answers: Mapping[str, int] = {}) -> float:
+    """Return the mean of the points; `answers` says what words count."""
+    return sum((answers[word] if word in answers else int(word)) * p for word, p in probabilities.items())
 
 
 def earned(yes: float, idle: float, least: float = LEAST_GAIN) -> float:

@@ -6,12 +6,12 @@ Everything that a person, a file or a model wrote stands inside a fence.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from judgekit.judging.documents import PROMPT_CHARS, TASK_ROLES, TURN_CHARS
 from judgekit.judging.fence import Fence, labels, plain
 from judgekit.providers.base import Message
-from judgekit.rubric.schema import CompareRubric, Given, SelectRubric
+from judgekit.rubric.schema import CompareRubric, Dimension, Given, SelectRubric
 from judgekit.text import one_line, visible
 
 if TYPE_CHECKING:
@@ -85,18 +85,22 @@ def score_messages(
     fence = Fence()
     points = "\n".join(f"  {value}: {label}" for value, label in sorted(rubric.scale.labels.items()))
     dimensions = "\n".join(dimension_text(rubric, name) for name in rubric.dimensions)
-    scores = ", ".join(f'"{name}": <whole number>' for name in rubric.dimensions)
-    rules = [
-        getattr(rubric.prompt.instructions, tier),
-        f"Dimensions:\n{dimensions}",
-        f"Scale, the same for every dimension:\n{points}",
-    ]
+    binary = [name for name, dimension in rubric.dimensions.items() if dimension.scale]
+    kinds = {name: '"<yes or no>"' if name in binary else "<whole number>" for name in rubric.dimensions}
+    scores = ", ".join(f'"{name}": {kind}' for name, kind in kinds.items())
+    rules = [getattr(rubric.prompt.instructions, tier), f"Dimensions:\n{dimensions}"]
+    if len(binary) < len(kinds):
+        others = " that is not answered yes or no" if binary else ""
+        rules.append(f"Scale, the same for every dimension{others}:\n{points}")
+    if rubric.prompt.few_shot:
+        rules += _examples(rubric)
     blocks = [document_context(fence, parts, task, rubric.given)]
     if earlier:
         blocks.append("Earlier assessments, in no order:")
+    words = {(name, float(point)): word for name in binary for word, point in rubric.scale.answers.items()}
     for opinion in earlier:
-        told = ", ".join(f"{name} {score:g}" for name, score in opinion.scores.items())
-        blocks.append(fence.around(f"{told}\n{opinion.reasoning}"))
+        given = [f"{name} {words.get((name, score), f'{score:g}')}" for name, score in opinion.scores.items()]
+        blocks.append(fence.around(f"{', '.join(given)}\n{opinion.reasoning}"))
     blocks.append(f"{ANSWER}\n{_SCORE_SHAPE % scores}")
     return messages(rubric.prompt.system, rules, fence, blocks)
 
@@ -104,12 +108,18 @@ def score_messages(
 def dimension_text(rubric: ScoreRubric, name: str) -> str:
     dimension = rubric.dimensions[name]
     looks = f" Look for: {'; '.join(dimension.look_for)}." if dimension.look_for else ""
-    return f"- {name}: {dimension.question}{looks}"
+    return f"- {name}: {dimension.question}{looks}{' Answer yes or no.' if dimension.scale else ''}"
 
 
 def rating_system(rubric: ScoreRubric, fence: Fence) -> str:
     """Return a pointwise model's system prompt; the nonce comes last, so that servers can cache the rest."""
-    given, rated = rubric.given, list[str]()
+    if not rubric.prompt.examples:
+        return f"{rubric.prompt.system} {fence.guard}"
+    return "\n\n".join([rubric.prompt.system, *_examples(rubric), fence.guard])
+
+
+def _examples(rubric: ScoreRubric) -> list[str]:
+    given, rated = rubric.given, ["Examples of how it is rated:"]
     for example in rubric.prompt.examples:
         blocks = ["<example>"]
         told = [(getattr(given, role), getattr(example, role)) for role in TASK_ROLES]
@@ -118,31 +128,28 @@ def rating_system(rubric: ScoreRubric, fence: Fence) -> str:
         blocks.append(f"{given.text}: {example.text}" if given.text else example.text)
         scores = ", ".join(f"{name} {example.scores[name]}" for name in rubric.dimensions)
         rated.append("\n".join([*blocks, "</example>", f"Rated: {scores}"]))
-    if not rated:
-        return f"{rubric.prompt.system} {fence.guard}"
-    return "\n\n".join([rubric.prompt.system, "Examples of how it is rated:", *rated, fence.guard])
+    return rated
 
 
 def rating_question(rubric: ScoreRubric, name: str) -> str:
-    """Return the question that a pointwise model answers with one number: short, and with two labels."""
-    dimension = rubric.dimensions[name]
-    return _rate(rubric, dimension.question, dimension.look_for)
+    """Return the question that a pointwise model answers with one number, or yes or no: short, two labels."""
+    return _rate(rubric, rubric.dimensions[name])
 
 
-def idle_question(rubric: ScoreRubric) -> str:
+def idle_question(rubric: ScoreRubric, scale: Literal["binary"] | None = None) -> str:
     """Return a question like `rating_question`, about a subject that hardly any text has."""
-    return _rate(
-        rubric,
-        "Does the text describe the river Danube well?",
-        ("its length", "its source", "the countries it flows through"),
-    )
+    look_for = ["its length", "its source", "the countries it flows through"]
+    question = "Does the text describe the river Danube well?"
+    return _rate(rubric, Dimension(question=question, look_for=look_for, scale=scale))
 
 
-def _rate(rubric: ScoreRubric, question: str, look_for: Sequence[str]) -> str:
-    looks = f" A good text has: {'; '.join(look_for)}." if look_for else ""
+def _rate(rubric: ScoreRubric, dimension: Dimension) -> str:
+    looks = f" A good text has: {'; '.join(dimension.look_for)}." if dimension.look_for else ""
+    if dimension.scale:
+        return f"{dimension.question}{looks}\nAnswer with one word, yes or no."
     scale = rubric.scale
     low, high = (f"{point} ({scale.labels[point]})" for point in (scale.min, scale.max))
-    return f"{question}{looks}\nRate the text above from {low} to {high}. Answer with one number."
+    return f"{dimension.question}{looks}\nRate the text above from {low} to {high}. Answer with one number."
 
 
 def select_messages(
@@ -212,7 +219,14 @@ def rubric_text(rubric: Rubric, mode: ModeName) -> str:
         questions = ["Dimensions:", *(dimension_text(rubric, name) for name in rubric.dimensions)]
         points = [f"{value}: {label}" for value, label in sorted(rubric.scale.labels.items())]
         accept, reject = getattr(rubric.modes, mode).accept, getattr(rubric.modes, mode).reject
-        mean = "" if accept.mean is None else f" and their mean is at least {accept.mean:g}"
+        weights = {name: each.weight for name, each in rubric.dimensions.items()}
+        told = ", ".join(f"{name} {weight:g}" for name, weight in weights.items())
+        weighted = f", weighted {told}," if {*weights.values()} != {1} else ""
+        mean = "" if accept.mean is None else f" and their mean{weighted} is at least {accept.mean:g}"
+        if any(each.scale for each in rubric.dimensions.values()):
+            points.append(f"A yes counts as {rubric.scale.max}, a no as {rubric.scale.min}.")
+        if rubric.prompt.few_shot:
+            questions += _examples(rubric)
         good, bad = (
             f"every score is at least {accept.each:g}{mean}",
             f"any score is below {reject.any_below:g}",

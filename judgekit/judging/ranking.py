@@ -252,7 +252,7 @@ class RankingTask(TierTask[ScoreRubric, ComparisonInput, Opinion, dict[str, Opin
         for endpoint, opinions in voices:
             for letter, opinion in (opinions or {}).items():
                 points = scored.setdefault(Voter(endpoint.model, endpoint.family), defaultdict(list))
-                points[letter].append(fmean(opinion.scores.values()))
+                points[letter].append(self.rubric.mean(opinion.scores))
                 how = logprobs.score_source(endpoint, opinion.scores, opinion.expected)
                 read.add((endpoint.model, how))
         barred = finality is not None and not finality.knows(self.tier, read)

@@ -7,11 +7,12 @@ texts, but a score that is missing or off the scale, or a list of unknown labels
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, cast, get_args
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from judgekit.judging.verdict import TIE
+from judgekit.rubric.schema import YesNo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,23 +101,27 @@ class CompareReply(ReplyForm):
 
 
 @functools.lru_cache(maxsize=16)  # making one takes 9 ms, and a push has hundreds of files
-def score_reply_model(dimensions: tuple[str, ...], least: int, most: int) -> type[ScoreReply]:
-    """Return the model of a reply: `reasoning`, `findings`, and `scores`, an integer for each dimension."""
+def score_reply_model(
+    dimensions: tuple[str, ...], least: int, most: int, binary: frozenset[str] = frozenset()
+) -> type[ScoreReply]:
+    """Return the model of a reply: `reasoning`, `findings`, and `scores`, an integer or a `binary` answer."""
     score = Annotated[int, Field(strict=True, ge=least, le=most)]
     # Fields have names of their own: a dimension may be called `copy` or `json`, as methods of pydantic are.
     fields: dict[str, Any] = {
-        f"dimension_{at}": (score, Field(alias=name)) for at, name in enumerate(dimensions)
+        f"dimension_{at}": (YesNo if name in binary else score, Field(alias=name))
+        for at, name in enumerate(dimensions)
     }
     scores = create_model("Scores", __config__=ConfigDict(serialize_by_alias=True), **fields)
     findings = Annotated[list[FindingReply], BeforeValidator(_listed)]
     model = create_model("ScoreReply", __base__=ScoreReply, scores=(scores, ...), findings=(findings, []))
     points = {"type": "integer", "enum": list(range(least, most + 1))}
+    answer = {"type": "string", "enum": list(get_args(YesNo))}
     words = {"type": "string", "enum": list(dimensions)}
     finding = {**dict.fromkeys(FindingReply.model_fields, _STRING), "dimension": words}
     model.sent = _object(
         {
             "reasoning": _STRING,
-            "scores": _object(dict.fromkeys(dimensions, points)),
+            "scores": _object({name: answer if name in binary else points for name in dimensions}),
             "findings": {"type": "array", "items": _object(finding)},
         }
     )

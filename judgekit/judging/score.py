@@ -11,7 +11,6 @@ import uuid
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache, partial
-from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.judging import jury, logprobs, panel, pointwise, prompt, redact
@@ -83,6 +82,7 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
         if endpoint.pointwise:
             return [partial(self._ask_pointwise, endpoint, session)]
         scale, key = self.rubric.scale, CallKey(self.subject.sha256, self.rubric.ref, self.tier)
+        binary = frozenset(name for name, each in self.rubric.dimensions.items() if each.scale)
         likely, timeout = logprobs.ALTERNATIVES if endpoint.logprobs else 0, self.limits.timeout
         request = Request((), key, timeout, REPLY_TOKENS, top_logprobs=likely, sample=sample)
         return [
@@ -93,7 +93,7 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
                 replace(request, call_key=key.within(part)),
                 partial(self._messages, rubric, endpoint),
                 self.subject.size,
-                score_reply_model(tuple(rubric.dimensions), scale.min, scale.max),
+                score_reply_model(tuple(rubric.dimensions), scale.min, scale.max, binary),
                 partial(self._read, part),
             )
             for part, rubric in self.parts.items()
@@ -146,7 +146,8 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
 
     def _read(self, part: str, found: ScoreReply, reply: Reply) -> RatedReply:
         scale, content = self.rubric.scale, found.model_dump()
-        expected = logprobs.expectations(reply, found, range(scale.min, scale.max + 1))
+        points = range(scale.min, scale.max + 1)
+        expected = logprobs.expectations(reply, found, points) if reply.tokens else {}
         findings = []
         for finding in content["findings"]:
             # A model's words are shown on terminals and written as JSON: no escapes, no lone surrogates.
@@ -156,8 +157,10 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
             words["dimension"] = part or words["dimension"]
             if words["issue"]:
                 findings.append(Finding(**words))
+        said = content["scores"]
+        scores = {name: scale.answers[each] if isinstance(each, str) else each for name, each in said.items()}
         return RatedReply(
-            content["scores"] | expected,
+            scores | expected,
             visible(found.reasoning),
             tuple(findings[:MAX_FINDINGS]),
             visible(found.verdict) or None,
@@ -177,25 +180,34 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
         started, timeout = time.monotonic(), self.limits.timeout
         points = self._points(endpoint, session.fence)
         answer = await ask_pointwise(session, endpoint, points, timeout)
-        scores = {name: pointwise.expectation(likely) for name, likely in (answer.value or {}).items()}
+        rule, scale = getattr(self.rubric.modes, self.mode), self.rubric.scale
+        mean = partial(pointwise.expectation, answers=scale.answers)
+        scores = {name: mean(likely) for name, likely in (answer.value or {}).items()}
         if not scores or self.compared or self._rated(scores).outcome != "accept":
             return joined([answer], RatedReply(scores) if scores else None, started)
-        points = replace(points, questions={"idle": prompt.idle_question(self.rubric)})
+        # Numbers are compared with a number, yes and no with yes and no.
+        forms = {name: each.scale for name, each in self.rubric.dimensions.items()}
+        asked = {str(form or "idle"): prompt.idle_question(self.rubric, form) for form in forms.values()}
+        points = replace(points, questions=asked)
         idle = await ask_pointwise(session, endpoint, points, timeout)
         if not idle.value:
             return joined([answer, idle], None, started)
-        rule, scale = getattr(self.rubric.modes, self.mode), self.rubric.scale
-        mean = pointwise.expectation(idle.value["idle"])
-        earned = pointwise.earned_scores(scores, mean, rule.accept.each, scale.max - scale.min)
-        return joined([answer, idle], RatedReply(earned), started)
+        bar, span = rule.accept.each, scale.max - scale.min
+        for form, likely in idle.value.items():
+            alike = {name: score for name, score in scores.items() if (forms[name] or "idle") == form}
+            scores |= pointwise.earned_scores(alike, mean(likely), bar, span)
+        return joined([answer, idle], RatedReply(scores), started)
 
     def _points(self, endpoint: Endpoint, fence: Fence) -> Points:
         scale, shown = self.rubric.scale, self.subject.seen_by(self.limits, endpoint)
+        kinds = {each.scale for each in self.rubric.dimensions.values()}
+        tokens = [str(value) for value in range(scale.min, scale.max + 1)] if None in kinds else []
+        tokens += scale.answers if "binary" in kinds else []
         return Points(
             prompt.rating_system(self.rubric, fence),
             prompt.document_context(fence, shown, self.subject.task, self.rubric.given),
             {name: prompt.rating_question(self.rubric, name) for name in self.rubric.dimensions},
-            [str(value) for value in range(scale.min, scale.max + 1)],
+            tokens,
             CallKey(self.subject.sha256, self.rubric.ref, self.tier),
         )
 
@@ -296,7 +308,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
             subjects=[Subject(path=file.path, sha256=file.sha256) for file in document.files],
             verdict=final.verdict,
             scores=scores,
-            average=round(fmean(scores.values()), 2) if scores else None,
+            average=round(self.rubric.mean(scores), 2) if scores else None,
             reasoning=deciding.reasoning if deciding else "",
             findings=list(deciding.findings) if deciding else [],
             consensus=consensus,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import combinations_with_replacement
+from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.rubric.loader import cases_path
@@ -48,12 +49,11 @@ def remarks(loaded: LoadedRubric, cases: Sequence[Case]) -> list[Remark]:
 
 def outcomes(rubric: ScoreRubric) -> set[tuple[str, str]] | None:
     """Return which strict and lenient outcomes one set of whole scores can have; None if too many to try."""
-    points = range(rubric.scale.min, rubric.scale.max + 1)
-    if len(points) ** len(rubric.dimensions) > _MOST_COMBINATIONS:
+    whole, dimensions = [*rubric.scale.labels], rubric.dimensions.values()
+    points = [[*rubric.scale.answers.values()] if each.scale else whole for each in dimensions]
+    if prod(map(len, points)) > _MOST_COMBINATIONS:
         return None
-    # Which dimension has which score decides nothing: sorted ones suffice.
-    every = combinations_with_replacement(points, len(rubric.dimensions))
-    named = [dict(zip(rubric.dimensions, scores, strict=True)) for scores in every]
+    named = [dict(zip(rubric.dimensions, scores, strict=True)) for scores in product(*points)]
     return {(rubric.decide(scores, "strict"), rubric.decide(scores, "lenient")) for scores in named}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import json
 import re
 from math import inf
 from pathlib import Path
@@ -28,6 +29,8 @@ Section: TypeAlias = Literal["judge", "gate", "retrieval"]
 """Where a configuration names a rubric."""
 StarterTask: TypeAlias = Literal["score", "select", "compare"]
 _YAML = (".yaml", ".yml")
+_SCHEMA_FILE = "rubric.schema.json"
+_MODELINE = f"# yaml-language-server: $schema={_SCHEMA_FILE}\n"
 _REFERENCE = re.compile(r"[a-z][a-z0-9-]*(@\d+\.\d+\.\d+)?")
 
 
@@ -158,10 +161,14 @@ class Begun(NamedTuple):
 
     rubric: Path
     cases: Path
+    schema: Path
 
 
 def begin(name: str, folder: Path, *, task: StarterTask = "score", like: LoadedRubric | None = None) -> Begun:
-    """Write a rubric and its cases, a copy of `like` or a starter; raises `UsageError` or `ConfigError`."""
+    """Write a rubric and its cases, a copy of `like` or a starter, and the schema that editors check it with.
+
+    Raises `UsageError` or `ConfigError`.
+    """
     ref = name if "@" in name else f"{name}@1.0.0"
     if not _REFERENCE.fullmatch(ref):
         raise UsageError(
@@ -172,19 +179,25 @@ def begin(name: str, folder: Path, *, task: StarterTask = "score", like: LoadedR
     source = like.path if like else files.folder("rubrics") / "starters" / f"{task}.yaml"
     text = source.read_text(encoding="utf-8")
     names = dict(zip(("rubric", "version"), ref.split("@"), strict=True))
+    if not re.search("^version:", text, re.MULTILINE):  # which may be left out
+        text = re.sub("^(rubric: .*)$", r"\1\nversion: 1.0.0", text, count=1, flags=re.MULTILINE)
     for key, value in names.items():
         text = re.sub(rf"^{key}: .*$", f"{key}: {value}", text, count=1, flags=re.MULTILINE)
     from judgekit.config import yaml_text  # noqa: PLC0415 - to begin a rubric alone
 
+    text = text if text.startswith(_MODELINE) else _MODELINE + text
     renamed = yaml_text.parsed(text)
     if any(str(renamed.get(key)) != value for key, value in names.items()):
         raise ConfigError("cannot rename a rubric with this layout; copy it by hand", path=source)
     cases = cases_path(source)
-    texts = text, cases.read_text(encoding="utf-8") if cases.is_file() else ""
-    begun = Begun(folder / f"{ref}.yaml", folder / f"{ref}.cases.jsonl")
-    if there := next((file for file in begun if file.exists()), None):
+    schema = json.dumps(RubricFile.model_json_schema(), indent=2) + "\n"
+    texts = text, cases.read_text(encoding="utf-8") if cases.is_file() else "", schema
+    begun = Begun(folder / f"{ref}.yaml", folder / f"{ref}.cases.jsonl", folder / _SCHEMA_FILE)
+    if there := next((file for file in begun[:2] if file.exists()), None):
         raise UsageError(f"{there} already exists; choose another id or version, or edit that file")
     for file, content in zip(begun, texts, strict=True):
+        if file == begun.schema and file.exists():
+            continue
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             with file.open("x", encoding="utf-8", newline="\n") as new:

@@ -12,10 +12,11 @@ import json
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
-from pydantic import Field, RootModel, StringConstraints, model_validator
+from pydantic import Field, JsonValue, RootModel, StringConstraints, WrapValidator, model_validator
 
 from judgekit.config import ModeName, Outcome, TierName
-from judgekit.config.yamlfile import Identifier, Strict, Text
+from judgekit.config.yamlfile import Identifier, Problem, Strict, Text, WrongValuesError
+from judgekit.rubric.defaults import in_full
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,12 +24,16 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 Key = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
+YesNo: TypeAlias = Literal["yes", "no"]
 Semver = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")]
 
 
 class ByMode(Strict, Generic[Value]):
     strict: Value
     lenient: Value
+
+
+_FILLED: dict[str, JsonValue] = {"required": []}  # `in_full` adds what is left out
 
 
 class Tier(Strict):
@@ -78,19 +83,26 @@ class SelectPrompt(Prompt):
     examples: list[WorkedExample] = []
 
 
+class ScoreInstructions(Instructions, json_schema_extra=_FILLED): ...
+
+
 class RatedExample(Strict):
-    """A text with what was given with it, and its scores: shown to models that answer with one number."""
+    """A text with what was given with it, and its scores: what a model is to say of it."""
 
     text: Text
     files: dict[Text, Text] = {}
     description: str = ""
     acceptance: str = ""
     reference: str = ""
-    scores: dict[Key, int]
+    scores: dict[Key, int | YesNo]
 
 
-class ScorePrompt(Prompt):
+class ScorePrompt(Prompt, json_schema_extra=_FILLED):
+    """Its examples are shown to models that answer with one number; with `few_shot` to all."""
+
+    instructions: ScoreInstructions
     examples: list[RatedExample] = []
+    few_shot: bool = False
 
 
 class Scale(Strict):
@@ -100,6 +112,11 @@ class Scale(Strict):
     max: int
     labels: dict[int, Text]
 
+    @property
+    def answers(self) -> dict[str, int]:
+        """What a binary dimension's answers count."""
+        return {"yes": self.max, "no": self.min}
+
     @model_validator(mode="after")
     def _every_point_has_a_label(self) -> Scale:
         points = self.max - self.min + 1
@@ -108,16 +125,21 @@ class Scale(Strict):
         return self
 
 
-class Dimension(Strict):
-    """One aspect of a document that is rated on the scale."""
+class Dimension(Strict, json_schema_extra={"type": ["object", "string"]}):
+    """One aspect of a document that is rated on the scale, or answered yes or no; a text is its question.
+
+    A yes counts as the highest point of the scale, a no as the lowest. `weight` counts in the mean.
+    """
 
     question: Text
     look_for: list[Text] = []
     terms: list[Text] = []
+    scale: Literal["binary"] | None = None
+    weight: float = Field(1, gt=0, le=100, exclude_if=(1.0).__eq__)
 
 
-class Accept(Strict):
-    """A document is accepted when each score, and their mean where given, reaches these."""
+class Accept(Strict, json_schema_extra=_FILLED):
+    """A document is accepted when each score, and their weighted mean where given, reaches these."""
 
     each: float
     mean: float | None = None
@@ -129,7 +151,7 @@ class Reject(Strict):
     any_below: float
 
 
-class ScoreMode(Strict):
+class ScoreMode(Strict, json_schema_extra=_FILLED):
     """Thresholds of one mode, and which quick outcome a second model must confirm."""
 
     accept: Accept
@@ -176,7 +198,7 @@ class CompareMode(Strict):
 
 
 # Their names are those of the published schema.
-class ScoreModes(ByMode[ScoreMode]): ...
+class ScoreModes(ByMode[ScoreMode], json_schema_extra=_FILLED): ...
 
 
 class SelectModes(ByMode[SelectMode]): ...
@@ -191,7 +213,7 @@ class Criterion(ByMode[Text]):
 
 class _Rubric(Strict):
     rubric: Identifier
-    version: Semver
+    version: Semver = "1.0.0"
     title: Text
     prompt: Prompt
     tiers: Tiers = Tiers()
@@ -213,7 +235,7 @@ class _Rubric(Strict):
         return self.model_copy(update={self._asked: {name: getattr(self, self._asked)[name]}})
 
 
-class ScoreRubric(_Rubric):
+class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "dimensions"]}):
     """Rates a document on dimensions."""
 
     _asked: ClassVar[str] = "dimensions"
@@ -230,17 +252,40 @@ class ScoreRubric(_Rubric):
 
     @model_validator(mode="after")
     def _scores_are_on_the_scale(self) -> ScoreRubric:
+        scale, wrong = self.scale, list[Problem]()
         for name, mode in (("strict", self.modes.strict), ("lenient", self.modes.lenient)):
-            for value in (mode.accept.each, mode.accept.mean, mode.reject.any_below):
-                if value is not None and not self.scale.min <= value <= self.scale.max:
-                    raise ValueError(f"modes.{name}: the threshold {value:g} is not on the scale")
+            for part, bars in (("accept", mode.accept), ("reject", mode.reject)):
+                for key, bar in bars:
+                    if bar is not None and not scale.min <= bar <= scale.max:
+                        text = f"the threshold {bar:g} is not on the scale from {scale.min} to {scale.max}"
+                        wrong.append(Problem(("modes", name, part, key), text))
             if mode.reject.any_below > mode.accept.each:
-                raise ValueError(f"modes.{name}: a score could be accepted and rejected at once")
+                wrong.append(Problem(("modes", name), "a score could be accepted and rejected at once"))
+        points = {
+            name: [*scale.answers] if each.scale else [*scale.labels]
+            for name, each in self.dimensions.items()
+        }
         for number, example in enumerate(self.prompt.examples):
-            on = all(self.scale.min <= score <= self.scale.max for score in example.scores.values())
-            if example.scores.keys() != self.dimensions.keys() or not on:
-                raise ValueError(f"prompt.examples.{number}: needs a score on the scale for each dimension")
+            given = example.scores
+            if given.keys() != points.keys() or any(
+                score not in points[name] for name, score in given.items()
+            ):
+                text = "needs a score on the scale for each dimension; of a binary one, yes or no"
+                wrong.append(Problem(("prompt", "examples", number), text))
+        if self.prompt.few_shot and not self.prompt.examples:
+            wrong.append(Problem(("prompt", "few_shot"), "there are no examples; add prompt.examples"))
+        weighted = [name for name, each in self.dimensions.items() if "weight" in each.model_fields_set]
+        means = {self.modes.strict.accept.mean, self.modes.lenient.accept.mean}
+        if weighted and (len(self.dimensions) == 1 or means == {None}):
+            text = "a weight counts in the mean of several dimensions alone; add accept.mean, or remove it"
+            wrong.append(Problem(("dimensions", weighted[0], "weight"), text))
+        if wrong:
+            raise WrongValuesError(wrong)
         return self
+
+    def mean(self, scores: Mapping[str, float]) -> float:
+        weights = {name: each.weight for name, each in self.dimensions.items()}
+        return fmean([scores[name] for name in weights], weights.values())
 
     def decide(self, scores: Mapping[str, float], mode: ModeName) -> Outcome:
         """Apply the thresholds of `mode`: one score per dimension, on the rubric's scale."""
@@ -248,7 +293,7 @@ class ScoreRubric(_Rubric):
         values = [scores[name] for name in self.dimensions]
         if any(value < rule.reject.any_below for value in values):
             return "reject"
-        enough = rule.accept.mean is None or fmean(values) >= rule.accept.mean
+        enough = rule.accept.mean is None or self.mean(scores) >= rule.accept.mean
         return "accept" if enough and all(value >= rule.accept.each for value in values) else "improve"
 
 
@@ -278,7 +323,7 @@ class CompareRubric(_Rubric):
 Rubric: TypeAlias = ScoreRubric | SelectRubric | CompareRubric
 
 
-class RubricFile(RootModel[Annotated[Rubric, Field(discriminator="task")]]):
+class RubricFile(RootModel[Annotated[Rubric, Field(discriminator="task"), WrapValidator(in_full)]]):
     """A rubric as it stands in a file."""
 
 

@@ -51,7 +51,7 @@ CHANGES: dict[str, Callable[[dict[str, Any]], object]] = {
     "one label for each whole number": lambda data: data["scale"]["labels"].pop("3"),
     "the threshold 6 is not on the scale": lambda data: data["modes"]["strict"]["accept"].update(each=6),
     "accepted and rejected at once": lambda data: data["modes"]["lenient"]["reject"].update(any_below=4),
-    "missing key": lambda data: data["prompt"]["instructions"].pop("deep"),
+    "missing key": lambda data: data["scale"].pop("labels"),
     "1 or more entries, got an empty mapping": lambda data: data.update(dimensions={}),
     "a number above 0": lambda data: data["tiers"]["quick"].update(timeout=0),
     "margins.quick": lambda data: data.update(margins={"quick": -1}),
