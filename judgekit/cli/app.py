@@ -38,6 +38,8 @@ COMMANDS = {
     "escalate": "label.escalate",
     "schema": "schema.schema",
     "doctor": "doctor.doctor",
+    "config": "config.config",
+    "cache": "config.cache",
     "demo": "demo.demo",
     "hook": "app.hook",
     "eval": "evaluate.app",

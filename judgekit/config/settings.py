@@ -8,7 +8,7 @@ inside what the user allows; they can neither say where text is sent nor raise a
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -248,6 +248,45 @@ def load(project: Path | None, environ: Mapping[str, str] | None = None) -> Conf
         for section, key in (*CONSENTS, ("judge", "author_family"), ("judge", "independence")):
             variables.get(section, {}).pop(key, None)
     return Config.model_validate(_merge(merged, variables))
+
+
+class Setting(NamedTuple):
+    """A key with the value that holds, and the file or variable that says so ("": nothing, the default)."""
+
+    key: str
+    value: object
+    source: Literal["default", "user", "project", "environment"]
+    where: str = ""
+
+
+def explained(project: Path) -> list[Setting]:
+    """Return every setting that holds in `project`; raises `ConfigError` as `load` does."""
+    variables, user, default = _variables(environment.environ()), _read(user_file()), Config().model_dump()
+    file, theirs = project_file(project), _project(project)
+    held = _flat(_within_limits(theirs, _merge(user, variables)))
+    said = {key: value for key, value in _flat(theirs).items() if held.get(key) == value}
+    memory, in_file = project / environment.MEMORY / environment.MEMORY_CONFIG, _flat(_read(file))
+    found = []
+    for key, value in _flat(load(project).model_dump()).items():
+        section, _, name = key.partition(".")
+        layers = (
+            (_flat(variables), "environment", f"JUDGEKIT_{section}_{name}".upper()),
+            (said, "project", file if key in in_file else memory),
+            (_flat(user), "user", user_file()),
+            (_flat(default), "default", ""),
+        )
+        holds = (Setting(key, value, *of) for flat, *of in layers if key in flat and flat[key] == value)
+        found.append(next(holds, Setting(key, value, "project", str(file))))  # the last: of several places
+    return found
+
+
+def _flat(layer: Layer) -> Layer:
+    """Return a layer with dotted keys."""
+    found: Layer = {}
+    for key, value in layer.items():
+        inner = _flat(value) if isinstance(value, dict) else None
+        found |= {key: value} if inner is None else {f"{key}.{name}": each for name, each in inner.items()}
+    return found
 
 
 def wrong(section: str, key: str, problem: str, project: Path | None) -> ConfigError:

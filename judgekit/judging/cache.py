@@ -14,7 +14,7 @@ import time
 import weakref
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment
 from judgekit.config import files
@@ -41,6 +41,19 @@ _DESCRIBING = {
 }
 _ADDRESSES = ("URL", "BASE", "ENDPOINT")
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+_FILES = ("", "-wal", "-shm")
+
+
+class CacheState(NamedTuple):
+    """Where replies are kept, bytes on the disk, how many, and when the first and last were kept (s)."""
+
+    path: Path
+    bytes: int
+    replies: int
+    oldest: float | None
+    newest: float | None
 
 
 class ReplyCache:
@@ -73,6 +86,19 @@ class ReplyCache:
         if not self._is_trimmed:
             self._run("DELETE FROM reply WHERE at < ?", now - MAX_DAYS * 86_400)
             self._is_trimmed = True
+
+    def state(self) -> CacheState:
+        """Return what is kept; nothing where there is no file, or a damaged one."""
+        whole = "SELECT COUNT(*), MIN(at), MAX(at) FROM reply"
+        row = self._run(whole) if self._path.is_file() else None
+        size = sum(each.stat().st_size for end in _FILES if (each := Path(f"{self._path}{end}")).is_file())
+        return CacheState(self._path, size if row else 0, *(row or (0, None, None)))
+
+    def clear(self) -> None:
+        """Remove every reply, and give its space back."""
+        if self._path.is_file():
+            for statement in ("DELETE FROM reply", "PRAGMA wal_checkpoint(TRUNCATE)", "VACUUM"):
+                self._run(statement)
 
     def _run(self, statement: str, *values: str | float) -> tuple[Any, ...] | None:
         """Return the first row of a statement, None without one or on failure; removes a damaged file."""
@@ -126,7 +152,7 @@ class ReplyCache:
                     damaged = connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",)
             except sqlite3.Error as error:
                 damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
-            for end in ("", "-wal", "-shm") if damaged else ():
+            for end in _FILES if damaged else ():
                 Path(f"{self._path}{end}").unlink(missing_ok=True)
 
 

@@ -72,9 +72,19 @@ def test_each_kind_lists_its_files(tmp_path: Path) -> None:
         *("decisions/jwt.json", "preferences/filler-2.json"),
     ]
     docs = tmp_path / "docs"
-    make(docs, "a.md", "deep/er/b.markdown", ".git/c.md", "node_modules/d.md", "e.txt", ".hidden.md")
+    make(
+        docs,
+        "a.md",
+        "deep/er/b.markdown",
+        ".git/c.md",
+        "node_modules/d.md",
+        "e.txt",
+        "f.rst",
+        "g.py",
+        ".hidden.md",
+    )
     (docs / "deep" / "up").symlink_to(docs)
-    assert sorted(listed(docs, MARKDOWN).files) == ["a.md", "deep/er/b.markdown"]
+    assert sorted(listed(docs, MARKDOWN).files) == ["a.md", "deep/er/b.markdown", "e.txt", "f.rst"]
     make(tmp_path / "auto", "MEMORY.md", "topic.md", "sub/other.md")
     assert sorted(listed(tmp_path / "auto", AUTO_MEMORY).files) == ["MEMORY.md", "topic.md"]
 
@@ -249,6 +259,9 @@ def topic(folder: Path, text: str | bytes, name: str = "topic.md") -> Entry | No
         ("---\nkeywords: [k]\n---\n## Second level ##\n", "Second level", ("k",)),
         ("```\n# no heading\n```\n# Heading", "Heading", ()),
         ("#hashtag\nno heading", "a", ()),
+        ("=====\nTitle\n=====\n\nText\n\nNext\n====", "Title", ()),
+        ("Title\n=====\n\n# not one", "Title", ()),
+        ("```\na\n==\n```\n\n====\n\n# Heading", "Heading", ()),
         ("\ufeff# With a mark", "With a mark", ()),
         ("---\r\ntitle: Windows\r\n---\r\nText", "Windows", ()),
     ],

@@ -1,4 +1,4 @@
-"""Reads a folder of Markdown: title and tags from the front matter, else the first heading."""
+"""Reads a folder of Markdown or plain text: title and tags from the front matter, else the first heading."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from judgekit.retrieval.compiled import Profile
 
 NAME = "markdown"
-ENDINGS = (".md", ".markdown", ".mdx")
+ENDINGS = (".md", ".markdown", ".mdx", ".rst", ".txt")
 IN_ROOT, BELOW, DEEP, LINKED_FOLDERS = True, True, True, False
 CATEGORY = "document"
 _FENCE = "---"
@@ -89,12 +89,15 @@ def _scalar(value: str) -> str:
 
 
 def heading(text: str) -> str | None:
-    fenced = False
+    fenced, before = False, ""
     for line in lines_of(text):
         if line.lstrip().startswith(("```", "~~~")):
             fenced = not fenced
+        elif not fenced and line.startswith("==") and not line.strip("= \t") and before.strip():
+            return before.strip()
         elif not fenced and line.startswith("#") and line.lstrip("#")[:1] in (" ", "\t"):
             title = line.strip("# \t")
             if title:
                 return title
+        before = line
     return None

@@ -1,0 +1,89 @@
+"""`judgekit config`: the settings that hold here; `cache`: the replies of models that are kept."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Option
+
+from judgekit import environment
+from judgekit.cli.output import AsJson, OutOption, emit, say
+from judgekit.errors import InputError, UsageError
+
+config = typer.Typer(no_args_is_help=True, help="The configuration: what holds here, and why.")
+cache = typer.Typer(no_args_is_help=True, help="Kept replies of models: status and clear.")
+_SECRET = re.compile(r"KEY|TOKEN")
+_USERINFO = re.compile(r"(?<=://)[^/@\s]*@")
+
+
+@config.command()
+def show(as_json: AsJson = False, _out: OutOption = None) -> int:
+    """Show each setting, its value and where it comes from, then the variables that are set; no secrets.
+
+    Options of a command go before all of this.
+    """
+    from judgekit.config import settings
+    from judgekit.judging.redact import without_secrets
+
+    found = settings.explained(Path(environment.project_root()))
+    known = settings.variable_names()
+    for name in (each for each in environment.NAMES if each not in known):
+        if value := environment.environ().get(name, ""):
+            found.append(settings.Setting(name, "(set)" if _SECRET.search(name) else value, "environment"))
+    rows = without_secrets([each._asdict() | {"where": str(each.where)} for each in found])
+    for row in rows:
+        row["value"] = _USERINFO.sub("", row["value"]) if isinstance(row["value"], str) else row["value"]
+    if as_json:
+        emit(json.dumps(rows, indent=2, ensure_ascii=False))
+        return 0
+    for row in rows:
+        value = row["value"] if isinstance(row["value"], str) else json.dumps(row["value"])
+        where = f": {row['where']}" if row["where"] else ""
+        say(f"{row['key']:<33} {value:<26} {row['source']}{where}")
+    return 0
+
+
+@cache.command()
+def status(as_json: AsJson = False) -> int:
+    """Show where the replies are, how many, their size and their age."""
+    from judgekit.judging.cache import ReplyCache
+
+    found = ReplyCache().state()
+    if as_json:
+        emit(json.dumps(found._asdict() | {"path": str(found.path)}))
+        return 0
+    say(str(found.path))
+    if found.oldest is None or found.newest is None:
+        say("    no replies are kept")
+        return 0
+    first, last = (datetime.fromtimestamp(each, UTC).date() for each in (found.oldest, found.newest))
+    say(f"    {_replies(found.replies)} of {first} to {last}, {found.bytes / 1e6:.1f} MB")
+    return 0
+
+
+@cache.command()
+def clear(yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation.")] = False) -> int:
+    """Remove all kept replies; models are then asked again, which costs calls."""
+    from judgekit.judging.cache import ReplyCache
+    from judgekit.ledger.labels import at_terminal
+
+    kept = ReplyCache()
+    count = kept.state().replies
+    if count and not yes:
+        if not at_terminal():
+            raise UsageError("no terminal to ask for confirmation; add --yes to remove the replies")
+        typer.confirm(f"Remove {_replies(count)}?", abort=True, err=True)
+    kept.clear()
+    if left := kept.state().replies:
+        raise InputError(f"{kept.state().path}: {_replies(left)} left; another process uses the file")
+    say(f"removed {_replies(count)}")
+    return 0
+
+
+def _replies(count: int) -> str:
+    return f"{count:,} {'reply' if count == 1 else 'replies'}"
