@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 from typing import TYPE_CHECKING
-from unittest.mock import patch
 
 import pytest
 import sample_store
@@ -29,8 +28,8 @@ def judgekit(capfd: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
 
     def call(*arguments: str) -> Outcome:
         capfd.readouterr()
-        with patch.dict(os.environ):
-            code = run(list(arguments))
+        code = run(list(arguments))
+        os.environ.pop("JUDGEKIT_ONLY_MODEL", None)  # of this run alone
         out, err = capfd.readouterr()
         return Outcome(code, out, err)
 
