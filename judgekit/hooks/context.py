@@ -143,16 +143,12 @@ def _nudge(mentioned: list[Candidate], project: str, *, more: bool) -> str:
         # Words alone: the agent may give them to a shell.
         words = " ".join("".join([char if char.isalnum() else " " for char in title]).split())
         topics.append(escape(title) + (f' (judgekit search "{words}")' if words else ""))
-    skill = " The memory-search skill searches them." if _has_skill(project) else ""
+    homes = (project, os.path.expanduser("~"))
+    skills = (os.path.join(home, folder, *SKILL) for home in homes for folder in _CLIENTS)
+    has_skill = os.environ.get("CLAUDE_PLUGIN_ROOT") or any(map(os.path.isfile, skills))  # the plugin has it
+    skill = " The memory-search skill searches them." if has_skill else ""
     count = f"{len(mentioned)}{' more' if more else ''} {noun}"
     return f"<memory-nudge>{count} may be about: {', '.join(topics)}.{skill}</memory-nudge>"
-
-
-def _has_skill(project: str) -> bool:
-    if os.environ.get("CLAUDE_PLUGIN_ROOT"):  # the plugin brings it
-        return True
-    homes = (project, os.path.expanduser("~"))
-    return any(os.path.isfile(os.path.join(home, folder, *SKILL)) for home in homes for folder in _CLIENTS)
 
 
 def printed(text: str, titles: list[str], *, gemini: bool = False) -> str:

@@ -130,8 +130,8 @@ def _evidence(candidate: Candidate, *, several: bool) -> list[str]:
 
 
 def _latest_session(configured: Settings) -> repeats.Session | None:
-    path = repeats.latest(configured.project) if configured["inject"] != "top_k" else None
-    prompts = configured["repeat_after"]
+    path = next(repeats.files_of(configured.project), None)
+    prompts = configured["repeat_after"] if configured["inject"] != "top_k" else 0
     return repeats.Session(path, configured.project, prompts) if path and prompts else None
 
 

@@ -96,8 +96,12 @@ def _encoded(text: str) -> bytes:
 
 def notes(project: Path, client: Client = CLAUDE_CODE) -> Iterator[str]:
     """Yield what keeps a client from running the hook at all, and why it answers a prompt twice."""
-    if client is CLAUDE_CODE:
-        yield from _managed()
+    managed = Path(MANAGED.get(sys.platform, "/etc/claude-code"))
+    files = managed / "managed-settings.json", *sorted((managed / "managed-settings.d").glob("*.json"))
+    for path in files if client is CLAUDE_CODE else ():
+        for switch in ("disableAllHooks", "allowManagedHooksOnly"):
+            if settings(path).get(switch) is True:
+                yield f"{path} (managed) sets {switch}: Claude Code runs none of your hooks"
     (switch, off), answers = client.off, dict[str, str]()  # equal commands are merged, not by Codex
     for scope, path in _places(project, client):
         file, general = _general(path, client)
@@ -116,14 +120,6 @@ def notes(project: Path, client: Client = CLAUDE_CODE) -> Iterator[str]:
         where = " and in ".join(answers.values())
         remedy = f"keep one (judgekit uninstall {client.command} --scope SCOPE)"
         yield f"each prompt is answered {len(answers)} times: the hook is in {where}; {remedy}"
-
-
-def _managed() -> Iterator[str]:
-    folder = Path(MANAGED.get(sys.platform, "/etc/claude-code"))
-    for path in (folder / "managed-settings.json", *sorted((folder / "managed-settings.d").glob("*.json"))):
-        for switch in ("disableAllHooks", "allowManagedHooksOnly"):
-            if settings(path).get(switch) is True:
-                yield f"{path} (managed) sets {switch}: Claude Code runs none of your hooks"
 
 
 def _general(path: Path, client: Client) -> tuple[Path, dict[str, Any]]:

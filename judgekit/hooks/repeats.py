@@ -73,11 +73,6 @@ def path_of(session: str) -> str:
     return os.path.join(_folder(), environment.digest(session))
 
 
-def latest(project: str) -> str | None:
-    """Return the file of the session in `project` that was told something last."""
-    return next(files_of(project), None)
-
-
 def files_of(project: str) -> Iterator[str]:
     """Yield the files of the sessions in `project`, the one that was told something last first."""
     first = environment.digest(project).encode() + b"\n"

@@ -121,7 +121,7 @@ def _validated(project: str) -> tuple[dict[str, Any], bool]:
         from judgekit.errors import ConfigError  # noqa: PLC0415 - the same
         from judgekit.retrieval.profiles import compile_profiles  # noqa: PLC0415 - the same
     except ImportError as error:
-        values = _unless_off(compiled.bundled()["settings"], project)
+        values = compiled.bundled()["settings"] | ({"enabled": False} if is_off(project) else {})
         going_on = "using the defaults" if values["enabled"] else "switched off, as configured"
         notes = [f"the configuration cannot be read ({error}); {going_on}"]
         return {"values": values, "trusted": [], "profiles": None, "notes": notes}, False
@@ -141,8 +141,8 @@ def _validated(project: str) -> tuple[dict[str, Any], bool]:
         break
     else:
         notes.append(f"{problem}; using the defaults")
-    if problem:
-        values = _unless_off(values, project)
+    if problem and is_off(project):
+        values = values | {"enabled": False}
     profiles = None
     try:
         own = compile_profiles(Path(project))
@@ -151,10 +151,6 @@ def _validated(project: str) -> tuple[dict[str, Any], bool]:
     except ConfigError as error:
         notes.append(f"{error}; using the bundled profiles")
     return {"values": values, "trusted": trusted, "profiles": profiles, "notes": notes}, True
-
-
-def _unless_off(values: dict[str, Any], project: str) -> dict[str, Any]:
-    return values | {"enabled": False} if is_off(project) else values
 
 
 def is_off(project: str) -> bool:

@@ -68,7 +68,12 @@ def answer(payload: Mapping[str, Any], project: str, configured: Mapping[str, An
     else:
         asks = verdict.verdict in ("reject", "improve") and bool(verdict.findings)
     asks = asks and told < configured["blocks"]
-    _remember(kept, [*seen, key] if verdict.verdict in _SETTLED else seen, told + asks)
+    judged = [*seen, key][-_MAX_SEEN:] if verdict.verdict in _SETTLED else seen
+    sessions = environment.cache_folder(FOLDER)
+    environment.write_private(kept, quickjson.dumps({"seen": judged, "told": told + asks}))
+    for dir_entry in os.scandir(sessions):
+        if dir_entry.stat().st_mtime < time.time() - _MAX_AGE:
+            os.unlink(dir_entry.path)
     if verdict.verdict == "undetermined" and verdict.degraded:
         notes.append(f"undetermined, so the agent may stop: {verdict.degraded}")
     text = quickjson.dumps({"decision": "block", "reason": reason(verdict)}) if asks else ""
@@ -82,14 +87,6 @@ def _remembered(path: str) -> tuple[list[str], int]:
         return [str(each) for each in kept["seen"]], int(kept["told"])
     except (ValueError, KeyError, TypeError):
         return [], 0
-
-
-def _remember(path: str, seen: list[str], told: int) -> None:
-    folder = environment.cache_folder(FOLDER)
-    environment.write_private(path, quickjson.dumps({"seen": seen[-_MAX_SEEN:], "told": told}))
-    for dir_entry in os.scandir(folder):
-        if dir_entry.stat().st_mtime < time.time() - _MAX_AGE:
-            os.unlink(dir_entry.path)
 
 
 def reason(verdict: Verdict) -> str:

@@ -128,17 +128,13 @@ def read(kind: str, project: Path | None = None) -> RetrievalProfileFile:
     return profile
 
 
-def read_language(name: str, project: Path | None = None) -> LanguageFile:
-    path = find(name, project)
-    return yamlfile.read(path, LanguageFile, version_key="language", most=yamlfile.CONFIG_BYTES)
-
-
 def compile_profiles(project: Path | None = None) -> dict[str, Any]:
     """Return the plain data that `compiled.Profiles` is made of; raises `ConfigError`."""
     profiles = {kind: read(kind, project) for kind in scan.KINDS}
     languages = {}
     for name in sorted({profile.language for profile in profiles.values()}):
-        file = read_language(name, project)
+        path, most = find(name, project), yamlfile.CONFIG_BYTES
+        file = yamlfile.read(path, LanguageFile, version_key="language", most=most)
         pairs = [(form, base) for base, forms in file.irregular.items() for form in forms.split()]
         indexed = repr((sorted(file.stop), pairs, file.abbreviations))
         languages[name] = {

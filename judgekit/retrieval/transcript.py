@@ -58,7 +58,8 @@ def prompts(project: str, most: int, wanted: Callable[[str], bool]) -> list[str]
     Each text counts once. What an agent asked another one is left out.
     """
     found: dict[str, float] = {}
-    for changed, path in _newest_first():
+    stamps = ((environment.stamp(path), path) for path in _files())
+    for changed, path in sorted(((stamp[1] / 1e9, path) for stamp, path in stamps if stamp), reverse=True):
         if len(found) >= most and changed < sorted(found.values())[-most]:
             break
         heres = (_is_here(_entry(line), project) for line in _lines(path, _HEAD_BYTES))
@@ -73,17 +74,6 @@ def prompts(project: str, most: int, wanted: Callable[[str], bool]) -> list[str]
                 moment = _moment(entry)
                 found[text] = max(found.get(text, 0.0), changed if moment is None else moment)
     return sorted(found, key=lambda text: found[text], reverse=True)[:most]
-
-
-def _newest_first() -> list[tuple[float, str]]:
-    """Return when each transcript was changed, and its path."""
-    found = []
-    for path in _files():
-        try:
-            found.append((os.lstat(path).st_mtime, path))
-        except OSError:  # removed meanwhile
-            continue
-    return sorted(found, reverse=True)
 
 
 def _is_here(entry: dict[str, Any], project: str) -> bool | None:

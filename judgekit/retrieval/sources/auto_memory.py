@@ -57,12 +57,11 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
 
 def _own_text(text: str) -> Entry | None:
     """Return what stands in MEMORY.md itself; lines that only lead to a topic are left to the topic."""
-    kept = [line for line in lines_of(text) if not _leads_to_a_topic(line)]
+    kept = []
+    for line in lines_of(text):
+        _, *ends = line.split("](")
+        if not any(")" in end and end.partition(")")[0].endswith(".md") for end in ends):
+            kept.append(line)
     if not any(line.strip() and not line.startswith("#") for line in kept):
         return None
     return Entry("MEMORY", INDEX, OWN_CATEGORY, body="\n".join(kept).strip())
-
-
-def _leads_to_a_topic(line: str) -> bool:
-    _, *ends = line.split("](")
-    return any(end.partition(")")[0].endswith(".md") and ")" in end for end in ends)
