@@ -184,10 +184,8 @@ def checksum(raw: bytes) -> str:
 
 def digest(text: str) -> str:
     """Return 16 hexadecimal digits that stand for a text, which they do not show."""
-    try:
-        from _blake2 import blake2b  # noqa: PLC0415 - `hashlib` would cost the hook a tenth of its time
-    except ImportError:
-        from hashlib import blake2b  # noqa: PLC0415
+    from _blake2 import blake2b  # noqa: PLC0415 - `hashlib` would cost the hook a tenth of its time
+
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.config import TIERS, ModeName, Outcome, TierName
@@ -65,38 +64,35 @@ def asked(cases: Sequence[Case]) -> Asked:
 def score_sources(cases: Sequence[Case]) -> tuple[Readings, list[frozenset[TierName]]]:
     """Return how most opinions of each model were read, and by case the tiers that were read otherwise."""
     answers = [
-        [
-            (tier, juror.model, juror, case.judges[tier].samples)
-            for tier in TIERS
-            if tier in case.judges
-            for juror in case.judges[tier].jurors
-            if juror.failure is None
-        ]
-        for case in cases
+        (number, tier, juror, case.judges[tier].samples)
+        for number, case in enumerate(cases)
+        for tier in TIERS
+        if tier in case.judges
+        for juror in case.judges[tier].jurors
+        if juror.failure is None
     ]
     # One reply gives no fractions by itself: a model with such scores told probabilities.
     fractions = {
-        (tier, model)
-        for tier, model, juror, samples in chain.from_iterable(answers)
+        (tier, juror.model)
+        for _, tier, juror, samples in answers
         if samples == 1 and any(value % 1 for value in (juror.scores or {}).values())
     }
     counts: dict[tuple[TierName, str], Counter[ScoreSource]] = defaultdict(Counter)
-    sources: list[list[tuple[TierName, str, ScoreSource]]] = []
-    for case in answers:
-        sources.append([])
-        for tier, model, juror, samples in case:
-            source: ScoreSource = juror.read or "whole"
-            if juror.read is None and samples == 1:
-                expected = juror.scores is not None and (tier, model) in fractions
-                source = "points" if juror.probabilities is not None else "expected" if expected else "whole"
-            counts[tier, model][source] += 1
-            sources[-1].append((tier, model, source))
+    sources: list[tuple[int, TierName, str, ScoreSource]] = []
+    for number, tier, juror, samples in answers:
+        source: ScoreSource = juror.read or "whole"
+        if juror.read is None and samples == 1:
+            expected = juror.scores is not None and (tier, juror.model) in fractions
+            source = "points" if juror.probabilities is not None else "expected" if expected else "whole"
+        counts[tier, juror.model][source] += 1
+        sources.append((number, tier, juror.model, source))
     read: Readings = {}
     for tier, model in sorted(counts, key=lambda key: (TIERS.index(key[0]), key[1])):
         read.setdefault(tier, {})[model] = counts[tier, model].most_common(1)[0][0]
-    return read, [
-        frozenset(tier for tier, model, source in case if read[tier][model] != source) for case in sources
-    ]
+    apart = [set[TierName]() for _ in cases]
+    for number, tier, model, source in sources:
+        apart[number] |= {tier} if read[tier][model] != source else set()
+    return read, [frozenset(tiers) for tiers in apart]
 
 
 # --- From recorded answers to opinions, as judging reads them

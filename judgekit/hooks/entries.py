@@ -26,7 +26,6 @@ Scope: TypeAlias = Literal["user", "project", "local"]  # whose settings, or hoo
 HookEntry: TypeAlias = tuple[str, object, dict[str, Any]]  # the event, its tools, and the hook
 
 OPTIONS = ("-I", "-S", "-c")
-EVENTS = CLAUDE_CODE.events
 TIMEOUT = 30  # seconds, after which the client goes on without an answer; its own default for a prompt
 # Where an agent stops, `stop.deadline` is 60 at most, and litellm is imported; the others ask no model.
 TIMEOUTS = {"PostToolUse": 10, "AfterTool": 10, "Stop": 75, "AfterAgent": 75, "SessionStart": 10}
@@ -78,11 +77,6 @@ def fastest(python: str | None = None, client: Client = CLAUDE_CODE) -> dict[str
 
 def portable(client: Client = CLAUDE_CODE) -> dict[str, Any]:
     return {"type": "command", "command": PORTABLE, "timeout": TIMEOUT * client.per_second, **client.more}
-
-
-def timed(hook: dict[str, Any], event: str, client: Client = CLAUDE_CODE) -> dict[str, Any]:
-    """Return a hook with the time that an event takes."""
-    return hook | {"timeout": TIMEOUTS[event] * client.per_second} if event in TIMEOUTS else hook
 
 
 def is_ours(hook: object) -> bool:
@@ -145,7 +139,10 @@ def installed(text: str, hook: dict[str, Any], path: str, client: Client = CLAUD
 
     Raises `ConfigError` when `hooks` or one of our events has a shape that cannot take an entry.
     """
-    wanted = [(event, matcher, timed(hook, event, client)) for event, matcher in client.events.items()]
+    wanted = [
+        (event, matcher, hook | {"timeout": TIMEOUTS.get(event, TIMEOUT) * client.per_second})
+        for event, matcher in client.events.items()
+    ]
     settings = _loaded(text, path)
     if sorted(map(str, ours(settings))) == sorted(map(str, wanted)):
         return text

@@ -126,9 +126,6 @@ def replace(path: Path, before: bytes | None, after: bytes | None) -> list[Path]
         _write(path, target, before, after)
     except BaseException as error:
         remove_folders(made)
-        if isinstance(error, FileExistsError):
-            again = f"another program just changed it; {_UNTOUCHED} by this command; run it again"
-            raise InputError(f"{path}: {again}") from None
         if isinstance(error, OSError):
             raise _refused(path, error, "cannot be written") from None
         raise
@@ -136,7 +133,7 @@ def replace(path: Path, before: bytes | None, after: bytes | None) -> list[Path]
 
 
 def _write(path: Path, target: Path, before: bytes | None, after: bytes) -> None:
-    """Write a file beside `target` and rename it; `FileExistsError` where another program wrote meanwhile."""
+    """Write a file beside `target` and rename it; raises `InputError` where another program was quicker."""
     temporary = target.with_name(f".{target.name}.{os.urandom(6).hex()}")
     try:
         with temporary.open("xb") as file:
@@ -149,10 +146,6 @@ def _write(path: Path, target: Path, before: bytes | None, after: bytes) -> None
                 os.chown(temporary, owner.st_uid, owner.st_gid)
             shutil.copystat(target, temporary)
             os.utime(temporary)
-        else:
-            with contextlib.suppress(PermissionError, NotImplementedError):  # no hard links here
-                os.link(temporary, target)  # unlike a rename it never replaces
-                return
         _check_unchanged(path, before)
         temporary.replace(target)
     finally:
@@ -161,7 +154,8 @@ def _write(path: Path, target: Path, before: bytes | None, after: bytes) -> None
 
 def _check_unchanged(path: Path, before: bytes | None) -> None:
     if read(path) != before:
-        raise FileExistsError
+        again = f"another program just changed it; {_UNTOUCHED} by this command; run it again"
+        raise InputError(f"{path}: {again}")
 
 
 def remove_folders(folders: list[Path]) -> None:

@@ -30,10 +30,6 @@ _SENT = ("id", "title", "category", "root", "place", "kind")  # of a candidate
 _BM25 = "showing the BM25 result"
 
 
-class UnjudgedError(Exception):
-    """No model could be asked; the message says why."""
-
-
 def shown_by_judge(
     prompt: str,
     ranked: RankedCandidates,
@@ -49,13 +45,13 @@ def shown_by_judge(
     if not candidates:
         return None
     try:
-        kept, undecided, degraded = _judged(prompt, candidates, payload, configured)
-    except UnjudgedError as why:
-        notes.append(str(why))
-        return None
+        judged = _judged(prompt, candidates, payload, configured)
     except Exception as error:  # noqa: BLE001 - the boundary to everything that needs a model
-        notes.append(f"not judged ({type(error).__name__}: {error}); {_BM25}")
+        judged = f"not judged ({type(error).__name__}: {error}); {_BM25}"
+    if isinstance(judged, str):
+        notes.append(judged)
         return None
+    kept, undecided, degraded = judged
     if degraded is not None:
         notes.append(degraded)
     return decided(ranked, kept, undecided, configured)
@@ -85,8 +81,8 @@ def _judged(
     candidates: list[Candidate],
     payload: Mapping[str, Any],
     configured: settings.Settings,
-) -> Judged:
-    """Ask the engine, or judge here where there is none; raises `UnjudgedError`."""
+) -> Judged | str:
+    """Ask the engine, or judge here where there is none; return why no model could be asked, if so."""
     seconds = min(configured["deadline"], MOST_SECONDS)
     parts = parts_of(candidates)
 
@@ -104,25 +100,24 @@ def _judged(
         }
         return quickjson.written(request).encode()
 
-    def read(response: client.Response) -> Judged:
+    def read(response: client.Response) -> Judged | str:
         reply = quickjson.loads(response.read().decode())
         if response.status != _OK:
-            raise UnjudgedError(f"not judged ({reply['error']['message']}); {_BM25}")
+            return f"not judged ({reply['error']['message']}); {_BM25}"
         if reply.get("nobody") is not None:
-            raise UnjudgedError(reply["nobody"])
+            return str(reply["nobody"])
         kept, undecided = ([candidates[place] for place in reply[part]] for part in ("kept", "undecided"))
         return kept, undecided, reply["degraded"]
 
-    def locally(reason: client.NoEngine) -> Judged:
+    def locally(reason: client.NoEngine) -> Judged | str:
         if isinstance(reason, client.EngineBusy | client.EngineLost):
             busy = "the engine is busy: " if isinstance(reason, client.EngineBusy) else ""
-            raise UnjudgedError(f"not judged ({busy}{reason}); {_BM25}")
+            return f"not judged ({busy}{reason}); {_BM25}"
         try:
-            is_starting = not isinstance(reason, client.EngineOff) and client.start_for_later() is not None
+            if not isinstance(reason, client.EngineOff) and client.start_for_later() is not None:
+                return f"not judged: the engine was not running and is starting; {_BM25}"
         except client.NoEngine as error:
-            raise UnjudgedError(f"not judged: no engine is running ({error}); {_BM25}") from None
-        if is_starting:
-            raise UnjudgedError(f"not judged: the engine was not running and is starting; {_BM25}")
+            return f"not judged: no engine is running ({error}); {_BM25}"
         from judgekit import programs  # noqa: PLC0415 - not needed where there is an engine
 
         watchdog.extend(seconds + _IMPORTS)
@@ -130,9 +125,7 @@ def _judged(
         from judgekit.judging import search  # noqa: PLC0415 - imported only after what it needs can be
 
         judged = search.judged_hook(prompt, candidates, parts, payload, configured.project)
-        if isinstance(judged, str):
-            raise UnjudgedError(judged)
-        return *judged[:2], judged[2].degraded
+        return judged if isinstance(judged, str) else (*judged[:2], judged[2].degraded)
 
     watchdog.extend(seconds + _SLACK + _SLACK / 2)
     use = settings.engine_wanted(configured)

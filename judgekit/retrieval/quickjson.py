@@ -5,6 +5,8 @@ The parser is the one that `json` uses, written in C.
 
 from __future__ import annotations
 
+from _json import encode_basestring_ascii, make_scanner
+
 TYPE_CHECKING = False  # what typing.TYPE_CHECKING is, without importing typing
 if TYPE_CHECKING:
     from typing import Any
@@ -22,16 +24,8 @@ class _Rules:
         raise ValueError(f"{name} is no JSON")
 
 
-try:
-    from _json import encode_basestring_ascii, make_scanner
-
-    _context: Any = _Rules
-    _scan = make_scanner(_context)
-except ImportError:  # no CPython
-    from json import JSONDecoder
-    from json.encoder import encode_basestring_ascii
-
-    _scan = JSONDecoder(parse_constant=_Rules.parse_constant).scan_once  # type: ignore[attr-defined]
+_context: Any = _Rules
+_scan = make_scanner(_context)
 
 
 def loads(text: str) -> Any:  # noqa: ANN401 - JSON is any value

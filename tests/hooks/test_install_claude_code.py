@@ -18,6 +18,7 @@ from git_repo import GitRepo
 from judgekit import programs
 from judgekit.errors import InputError, UsageError
 from judgekit.hooks import entries, files, install
+from judgekit.hooks.clients import CLAUDE_CODE
 from judgekit.hooks.install import SCOPES
 
 if TYPE_CHECKING:
@@ -312,17 +313,17 @@ def test_a_strangers_edit_is_not_overwritten_nor_a_removal_undone(file: Path) ->
     assert only(file.parent) == []
 
 
-@pytest.mark.parametrize(("step", "before"), [("fsync", b"old"), ("link", None)])
-def test_parallel_edit(file: Path, monkeypatch: pytest.MonkeyPatch, step: str, before: bytes | None) -> None:
-    real = getattr(os, step)
+@pytest.mark.parametrize("before", [b"old", None])
+def test_parallel_edit(file: Path, monkeypatch: pytest.MonkeyPatch, before: bytes | None) -> None:
+    real = os.fsync
 
-    def meddle(*arguments: object) -> None:
+    def meddle(descriptor: int) -> None:
         file.write_bytes(b"theirs")
-        real(*arguments)
+        real(descriptor)
 
     if before is None:
         file.unlink()
-    monkeypatch.setattr(os, step, meddle)
+    monkeypatch.setattr(os, "fsync", meddle)
     with pytest.raises(InputError, match="another program just changed it"):
         files.replace(file, before, b"new")
     assert file.read_bytes() == b"theirs"
@@ -477,7 +478,10 @@ def test_a_file_keeps_its_layout_and_another_form_replaces_ours() -> None:
         for second in (entries.portable(), OLD, entries.fastest("/elsewhere/python3")):
             changed = installed_in(there, second)
             assert our_entries(changed) == sorted(
-                ((event, matcher, entries.timed(second, event)) for event, matcher in entries.EVENTS.items()),
+                (
+                    (event, matcher, second | {"timeout": entries.TIMEOUTS.get(event, entries.TIMEOUT)})
+                    for event, matcher in CLAUDE_CODE.events.items()
+                ),
                 key=str,
             )
             assert installed_in(changed) == there
