@@ -6,7 +6,6 @@ about, get a verdict without a model.
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import operator
 import time
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from judgekit.config.settings import Config, GateConfig
     from judgekit.gate.commits import ChangedFile, PushedChanges, RefUpdate
     from judgekit.git import Repository
-    from judgekit.judging.score import DocumentJudge
     from judgekit.judging.verdict import Verdict
 
 MAX_BYTES = 4_000_000  # of one blob: ten times what models are shown of a text
@@ -201,22 +199,17 @@ class _Gatekeeper:
                     verdict = tasks.without_models(self.loaded, mode, document, None, self.notes[-1])
                     self._settle(change, verdict)
                 return
-            free = asyncio.Semaphore(service.max_concurrency(judge, AT_ONCE))
-            async with asyncio.TaskGroup() as group:
-                for change, document in left:
-                    group.create_task(self._judge_one(change, document, judge, until, free))
 
-    async def _judge_one(
-        self,
-        change: ChangedFile,
-        document: Document,
-        judge: DocumentJudge,
-        until: float,
-        free: asyncio.Semaphore,
-    ) -> None:
-        async with free:
-            left = min(judge.deadline, until - time.monotonic())
-            verdict = await replace(judge, deadline=left).judge(document)
+            async def judged(changed: tuple[ChangedFile, Document]) -> Verdict:
+                seconds = min(judge.deadline, until - time.monotonic())
+                return await replace(judge, deadline=seconds).judge(changed[1])
+
+            most = service.max_concurrency(judge, AT_ONCE)
+            async with aclosing(service.results(left, judged, most, in_order=False)) as stream:
+                async for (change, _), verdict in stream:
+                    self._keep(change, verdict)
+
+    def _keep(self, change: ChangedFile, verdict: Verdict) -> None:
         if self.run.id:
             name = f"{self.run.id}\0{change.path}\0{change.blob}".encode("utf-8", "surrogatepass")
             verdict = verdict.model_copy(update={"id": hashlib.sha256(name).hexdigest()[:32]})
