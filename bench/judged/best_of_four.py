@@ -16,7 +16,6 @@ from judgekit.config import TIERS, TierName
 from judgekit.judging.documents import LETTERS, ComparisonInput
 from judgekit.judging.ranking import RankingJudge, Voter
 from judgekit.providers import replay
-from judgekit.providers.base import models_by_tier
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -188,13 +187,13 @@ class Judged:
 
     async def _judge(self, margins: Margins, path: Path) -> list[Comparison]:
         panel = {
-            tier: [endpoint(path, model) for model, count in PANEL[tier].items() for _ in range(count)]
+            tier: tuple(endpoint(path, model) for model, count in PANEL[tier].items() for _ in range(count))
             for tier in TIERS
         }
         async with aclosing(replay.ReplayGateway()) as gateway:
             told = ", ".join(f"{tier}: {margin}" for tier, margin in margins.items())
             loaded = rubric_of(f"{RUBRIC}margins: {{{told}}}\n")
-            judge = RankingJudge(gateway, models_by_tier(panel), loaded, "lenient", 600)
+            judge = RankingJudge(gateway, panel, loaded, "lenient", 600)
             return [
                 await judge.judge(
                     ComparisonInput("Answer.", tuple(stand_in(f"{each.id} {letter}") for letter in ANSWERS))

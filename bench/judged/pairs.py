@@ -19,7 +19,6 @@ from judgekit.judging.compare import PairJudge
 from judgekit.judging.documents import ComparisonInput
 from judgekit.judging.jury import ORDERS
 from judgekit.providers import replay
-from judgekit.providers.base import models_by_tier
 from judgekit.rubric.loader import find_rubric
 
 if TYPE_CHECKING:
@@ -182,9 +181,9 @@ class Judged:
     async def _judge(
         self, finality: FinalityRules | None, tiers: Sequence[TierName], path: Path
     ) -> list[Comparison]:
-        panel = {tier: [endpoint(path, model) for model in PANEL[tier]] for tier in tiers}
+        panel = {tier: tuple(endpoint(path, model) for model in PANEL[tier]) for tier in tiers}
         async with aclosing(replay.ReplayGateway()) as gateway:
-            judge = PairJudge(gateway, models_by_tier(panel), RUBRIC, "lenient", 60, finality=finality)
+            judge = PairJudge(gateway, panel, RUBRIC, "lenient", 60, finality=finality)
             return [await judge.judge(comparison_input(duel)) for duel in self._duels]
 
 

@@ -17,7 +17,6 @@ from judgekit.judging.calibration import Promise
 from judgekit.judging.documents import Document
 from judgekit.judging.score import DocumentJudge
 from judgekit.providers import replay
-from judgekit.providers.base import models_by_tier
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,12 +91,10 @@ class Judged:
     async def _judge(
         self, finality: FinalityRules | None, mode: ModeName, path: Path
     ) -> dict[str, tuple[VerdictWord, int]]:
-        panel = {tier: endpoint(path, model) for tier, model in PANEL.items()}
+        panel = {tier: (endpoint(path, model),) for tier, model in PANEL.items()}
         found: dict[str, tuple[VerdictWord, int]] = {}
         async with aclosing(replay.ReplayGateway()) as gateway:
-            judge = DocumentJudge(
-                gateway, models_by_tier(panel), rubric_of(RUBRIC), mode, 60, finality=finality
-            )
+            judge = DocumentJudge(gateway, panel, rubric_of(RUBRIC), mode, 60, finality=finality)
             for sample in self._samples:
                 verdict = await judge.judge(Document((stand_in(sample.id),), sample.id))
                 calls = sum(one.tier == STRONG for one in verdict.rounds)

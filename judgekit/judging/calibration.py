@@ -37,15 +37,14 @@ from judgekit.judging.orchestrator import USUAL, JudgeOptions
 from judgekit.judging.score import ScoreTask
 from judgekit.judging.verdict import RubricRef
 from judgekit.providers import registry
-from judgekit.providers.base import Endpoint, models_by_tier
+from judgekit.providers.base import Endpoint
 from judgekit.rubric import search_path
 from judgekit.rubric.schema import CompareRubric, ScoreRubric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from judgekit.judging.logprobs import ScoreSource
-    from judgekit.providers.base import PanelModels
     from judgekit.rubric.loader import LoadedRubric
     from judgekit.rubric.schema import Rubric
 
@@ -251,12 +250,14 @@ class PanelFingerprint(NamedTuple):
     asking: Asking
 
 
-def fingerprint(panel: PanelModels, rubric: Rubric, options: JudgeOptions = USUAL) -> PanelFingerprint:
+def fingerprint(
+    panel: Mapping[TierName, Sequence[Endpoint]], rubric: Rubric, options: JudgeOptions = USUAL
+) -> PanelFingerprint:
     """Return what judging with these models comes to."""
     criteria: Literal["together", "each"] = "each" if options.each else "together"
     asked = Asked(samples=options.samples, criteria=criteria, jury=options.jury, redact=bool(options.redact))
     now, scores = PanelFingerprint({}, asked, {}, {}), isinstance(rubric, ScoreRubric)
-    for tier, jury in models_by_tier(panel).items():
+    for tier, jury in panel.items():
         now.models[tier] = together(endpoint.model for endpoint in jury)
         # A model may be there twice, under two profiles or at two addresses; their order says nothing.
         now.able[tier], now.asking[tier] = {}, {}
@@ -406,7 +407,7 @@ class UsableCalibration(NamedTuple):
 def find(
     loaded: LoadedRubric,
     mode: ModeName,
-    panel: PanelModels,
+    panel: Mapping[TierName, Sequence[Endpoint]],
     project: Path | None = None,
     options: JudgeOptions = USUAL,
     subjects: int = 0,

@@ -5,25 +5,23 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import aclosing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
 from judgekit import environment
-from judgekit.config import check, require
+from judgekit.config import TIERS, check, require
 from judgekit.config import settings as configuration
 from judgekit.errors import ConfigError, InputError
-from judgekit.judging import calibration, service
 from judgekit.judging import redact as redaction
-from judgekit.judging.cache import ReplyCache
+from judgekit.judging import service
 from judgekit.judging.documents import PROMPT_CHARS
-from judgekit.judging.orchestrator import configured
-from judgekit.judging.panel import resolve_panel
 from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.select import CandidateJudge, Query
 from judgekit.providers import running
-from judgekit.providers.gateway import is_recording, open_gateway, prepare
+from judgekit.providers.gateway import open_gateway, prepare
 from judgekit.retrieval import search as api
 from judgekit.retrieval import transcript
 from judgekit.retrieval.compiled import Profiles
@@ -239,55 +237,31 @@ def _judge(
     hook: bool = False,
 ) -> Selection | str:
     """Return the models' selection, or in one line why there is none."""
-    panel, reason = resolve_panel(settings, project)
     own = settings.retrieval
-    tiers = {tier: jury for tier, jury in panel.items() if not hook or tier in own.tiers}
-    if not tiers:
-        return reason
-    loaded = loader.configured_rubric("retrieval", own.rubric, project)
-    service.check_prices(tiers, settings.judge.max_cost_usd, project, asked=False)
-    options = configured(settings.judge)
     if hook:  # between a person and an agent: each model answers once
-        options = options._replace(samples=1, each=False)
-    learned = measured_for(query, calibration.find(loaded, mode, tiers, project, options))
+        once = settings.judge.model_copy(update={"samples": 1, "criteria": "together"})
+        settings = settings.model_copy(update={"judge": once})
+    loaded = loader.configured_rubric("retrieval", own.rubric, project)
 
     async def run() -> Selection | str:
-        left = min(own.deadline, HOOK_SECONDS) if hook else settings.judge.deadline
-        started = time.monotonic()
-        if hook:  # what the endpoints need is imported first: no call's own timeout pays for it
-            with suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    for endpoint in [endpoint for jury in tiers.values() for endpoint in jury]:
-                        await prepare(endpoint)
-        left -= time.monotonic() - started
-        if left <= 0:
-            return "not judged: the import of litellm took longer than the deadline; raise retrieval.deadline"
         async with aclosing(open_gateway(environment.environ())) as gateway:
-            judge = CandidateJudge(
-                gateway,
-                tiers,
-                loaded,
-                mode,
-                left,
-                settings.judge.max_cost_usd,
-                cache=None if is_recording(environment.environ()) else ReplyCache(),
-                finality=learned.finality,
-                options=options,
-                call_seconds=own.timeout if hook else None,
-            )
-            selection = await judge.select(query, shown)
-            return selection.model_copy(update={"stale": learned.calibration_warning})
+            request, tiers = service.JudgeRequest(mode=mode), own.tiers if hook else TIERS
+            judge = service.judge_of(CandidateJudge, gateway, settings, loaded, project, request, tiers=tiers)
+            if not judge.panel:
+                return judge.nobody
+            left, started = min(own.deadline, HOOK_SECONDS) if hook else judge.deadline, time.monotonic()
+            if hook:  # what the endpoints need is imported first: no call's own timeout pays for it
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(left):
+                        for endpoint in [endpoint for jury in judge.panel.values() for endpoint in jury]:
+                            await prepare(endpoint)
+            left -= time.monotonic() - started
+            if left <= 0:
+                return "not judged: importing litellm took longer than the deadline; raise retrieval.deadline"
+            judge = replace(judge, deadline=left, call_seconds=own.timeout if hook else None)
+            return await judge.select(query, shown)
 
     return running.run(run())
-
-
-def measured_for(query: Query, learned: calibration.UsableCalibration) -> calibration.UsableCalibration:
-    """Return what was learned, unless models see more than they did then: the turns of a conversation."""
-    if learned.finality is None or not query.turns:
-        return learned
-    why = "its labelled requests had no earlier conversation; set retrieval.context_turns to 0"
-    notes = [f"calibration {learned.finality.id} not used: {why}", learned.calibration_warning]
-    return calibration.UsableCalibration(calibration_warning="; ".join(filter(None, notes)))
 
 
 def _shown(candidates: Sequence[Candidate], texts: Sequence[str]) -> list[PromptCandidate]:

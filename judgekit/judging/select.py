@@ -241,7 +241,15 @@ def _holds(
 class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
     async def select(self, query: Query, candidates: Sequence[PromptCandidate]) -> Selection:
         """Return the decision on each candidate, in the given order; failures are in it, never raised."""
-        return await self.judge(Candidates(query, tuple(candidates)))
+        return await self.measured_for(query).judge(Candidates(query, tuple(candidates)))
+
+    def measured_for(self, query: Query) -> CandidateJudge:
+        """Return the judge without what was learned, if models see more than they did then: earlier turns."""
+        if self.finality is None or not query.turns:
+            return self
+        why = "its labelled requests had no earlier conversation; set retrieval.context_turns to 0"
+        notes = f"calibration {self.finality.id} not used: {why}", self.calibration_warning
+        return replace(self, finality=None, calibration_warning="; ".join(filter(None, notes)))
 
     def redacted(self, subject: Candidates) -> tuple[Candidates, int]:
         if not self.options.redact:
@@ -304,6 +312,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         left = any(decision.decision == "undetermined" for decision in decisions)
         refused = f"not judged: {state.refused}" if state.refused else None
         return Selection(
+            stale=self.calibration_warning,
             decisions=decisions,
             degraded=refused or (failures(state.rounds) if left else None),
             **self.measured(state),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from judgekit import environment
+from judgekit.config import TIERS
 from judgekit.config import settings as configuration
 from judgekit.errors import UsageError
 from judgekit.judging import calibration, panel
@@ -27,7 +28,7 @@ from judgekit.rubric.schema import CompareRubric, ScoreRubric
 from judgekit.text import encodable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
     from judgekit.config import ModeName, TierName
     from judgekit.config.settings import Config
@@ -72,8 +73,8 @@ def document_judge(
         if name := judge_request.model or panel.only_model(environment.environ()):
             raise UsageError(f"--model {name}: the shared judge (server.url) chooses models; leave it out")
     loaded = rubric(settings, project, judge_request)
-    here = server is None
-    judge = judge_of(DocumentJudge, gateway, settings, loaded, project, judge_request, here=here)
+    tiers = TIERS if server is None else ()
+    judge = judge_of(DocumentJudge, gateway, settings, loaded, project, judge_request, tiers=tiers)
     return (judge, judge.nobody) if server is None else (replace(judge, elsewhere=server.judge), server.url)
 
 
@@ -99,27 +100,31 @@ def judge_of(
     project: Path | None = None,
     judge_request: JudgeRequest = AS_CONFIGURED,
     *,
-    here: bool = True,
+    tiers: Collection[TierName] = TIERS,
     subjects: int = 0,
 ) -> AnyJudge:
-    """Return the judge by a request and `settings`, of `subjects` texts to score; raises `ConfigError`."""
+    """Return the judge by a request and `settings`, with the models of `tiers`; raises `ConfigError`.
+
+    `subjects` is how many texts are scored to compare them.
+    """
     found = Panel({}, None, "")
-    if here:
+    if tiers:
         found = resolve(panel.wanted(settings, project, model=judge_request.model), environment.environ())
+    models = {tier: jury for tier, jury in found.endpoints.items() if tier in tiers}
     own, mode, options = settings.judge, judge_request.mode or settings.judge.mode, configured(settings.judge)
     limit, others = judge_request.max_cost_usd, found.others
     if limit is None:
         limit = own.max_cost_usd
     if limit:
-        check_prices(found.endpoints, limit, project, asked=judge_request.max_cost_usd is not None)
+        check_prices(models, limit, project, asked=judge_request.max_cost_usd is not None)
 
         def others() -> Sequence[Mapping[TierName, tuple[Endpoint, ...]]]:
             return [other for other in found.others() if not _unpriced(other)]
 
-    learned = calibration.find(loaded, mode, found.endpoints, project, options, subjects)
+    learned = calibration.find(loaded, mode, models, project, options, subjects)
     return kind(
         gateway,
-        found.endpoints,
+        models,
         loaded,
         mode,
         judge_request.deadline or own.deadline,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from judgekit.errors import CallUsage
@@ -44,15 +44,6 @@ class Endpoint:
     pointwise: bool = False
     logprobs: bool = False
     price: Price | None = None
-
-
-PanelModels: TypeAlias = "Mapping[TierName, Endpoint | Sequence[Endpoint]]"
-"""Who judges in each tier: one model, or the several of a jury."""
-
-
-def models_by_tier(panel: PanelModels) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Return the models of each tier, where there is one as where there are several."""
-    return {tier: (jury,) if isinstance(jury, Endpoint) else tuple(jury) for tier, jury in panel.items()}
 
 
 class CallKey(NamedTuple):

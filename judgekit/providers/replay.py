@@ -16,7 +16,6 @@ the reply to ids, since labels differ between installations. Neither keys nor pr
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -163,7 +162,7 @@ class Recorder:
 
     def __init__(self, inner: Gateway, path: Path) -> None:
         self._inner, self._path = inner, path
-        os.close(_opened(path))
+        self._write("")
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         try:
@@ -198,20 +197,12 @@ class Recorder:
             labels={label: encodable(own) for label, own in request.labels.items()},
             **outcome,
         )
-        # One write to a file opened for appending: lines of several processes never mix.
-        descriptor = _opened(self._path)
+        self._write(line.model_dump_json(exclude_none=True) + "\n")
+
+    def _write(self, text: str) -> None:
         try:
-            os.write(descriptor, line.model_dump_json(exclude_none=True).encode() + b"\n")
-        finally:
-            os.close(descriptor)
-
-
-def _opened(path: Path) -> int:
-    try:
-        if path.parent != path:
-            environment.private_folder(str(path.parent))
-        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        problem = f"no recording can be written there ({reason}); name a file in a folder of yours"
-        raise ConfigError(problem, path=path, key=RECORD_VARIABLE) from None
+            environment.append_private(str(self._path.absolute()), text)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            problem = f"no recording can be written there ({reason}); name a file in a folder of yours"
+            raise ConfigError(problem, path=self._path, key=RECORD_VARIABLE) from None

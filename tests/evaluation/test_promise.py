@@ -15,7 +15,7 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import pytest
-from making import comparison_input, file, finality_rule, finality_rules, promise
+from making import PanelModels, comparison_input, file, finality_rule, finality_rules, models_by_tier, promise
 from scripted import scripted_endpoint
 
 from judgekit.evaluation import cases as labelled
@@ -27,7 +27,7 @@ from judgekit.judging.escalation import EscalationRules, Final
 from judgekit.judging.jury import Vote, tier_vote
 from judgekit.judging.ranking import RankingJudge
 from judgekit.providers import registry, replay
-from judgekit.providers.base import Endpoint, models_by_tier
+from judgekit.providers.base import Endpoint
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from judgekit.judging.documents import File
     from judgekit.judging.escalation import FinalityRule, FinalityRules
     from judgekit.judging.jury import PairWord, TierVote
-    from judgekit.providers.base import PanelModels
     from judgekit.rubric.schema import ScoreRubric
 
 

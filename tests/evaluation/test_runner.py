@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from loopback import Answer, Asked, Loopback, says
-from making import call_usage, finality_rules, judge_options, reply
+from making import PanelModels, call_usage, finality_rules, judge_options, models_by_tier, reply
 from scripted import PROFILE, NothingOpen, ScriptedGateway, scores, scripted_endpoint
 
 from judgekit.config.settings import user_file
@@ -26,7 +26,6 @@ from judgekit.judging.orchestrator import ModelTurn
 from judgekit.judging.round import Answer as Told
 from judgekit.judging.score import DocumentJudge
 from judgekit.providers import litellm
-from judgekit.providers.base import models_by_tier
 from judgekit.rubric import loader
 from judgekit.rubric.schema import CompareCase, ScoreCase, SelectCase
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from judgekit.evaluation.cases import Recorded
     from judgekit.evaluation.report import Flips, JudgeReport
     from judgekit.judging.jury import JuryRule, PairWord
-    from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
+    from judgekit.providers.base import Endpoint, Reply, Request
     from judgekit.rubric.schema import Case as RubricCase
 
     Ask = Callable[..., runner.Opinions]

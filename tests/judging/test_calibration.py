@@ -17,7 +17,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from making import document, document_judge, file, judge_options, promise, prompt_candidate
+from making import (
+    PanelModels,
+    document,
+    document_judge,
+    file,
+    judge_options,
+    models_by_tier,
+    promise,
+    prompt_candidate,
+)
 from scripted import ScriptedGateway, scores, scripted_endpoint, telling_reply, three_models
 
 from judgekit.errors import ConfigError, InputError
@@ -36,7 +45,7 @@ if TYPE_CHECKING:
     from judgekit.config import TierName
     from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.verdict import Verdict
-    from judgekit.providers.base import Endpoint, PanelModels
+    from judgekit.providers.base import Endpoint
 
 
 MADE = datetime(2026, 11, 1, tzinfo=UTC)
@@ -81,12 +90,12 @@ def read_so(quick: dict[str, Any], **how: Any) -> Calibration:  # noqa: ANN401 -
 
 
 def find(project: Path | None = None, **more: Any) -> tuple[FinalityRules | None, str]:  # noqa: ANN401 - any option
-    found = calibration.find(KLS, "strict", PANEL, project, **more)
+    found = calibration.find(KLS, "strict", models_by_tier(PANEL), project, **more)
     return found.finality, found.calibration_warning or ""
 
 
 def misfit(one: Calibration, panel: PanelModels, options: JudgeOptions = USUAL) -> str | None:
-    return calibration.misfit(one, KLS, calibration.fingerprint(panel, KLS.rubric, options))
+    return calibration.misfit(one, KLS, calibration.fingerprint(models_by_tier(panel), KLS.rubric, options))
 
 
 def judged(
@@ -161,7 +170,7 @@ def test_the_newest_that_fits_and_the_projects_before_the_users(tmp_path: Path) 
     assert find(tmp_path)[0] == new.rules()
     calibration.accept(ours(tmp_path, known(0.07)))
     assert find(tmp_path)[0] == known(0.07).rules()
-    assert calibration.find(KLS, "lenient", PANEL, tmp_path) == NOTHING
+    assert calibration.find(KLS, "lenient", models_by_tier(PANEL), tmp_path) == NOTHING
 
 
 OURS = '"rubric": {"id": "kls", "version": "1.0.0"}, "mode": "strict"'
@@ -362,7 +371,7 @@ def test_criteria_one_by_one_matter_where_there_are_two_ways() -> None:
         found = known().model_copy(update=was | tiers)
         # Where single tokens answer, several samples play no part either.
         for options in [judge_options(each=True)] + [judge_options(samples=3, each=True)] * single_tokens:
-            now = calibration.fingerprint({"quick": model, "deep": model}, loaded.rubric, options)
+            now = calibration.fingerprint({"quick": [model], "deep": [model]}, loaded.rubric, options)
             assert (calibration.misfit(found, loaded, now) is None) == fits, (name, single_tokens)
 
 
@@ -463,7 +472,7 @@ CHANGED = f"how its provider's profile asks {endpoint().model} has changed"
 
 
 def asked_by(quick: Endpoint | list[Endpoint], deep: Endpoint) -> Calibration:
-    now = calibration.fingerprint({"quick": quick, "deep": deep}, KLS.rubric)
+    now = calibration.fingerprint(models_by_tier({"quick": quick, "deep": deep}), KLS.rubric)
     return known().model_copy(update={"models": now.models, "asking": now.asking, "read": {}})
 
 

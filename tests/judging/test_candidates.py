@@ -33,7 +33,6 @@ from judgekit.errors import FailureKind, GatewayError
 from judgekit.hooks import claude_code, entries, judged
 from judgekit.hooks.context import PATIENCE
 from judgekit.judging import fence, search
-from judgekit.judging.calibration import UsableCalibration
 from judgekit.judging.verdict import Decision, RubricRef, Selection
 from judgekit.providers import litellm, replay
 from judgekit.providers.registry import Limits
@@ -449,15 +448,16 @@ def test_a_project_cannot_switch_the_judge_on(hook: Callable[..., tuple[str, str
 
 
 def test_a_calibration_says_nothing_of_requests_with_a_conversation_before_them() -> None:
-    learned = UsableCalibration(finality_rules("c"))
-    assert search.measured_for(query("q"), learned) == learned
-    assert search.measured_for(query("q", ("t",)), UsableCalibration()) == UsableCalibration()
-    usable_calibration = search.measured_for(query("q", ("t",)), learned)
-    assert usable_calibration.finality is None
-    assert str(usable_calibration.calibration_warning).startswith(
+    warned = "x.json: cannot be read"
+    learned = candidate_judge(
+        ScriptedGateway({}), {}, finality=finality_rules("c"), calibration_warning=warned
+    )
+    unlearned, before = dataclasses.replace(learned, finality=None), query("q", ("t",))
+    assert learned.measured_for(query("q")) is learned
+    assert unlearned.measured_for(before) is unlearned
+    without = learned.measured_for(before)
+    assert without.finality is None
+    assert str(without.calibration_warning).startswith(
         "calibration c not used: its labelled requests had no earlier conversation"
     )
-    damaged = UsableCalibration(finality_rules("c"), "calibration not used: x.json: cannot be read")
-    assert str(search.measured_for(query("q", ("t",)), damaged).calibration_warning).endswith(
-        f"; {damaged.calibration_warning}"
-    )
+    assert str(without.calibration_warning).endswith(f"; {warned}")

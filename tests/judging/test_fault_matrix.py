@@ -19,14 +19,22 @@ import pytest
 from escalating import LENIENT, STRICT, lines
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import candidate_judge, document, document_judge, file, prompt_candidate, query
+from making import (
+    PanelModels,
+    candidate_judge,
+    document,
+    document_judge,
+    file,
+    models_by_tier,
+    prompt_candidate,
+    query,
+)
 from scripted import NothingOpen, ScriptedGateway, keep, scores, scripted_endpoint, three_models
 
 from judgekit.config import TIERS
 from judgekit.errors import CallUsage, FailureKind, GatewayError
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.ranking import RankingJudge
-from judgekit.providers.base import models_by_tier
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
@@ -38,7 +46,7 @@ if TYPE_CHECKING:
     from judgekit.judging.documents import File
     from judgekit.judging.orchestrator import JudgeOptions
     from judgekit.judging.verdict import Selection, Verdict
-    from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
+    from judgekit.providers.base import Endpoint, Reply, Request
 
 
 # In `asked` the candidates that each tier was asked about.

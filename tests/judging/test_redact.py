@@ -12,7 +12,17 @@ import pytest
 import secret_texts
 from hypothesis import given
 from hypothesis import strategies as st
-from making import candidate_judge, comparison_input, document, document_judge, file, query, reply
+from making import (
+    PanelModels,
+    candidate_judge,
+    comparison_input,
+    document,
+    document_judge,
+    file,
+    models_by_tier,
+    query,
+    reply,
+)
 from making import prompt_candidate as candidate
 from scripted import NothingOpen, three_models
 
@@ -22,13 +32,12 @@ from judgekit.judging.compare import PairJudge
 from judgekit.judging.documents import CONTEXT_CHARS, File, Task
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.redact import redact, without_secrets
-from judgekit.providers.base import models_by_tier
 from judgekit.rubric import loader
 from judgekit.text import visible
 
 if TYPE_CHECKING:
     from judgekit.judging.documents import ComparisonInput
-    from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
+    from judgekit.providers.base import Endpoint, Reply, Request
 
 AROUND = ["{}", "use {} here", '"{}",', "key={}\nnext", "(`{}`)", "<a>{}</a>"]
 

@@ -8,7 +8,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from making import call_usage, document, document_judge, file, judge_options, reply
+from making import PanelModels, call_usage, document, document_judge, file, judge_options, reply
 from scripted import ByModel, ScriptedGateway, of_family, scores, scripted_endpoint, three_models
 
 from judgekit.cli.output import verdict_text
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from judgekit.errors import CostSource
     from judgekit.judging.documents import Document
     from judgekit.judging.verdict import Verdict
-    from judgekit.providers.base import Endpoint, PanelModels, Reply, Request
+    from judgekit.providers.base import Endpoint, Reply, Request
 
 GOOD, BAD = scores(4, 4, 5), scores(1, 2, 3)
 TIMEOUT = GatewayError(FailureKind.TIMEOUT, "no answer in 45 s")

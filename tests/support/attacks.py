@@ -11,11 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
-from making import candidate_judge, document, document_judge, file, prompt_candidate, query
+from making import PanelModels, candidate_judge, document, document_judge, file, prompt_candidate, query
 
 if TYPE_CHECKING:
     from judgekit.judging.prompt import PromptCandidate
-    from judgekit.providers.base import Gateway, PanelModels
+    from judgekit.providers.base import Gateway
     from judgekit.rubric.loader import LoadedRubric
 
 Place: TypeAlias = Literal["title", "tag", "turn", "document"]

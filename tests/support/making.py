@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from judgekit.errors import CallUsage
 from judgekit.judging.calibration import Promise
@@ -12,16 +12,25 @@ from judgekit.judging.orchestrator import JudgeOptions
 from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge, Query
-from judgekit.providers.base import Reply, models_by_tier
+from judgekit.providers.base import Endpoint, Reply
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from judgekit.config import TierName
     from judgekit.judging.logprobs import ScoreSource
-    from judgekit.providers.base import Gateway, PanelModels
+    from judgekit.providers.base import Gateway
     from judgekit.rubric.loader import LoadedRubric
+
+
+PanelModels: TypeAlias = "Mapping[TierName, Endpoint | Sequence[Endpoint]]"
+"""Who judges in each tier: one model, or the several of a jury."""
+
+
+def models_by_tier(panel: PanelModels) -> dict[TierName, tuple[Endpoint, ...]]:
+    """Return the models of each tier, where there is one as where there are several."""
+    return {tier: (jury,) if isinstance(jury, Endpoint) else tuple(jury) for tier, jury in panel.items()}
 
 
 call_usage, finality_rule, judge_options = CallUsage, FinalityRule, JudgeOptions

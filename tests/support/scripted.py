@@ -10,11 +10,11 @@ import re
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from loopback import says
-from making import call_usage, reply
+from making import call_usage, models_by_tier, reply
 
 from judgekit.config import TIERS
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.providers.base import Endpoint, Reply, models_by_tier
+from judgekit.providers.base import Endpoint, Reply
 from judgekit.providers.registry import LitellmProfile
 
 if TYPE_CHECKING:
