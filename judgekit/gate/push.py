@@ -6,6 +6,7 @@ about, get a verdict without a model.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import operator
 import time
@@ -199,29 +200,28 @@ class _Gatekeeper:
                     verdict = tasks.without_models(self.loaded, mode, document, None, self.notes[-1])
                     self._settle(change, verdict)
                 return
+            free = asyncio.Semaphore(service.max_concurrency(judge, AT_ONCE))
 
-            async def judged(changed: tuple[ChangedFile, Document]) -> Verdict:
-                seconds = min(judge.deadline, until - time.monotonic())
-                return await replace(judge, deadline=seconds).judge(changed[1])
+            async def judge_one(change: ChangedFile, document: Document) -> None:
+                async with free:
+                    seconds = min(judge.deadline, until - time.monotonic())
+                    verdict = await replace(judge, deadline=seconds).judge(document)
+                if self.run.id:
+                    name = f"{self.run.id}\0{change.path}\0{change.blob}".encode("utf-8", "surrogatepass")
+                    verdict = verdict.model_copy(update={"id": hashlib.sha256(name).hexdigest()[:32]})
+                cached = verdict.cost_source == "cache" and not any(each.failure for each in verdict.rounds)
+                push = self.push.model_copy(update={"cached": cached})
+                lost = False
+                try:
+                    self.ledger.add(verdict_line(verdict, text=self.settings.ledger.text, gate=push))
+                except LedgerError as error:
+                    self.notes.append(str(error))
+                    lost = True
+                self._settle(change, verdict, lost=lost)
 
-            most = service.max_concurrency(judge, AT_ONCE)
-            async with aclosing(service.results(left, judged, most, in_order=False)) as stream:
-                async for (change, _), verdict in stream:
-                    self._keep(change, verdict)
-
-    def _keep(self, change: ChangedFile, verdict: Verdict) -> None:
-        if self.run.id:
-            name = f"{self.run.id}\0{change.path}\0{change.blob}".encode("utf-8", "surrogatepass")
-            verdict = verdict.model_copy(update={"id": hashlib.sha256(name).hexdigest()[:32]})
-        cached = verdict.cost_source == "cache" and not any(each.failure for each in verdict.rounds)
-        push = self.push.model_copy(update={"cached": cached})
-        lost = False
-        try:
-            self.ledger.add(verdict_line(verdict, text=self.settings.ledger.text, gate=push))
-        except LedgerError as error:
-            self.notes.append(str(error))
-            lost = True
-        self._settle(change, verdict, lost=lost)
+            async with asyncio.TaskGroup() as group:
+                for pair in left:
+                    group.create_task(judge_one(*pair))
 
     def _settle(self, change: ChangedFile, verdict: Verdict, *, lost: bool = False) -> None:
         path, word, commit = encodable(change.path), word_of(verdict.verdict), change.commit
