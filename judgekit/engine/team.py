@@ -135,10 +135,9 @@ async def metrics(request: Request) -> Response:
 def rubrics(request: Request) -> list[dict[Literal["id", "version", "sha256", "title"], str]]:
     """Return the rubrics by which this server can judge."""
     return [
-        {"id": rubric.rubric, "version": rubric.version, "sha256": sha256, "title": rubric.title}
-        for rubric, sha256 in (
-            (each.rubric, each.sha256) for each in loader.rubrics(request.app.state.project)
-        )
+        {"id": own.rubric, "version": own.version, "sha256": each.sha256, "title": own.title}
+        for each in loader.rubrics(request.app.state.project)
+        for own in (each.rubric,)
     ]
 
 

@@ -158,10 +158,6 @@ class Plan:
             path: (bool(folder), None if x is None else (x, y, z), bool(sure))
             for path, folder, x, y, z, sure in watched
         }
-        self._below: dict[str, list[str]] = {}  # the folders directly in each
-        for path in (row[0] for row in watched if row[0] and row[1]):
-            self._below.setdefault(path.rpartition("/")[0], []).append(path)
-
         changed = []
         for name in scan.OWN:
             read, stamp = index_file.clock(), index_file.look(f"{index.root}/{name}")
@@ -177,14 +173,22 @@ class Plan:
         if not self.anew:
             store.room -= self._rows("SELECT count(*) FROM file")[0][0]
         deep = self.anew or places is None or scan.IGNORE in changed
-        wanted = [place for place in places or () if place not in scan.OWN]
+        wanted = sorted((place for place in places or () if place not in scan.OWN), reverse=True)
         pending = [""] if deep else [place for place in wanted if self._known.get(place, (1,))[0]]
-        self._listed: set[str] = set()
+        listed: dict[str, Collection[str]] = {}  # the folders in each
         while pending:
-            place = pending.pop()
-            if place not in self._listed:
-                self._listed.add(place)
-                pending += self._compare_folder(place, store.list(place), deep=deep)
+            place = pending.pop()  # after the folder that it is in
+            if place not in listed and (not place or place in listed.get(os.path.dirname(place), (place,))):
+                listing = store.list(place)
+                listed[place] = listing.folders
+                if listing.stamp is None and place:
+                    self.gone[place] = None
+                else:
+                    pending += self._compare_folder(place, listing, deep=deep)
+        for path in sorted(row[0] for row in watched if row[0] and row[1]):
+            if os.path.dirname(path) in self.gone or path not in listed.get(os.path.dirname(path), (path,)):
+                self.gone[path] = None
+        self.lost += [row[0] for path in self.gone for row in self._rows(_IN_FOLDER, path)]
 
     def _rows(self, query: str, *values: object) -> list[Any]:
         return [] if self.anew else self._connection.execute(query, values).fetchall()
@@ -192,14 +196,9 @@ class Plan:
     def _compare_folder(self, place: str, listing: scan.Listing, *, deep: bool) -> list[str]:
         """Note what is different in one folder, and return which of those below it have to be listed."""
         before, stamp = self._known.get(place), listing.stamp
-        if stamp is None and place:
-            self._forget(place)
-            return []
         sure = stamp is None or all(is_sure(changed, listing.read) for changed in stamp[:2])
         if before != (True, stamp, sure):
             self.watched[place] = (True, stamp, sure)
-        for path in set(self._below.get(place, ())).difference(listing.folders):
-            self._forget(path)
         unknown = dict(listing.files)
         for number, path, size, mtime, inode, read in self._rows(_IN_FOLDER, place):
             known = unknown.pop(path, None)
@@ -212,16 +211,6 @@ class Plan:
         self.notes[place] = listing.problems
         moved = before is None or (before[1] or (0, 0, 0))[2] != (stamp or (0, 0, 0))[2]
         return [folder for folder in listing.folders if deep or moved or folder not in self._known]
-
-    def _forget(self, place: str) -> None:
-        """Note that a folder is gone with all that was in it."""
-        if place in self.gone:
-            return
-        self.gone[place] = None
-        self._listed.add(place)
-        for path in self._below.get(place, ()):
-            self._forget(path)
-        self.lost += [row[0] for row in self._rows(_IN_FOLDER, place)]
 
 
 class ReadFile:
