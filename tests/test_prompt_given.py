@@ -14,7 +14,7 @@ from judgekit.judging import prompt
 from judgekit.judging.documents import Document, Part, Task
 from judgekit.judging.fence import Fence
 from judgekit.rubric import loader
-from judgekit.rubric.schema import Given, ScoreRubric
+from judgekit.rubric.schema import Given, RubricFile, ScoreRubric
 
 
 def text_document(*texts: str, **task: str) -> Document:
@@ -48,10 +48,11 @@ def test_only_a_rubric_with_a_heading_for_the_reference_shows_it() -> None:
 
 
 def test_a_rubric_that_needs_something_has_a_heading_for_it() -> None:
+    short = {"rubric": "a", "title": "b", "dimensions": {"c": "d"}}
     for need in ("reference", "sources"):
         with pytest.raises(ValueError, match=f"needs lists {need}; give the heading in given.{need}"):
-            Given.model_validate({"needs": [need]})
-        Given.model_validate({"needs": [need], need: "What there is"})
+            RubricFile.model_validate({**short, "given": {"needs": [need]}})
+        RubricFile.model_validate({**short, "given": {"needs": [need], need: "What there is"}})
 
 
 @pytest.mark.parametrize(

@@ -103,13 +103,13 @@ def check(
             loaded = _loaded(reference)
             cases = loader.read_cases(loaded)
             found = remarks(loaded, cases)
+            for remark in found:
+                (warn if remark.wrong else note)(f"{'' if remark.wrong else 'note: '}{remark}")
+            is_wrong = any(remark.wrong for remark in found)
         except ConfigError as error:
             warn(str(error))
-            codes.append(Exit.BAD_CONFIG)
-            continue
-        for remark in found:
-            (warn if remark.wrong else note)(f"{'' if remark.wrong else 'note: '}{remark}")
-        if any(remark.wrong for remark in found):
+            is_wrong = True
+        if is_wrong:
             codes.append(Exit.BAD_CONFIG)
             continue
         if not as_json:
@@ -210,7 +210,7 @@ def new(
     begun = begin(name, folder, task=task or "score", like=None if like is None else _loaded(like))
     for path in begun:
         say(str(path))
-    note(f"edit both, then run: judgekit rubric check {begun.rubric.stem}")
+    note(f"edit both, then run: judgekit rubric check {begun[0].stem}")
     return 0
 
 

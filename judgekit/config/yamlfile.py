@@ -180,11 +180,7 @@ class Problem(NamedTuple):
 
 
 class WrongValuesError(ValueError):
-    """Raised by a model's validator: all that is wrong inside of the value."""
-
-    def __init__(self, wrong: Sequence[Problem]) -> None:
-        super().__init__("; ".join(map(str, wrong)))
-        self.wrong = wrong
+    """Raised by a model's validator with each `Problem` that is inside of the value."""
 
 
 _VALUE_ERROR = "Value error, "
@@ -259,7 +255,7 @@ def problems(errors: Sequence[ErrorDetails], data: object, model: object = None)
             text += f", got {kind_of(value)}"
         location = tuple(first["loc"][part] for part in place)
         if isinstance(inside := context.get("error"), WrongValuesError):
-            yield from (Problem((*location, *each.location), each.text) for each in inside.wrong)
+            yield from (Problem((*location, *each.location), each.text) for each in inside.args)
             continue
         if kind == "extra_forbidden" and (guess := _similar(location[-1], _keys(model, location[:-1]))):
             meant.add((*location[:-1], guess))
@@ -271,9 +267,8 @@ def problems(errors: Sequence[ErrorDetails], data: object, model: object = None)
 
 
 def _similar(given: object, known: Sequence[str]) -> str | None:
-    if not isinstance(given, str) or len(given) > _MOST_GUESSED:
-        return None
-    return next(iter(difflib.get_close_matches(given, known, 1)), None)
+    word = given[:_MOST_GUESSED] if isinstance(given, str) else ""
+    return next(iter(difflib.get_close_matches(word, known, 1)), None)
 
 
 def _keys(model: object, location: Location) -> list[str]:

@@ -105,9 +105,8 @@ def rules(repository: Repository, commit: str | None) -> Iterator[Path]:
                 raise
             named = f"{commit[:12]}:{path.relative_to(root).as_posix()}"
             errors = (error, *error.others)
-            raise ConfigError.of(
-                [ConfigError(each.problem, path=named, line=each.line, key=each.key) for each in errors]
-            ) from None
+            renamed = [ConfigError(each.problem, path=named, line=each.line, key=each.key) for each in errors]
+            raise ConfigError.of(renamed) from None
 
 
 def _write(repository: Repository, commit: str, paths: Sequence[str], root: Path) -> None:

@@ -65,7 +65,6 @@ def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
 
 
 def expectation(probabilities: Mapping[str, float], answers: Mapping[str, int] = {}) -> float:
-    """Return the mean of the points; `answers` says what words count."""
     return sum((answers[word] if word in answers else int(word)) * p for word, p in probabilities.items())
 
 

@@ -227,10 +227,8 @@ def rubric_text(rubric: Rubric, mode: ModeName) -> str:
             points.append(f"A yes counts as {rubric.scale.max}, a no as {rubric.scale.min}.")
         if rubric.prompt.few_shot:
             questions += _examples(rubric)
-        good, bad = (
-            f"every score is at least {accept.each:g}{mean}",
-            f"any score is below {reject.any_below:g}",
-        )
+        good = f"every score is at least {accept.each:g}{mean}"
+        bad = f"any score is below {reject.any_below:g}"
         answer = "what decided each score, the scores, the findings with exact quotes, and the verdict"
         rules = [
             "\n".join(["Scale, the same for every dimension:", *points]),

@@ -7,6 +7,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from judgekit.errors import ConfigError
 from judgekit.rubric.loader import cases_path
 from judgekit.rubric.schema import CompareCase, ScoreCase, ScoreRubric, SelectCase, SelectRubric
 
@@ -35,8 +36,7 @@ class Remark(NamedTuple):
 
     def __str__(self) -> str:
         """Return it in one line, as errors of data files are written."""
-        where = f"{self.path}:{self.line}" if self.line is not None else str(self.path)
-        return ": ".join(part for part in (where, self.key, self.text) if part)
+        return str(ConfigError(self.text, path=self.path, line=self.line, key=self.key))
 
 
 def remarks(loaded: LoadedRubric, cases: Sequence[Case]) -> list[Remark]:
@@ -153,12 +153,11 @@ def _changes(key: str, before: Any, after: Any) -> Iterator[str]:  # noqa: ANN40
         words = [f"without {_short(item)}" for item in before if item not in after]
         words += [f"with {_short(item)}" for item in after if item not in before]
         yield f"{key}: {'; '.join(words) or 'in another order'}"
-    elif before is None and after is not None:
-        yield f"{key}: new, {_short(after)}"
-    elif before is not None and after is None:
-        yield f"{key}: removed, was {_short(before)}"
     elif before != after:
-        yield f"{key}: {_short(before)} -> {_short(after)}"
+        changed = (
+            f"{_short(before)} -> {_short(after)}" if after is not None else f"removed, was {_short(before)}"
+        )
+        yield f"{key}: {changed if before is not None else f'new, {_short(after)}'}"
 
 
 def _short(value: object) -> str:

@@ -86,10 +86,9 @@ def find_rubric(
         stems = sorted({path.stem for _, path in rubric_files(project)})
         ids = [stem.partition("@")[0] for stem in stems]
         near = difflib.get_close_matches(reference, [*stems, *ids], n=1)
+        known = f"there are: {', '.join(stems)}, or give the path of a YAML file"
         meant = f"; did you mean {near[0]}?" if near else ""
-        known = ", ".join(stems)
-        problem = f"no rubric {reference!r}; there are: {known}, or give the path of a YAML file{meant}"
-        raise UsageError(problem)
+        raise UsageError(f"no rubric {reference!r}; {known}{meant}")
     loaded = load_rubric(*located)
     if kinds and not isinstance(loaded.rubric, kinds):
         (wanted,) = get_args(kinds[-1].model_fields["task"].annotation)
@@ -156,24 +155,14 @@ def read_cases(loaded: LoadedRubric) -> list[Case]:
     return cases
 
 
-class Begun(NamedTuple):
-    """The files of a rubric that was begun."""
-
-    rubric: Path
-    cases: Path
-    schema: Path
-
-
-def begin(name: str, folder: Path, *, task: StarterTask = "score", like: LoadedRubric | None = None) -> Begun:
-    """Write a rubric and its cases, a copy of `like` or a starter, and the schema that editors check it with.
-
-    Raises `UsageError` or `ConfigError`.
-    """
+def begin(
+    name: str, to: Path, *, task: StarterTask = "score", like: LoadedRubric | None = None
+) -> list[Path]:
+    """Write a rubric like another or a starter, its cases and schema; raises `UsageError`, `ConfigError`."""
     ref = name if "@" in name else f"{name}@1.0.0"
     if not _REFERENCE.fullmatch(ref):
-        raise UsageError(
-            f"{name!r} is neither ID nor ID@VERSION (small letters, digits and hyphens; three numbers)"
-        )
+        wanted = "small letters, digits and hyphens; three numbers"
+        raise UsageError(f"{name!r} is neither ID nor ID@VERSION ({wanted})")
     if ref in published():
         raise UsageError(f"{ref} is published and cannot change; choose another id or version")
     source = like.path if like else files.folder("rubrics") / "starters" / f"{task}.yaml"
@@ -190,18 +179,17 @@ def begin(name: str, folder: Path, *, task: StarterTask = "score", like: LoadedR
     if any(str(renamed.get(key)) != value for key, value in names.items()):
         raise ConfigError("cannot rename a rubric with this layout; copy it by hand", path=source)
     cases = cases_path(source)
-    schema = json.dumps(RubricFile.model_json_schema(), indent=2) + "\n"
-    texts = text, cases.read_text(encoding="utf-8") if cases.is_file() else "", schema
-    begun = Begun(folder / f"{ref}.yaml", folder / f"{ref}.cases.jsonl", folder / _SCHEMA_FILE)
-    if there := next((file for file in begun[:2] if file.exists()), None):
+    labelled = cases.read_text(encoding="utf-8") if cases.is_file() else ""
+    begun = {to / f"{ref}.yaml": text, to / f"{ref}.cases.jsonl": labelled}
+    if there := next((file for file in begun if file.exists()), None):
         raise UsageError(f"{there} already exists; choose another id or version, or edit that file")
-    for file, content in zip(begun, texts, strict=True):
-        if file == begun.schema and file.exists():
-            continue
+    if not (schema := to / _SCHEMA_FILE).exists():
+        begun[schema] = json.dumps(RubricFile.model_json_schema(), indent=2) + "\n"
+    for file, content in begun.items():
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             with file.open("x", encoding="utf-8", newline="\n") as new:
                 new.write(content)
         except OSError as error:
             raise ConfigError(f"cannot be written ({error.strerror})", path=file) from None
-    return begun
+    return [*begun]

@@ -12,15 +12,24 @@ import json
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
-from pydantic import Field, JsonValue, RootModel, StringConstraints, WrapValidator, model_validator
+from pydantic import (
+    Field,
+    JsonValue,
+    RootModel,
+    StringConstraints,
+    ValidationError,
+    WrapValidator,
+    model_validator,
+)
 
-from judgekit.config import ModeName, Outcome, TierName
+from judgekit.config import ModeName, Outcome, TierName, files, yamlfile
 from judgekit.config.yamlfile import Identifier, Problem, Strict, Text, WrongValuesError
-from judgekit.rubric.defaults import in_full
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Self
+    from typing import Any, Self
+
+    from pydantic import ValidatorFunctionWrapHandler
 
 Value = TypeVar("Value")
 Key = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
@@ -126,10 +135,7 @@ class Scale(Strict):
 
 
 class Dimension(Strict, json_schema_extra={"type": ["object", "string"]}):
-    """One aspect of a document that is rated on the scale, or answered yes or no; a text is its question.
-
-    A yes counts as the highest point of the scale, a no as the lowest. `weight` counts in the mean.
-    """
+    """One aspect of a document, rated on the scale or answered yes (its top) or no; a text is a question."""
 
     question: Text
     look_for: list[Text] = []
@@ -175,13 +181,6 @@ class Given(Strict):
     reference: Text | None = None
     sources: Text | None = None
     needs: list[Giving] = []
-
-    @model_validator(mode="after")
-    def _what_is_needed_has_a_heading(self) -> Given:
-        for need in self.needs:
-            if getattr(self, need) is None:
-                raise ValueError(f"needs lists {need}; give the heading in given.{need}")
-        return self
 
 
 class SelectMode(Strict):
@@ -252,7 +251,9 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
 
     @model_validator(mode="after")
     def _scores_are_on_the_scale(self) -> ScoreRubric:
-        scale, wrong = self.scale, list[Problem]()
+        lacking = [need for need in self.given.needs if getattr(self.given, need) is None]
+        lacks = "needs lists {0}; give the heading in given.{0}"
+        scale, wrong = self.scale, [Problem(("given", "needs"), lacks.format(need)) for need in lacking]
         for name, mode in (("strict", self.modes.strict), ("lenient", self.modes.lenient)):
             for part, bars in (("accept", mode.accept), ("reject", mode.reject)):
                 for key, bar in bars:
@@ -261,26 +262,22 @@ class ScoreRubric(_Rubric, json_schema_extra={"required": ["rubric", "title", "d
                         wrong.append(Problem(("modes", name, part, key), text))
             if mode.reject.any_below > mode.accept.each:
                 wrong.append(Problem(("modes", name), "a score could be accepted and rejected at once"))
-        points = {
-            name: [*scale.answers] if each.scale else [*scale.labels]
-            for name, each in self.dimensions.items()
-        }
+        named = self.dimensions.items()
+        points = {name: scale.answers if each.scale else scale.labels for name, each in named}
         for number, example in enumerate(self.prompt.examples):
             given = example.scores
-            if given.keys() != points.keys() or any(
-                score not in points[name] for name, score in given.items()
-            ):
+            if given.keys() != points.keys() or any(given[name] not in points[name] for name in given):
                 text = "needs a score on the scale for each dimension; of a binary one, yes or no"
                 wrong.append(Problem(("prompt", "examples", number), text))
         if self.prompt.few_shot and not self.prompt.examples:
             wrong.append(Problem(("prompt", "few_shot"), "there are no examples; add prompt.examples"))
-        weighted = [name for name, each in self.dimensions.items() if "weight" in each.model_fields_set]
+        weighted = [name for name, each in named if "weight" in each.model_fields_set]
         means = {self.modes.strict.accept.mean, self.modes.lenient.accept.mean}
         if weighted and (len(self.dimensions) == 1 or means == {None}):
             text = "a weight counts in the mean of several dimensions alone; add accept.mean, or remove it"
             wrong.append(Problem(("dimensions", weighted[0], "weight"), text))
         if wrong:
-            raise WrongValuesError(wrong)
+            raise WrongValuesError(*wrong)
         return self
 
     def mean(self, scores: Mapping[str, float]) -> float:
@@ -321,6 +318,39 @@ class CompareRubric(_Rubric):
 
 
 Rubric: TypeAlias = ScoreRubric | SelectRubric | CompareRubric
+
+
+def in_full(data: Any, validated: ValidatorFunctionWrapHandler) -> Any:  # noqa: ANN401 - whatever a file holds
+    """Return a rubric, where needed with what its file leaves out; what is of another kind stays as it is."""
+    try:
+        return validated(data)
+    except ValidationError:
+        if not isinstance(data, dict) or data.get("task", "score") != "score" or "criteria" in data:
+            raise
+    usual = yamlfile.load_yaml(files.folder("rubrics") / "defaults" / "score.yaml")
+    usual["prompt"]["system"] = usual["prompt"]["system"].format(title=data.get("title"))
+    scale, usual["scale"] = usual["scale"], data.get("scale", usual["scale"])
+    match data:
+        case {"scale": {"min": int(low), "max": int(high)}}:
+            share = (high - low) / (scale["max"] - scale["min"])
+            for bars in (mode[key] for mode in usual["modes"].values() for key in ("accept", "reject")):
+                bars.update({key: low + (bar - scale["min"]) * share for key, bar in bars.items()})
+    full = _over(usual, data, 3)
+    if isinstance(dimensions := data.get("dimensions"), dict):
+        questions = {name: {"question": each} for name, each in dimensions.items() if isinstance(each, str)}
+        full["dimensions"] = {**dimensions, **questions}
+    for mode in full["modes"].values() if isinstance(full["modes"], dict) else ():
+        match mode:
+            case {"accept": dict(accept), "reject": {"any_below": below}}:
+                # Without a bar of its own, a score need only not be rejected.
+                mode["accept"] = {"each": below, **accept}
+    return validated(full)
+
+
+def _over(usual: Any, given: Any, levels: int) -> Any:  # noqa: ANN401 - whatever a file holds
+    if not (levels and isinstance(usual, dict) and isinstance(given, dict)):
+        return given
+    return {**usual, **{key: _over(usual.get(key), value, levels - 1) for key, value in given.items()}}
 
 
 class RubricFile(RootModel[Annotated[Rubric, Field(discriminator="task"), WrapValidator(in_full)]]):
@@ -364,10 +394,9 @@ class SelectCase(Strict):
 
     @model_validator(mode="after")
     def _labels_name_candidates(self) -> SelectCase:
-        known = {candidate.id for candidate in self.candidates}
-        unknown = {*self.label.strict, *self.label.lenient} - known
-        if unknown:
-            names = ", ".join(sorted(unknown))
+        named = {*self.label.strict, *self.label.lenient} - {each.id for each in self.candidates}
+        if named:
+            names = ", ".join(sorted(named))
             raise ValueError(f"the label names {names}, which is not a candidate of this case")
         return self
 
