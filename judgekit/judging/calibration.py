@@ -190,11 +190,8 @@ _ROUNDED = 1e-6  # bounds are written with six digits
 
 def _flaws(known: Calibration) -> Iterator[tuple[str, str]]:
     """Yield the keys that do not follow from the others, and what was expected of each."""
-    tiers, last, rate = (
-        [tier for tier in TIERS if tier in known.models],
-        known.promise.reference,
-        known.promise.rate,
-    )
+    tiers = [tier for tier in TIERS if tier in known.models]
+    last, rate = known.promise.reference, known.promise.rate
     if last is not None and last not in tiers[1:]:
         yield "promise.reference", f"expected a tier after the first one, got {last}"
     limits: list[tuple[str, int, int]] = []
@@ -226,10 +223,7 @@ def _flaws(known: Calibration) -> Iterator[tuple[str, str]]:
         # The classes of one tier have no opinion in common.
         labels = sum(each.labels for each in known.gates if each.tier == gate.tier and not each.stands)
         if labels > known.cases:
-            yield (
-                f"{where}.labels",
-                f"expected {known.cases} at most in all gates of {gate.tier}, got {labels}",
-            )
+            yield f"{where}.labels", f"expected up to {known.cases} in all gates of {gate.tier}, got {labels}"
         least = bound(ErrorCounts(gate.labels, gate.errors, gate.gains), share, known.promise)
         if least > rate:
             seen = f"{gate.errors} wrong of {gate.labels} does not support a rate of at most {rate:g}"
@@ -316,13 +310,9 @@ def _differences(
     one_way = len(rubric.questions) == 1 or (points and not isinstance(rubric, CompareRubric))
     # Where several subjects are ranked their scores are averaged, whatever juries come to elsewhere.
     juries = not several and any(TOGETHER in model for model in now.models.values())
-    for name, plays_a_part in (
-        ("samples", not points),
-        ("criteria", not one_way),
-        ("jury", juries),
-        ("redact", True),
-    ):
-        if plays_a_part and (before := getattr(was, name)) != (after := getattr(asked, name)):
+    plays_a_part = {"samples": not points, "criteria": not one_way, "jury": juries, "redact": True}
+    for name, plays in plays_a_part.items():
+        if plays and (before := getattr(was, name)) != (after := getattr(asked, name)):
             yield f"judge.{name} was {str(before).lower()} and is {str(after).lower()} now"
     for tier, models in now.able.items():
         for model, able in models.items():

@@ -13,7 +13,7 @@ from judgekit import environment
 from judgekit.config import TIERS, settings
 from judgekit.judging import documents
 from judgekit.providers.registry import UNKNOWN_FAMILY, family_by_name
-from judgekit.providers.resolve import PanelRequest, resolve
+from judgekit.providers.resolve import PanelRequest, nearest, resolve
 from judgekit.text import encodable
 
 if TYPE_CHECKING:
@@ -89,22 +89,16 @@ def apart(panel: Tiers, wrote: Collection[str], others: Others = tuple) -> Tiers
     known = _but(panel, {*wrote, UNKNOWN_FAMILY})
     apart = dict(panel)
     for tier, jury in panel.items():
-        endpoints = strangers[tier] or _nearest(tier, known)
+        endpoints = strangers[tier] or nearest(tier, known)
         if not endpoints:
             panels = (_but(other, {*wrote, UNKNOWN_FAMILY}) for other in others())
-            endpoints = next((found for panel in panels if (found := _nearest(tier, panel))), ())
-        apart[tier] = (endpoints or _nearest(tier, strangers))[: len(jury)] or jury
+            endpoints = next((found for panel in panels if (found := nearest(tier, panel))), ())
+        apart[tier] = (endpoints or nearest(tier, strangers))[: len(jury)] or jury
     return apart
 
 
 def _but(panel: Tiers, families: Collection[str]) -> Tiers:
     return {tier: tuple(own for own in jury if own.family not in families) for tier, jury in panel.items()}
-
-
-def _nearest(tier: TierName, others: Tiers) -> tuple[Endpoint, ...]:
-    place = TIERS.index(tier)
-    near = (*TIERS[place:], *reversed(TIERS[:place]))
-    return next((endpoints for name in near if (endpoints := others.get(name, ()))), ())
 
 
 def is_independent(wrote: Collection[str], judged: Collection[str]) -> bool | None:

@@ -14,7 +14,15 @@ from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
-from judgekit import errors
+from judgekit.errors import (
+    KEPT,
+    AmbiguousReply,
+    CallUsage,
+    FailureKind,
+    GatewayError,
+    InvalidReply,
+    of_failure,
+)
 from judgekit.judging.extract import read
 from judgekit.judging.fence import Fence
 from judgekit.judging.replies import ReplyForm
@@ -68,9 +76,7 @@ class Session:
         left = self.started + self.seconds - time.monotonic()
         seconds = min(tier_timeout, left, self.call_seconds or tier_timeout)
         if seconds < _LEAST_SECONDS:
-            raise errors.GatewayError(
-                errors.FailureKind.TIMEOUT, "no time left to ask it", usage=errors.CallUsage()
-            )
+            raise GatewayError(FailureKind.TIMEOUT, "no time left to ask it", usage=CallUsage())
         return seconds
 
     async def reply(self, endpoint: Endpoint, request: Request) -> Reply:
@@ -79,10 +85,10 @@ class Session:
         asked = f"{key.tier} {endpoint.model} ({' '.join(filter(None, (key.rubric, key.part)))})"
         try:
             reply = await self._reply(endpoint, request)
-        except errors.GatewayError as error:
+        except GatewayError as error:
             _LOG.info("%s: %s after %.1f s: %s", asked, error.kind, time.monotonic() - started, error)
             raise
-        used, how = reply.usage, "kept reply" if reply.usage == errors.KEPT else "replied"
+        used, how = reply.usage, "kept reply" if reply.usage == KEPT else "replied"
         tokens = f"{used.input_tokens:,} tokens in, {used.output_tokens:,} out"
         _LOG.info("%s: %s in %.1f s, %s", asked, how, time.monotonic() - started, tokens)
         return reply
@@ -98,11 +104,11 @@ class Session:
         elif limit is not None and self.unpriced:
             why = f"the cost of a call is unknown, so the limit of {limit:g} US dollars ends the judging"
         if why:
-            raise errors.GatewayError(errors.FailureKind.BUDGET, why, usage=errors.CallUsage())
+            raise GatewayError(FailureKind.BUDGET, why, usage=CallUsage())
         try:
             reply = await self.gateway.complete(endpoint, request)
-        except errors.GatewayError as error:
-            self.spent_usd += errors.of_failure(error).cost_usd or 0.0
+        except GatewayError as error:
+            self.spent_usd += of_failure(error).cost_usd or 0.0
             raise
         self.spent_usd += reply.usage.cost_usd or 0.0
         self.unpriced |= reply.usage.cost_usd is None
@@ -117,7 +123,7 @@ class Session:
                 return await running.aside(work)
         except TimeoutError:
             told = "the deadline passed while the text was being prepared"
-            raise errors.GatewayError(errors.FailureKind.TIMEOUT, told, usage=errors.CallUsage()) from None
+            raise GatewayError(FailureKind.TIMEOUT, told, usage=CallUsage()) from None
 
 
 def ms_since(started: float) -> int:
@@ -130,7 +136,7 @@ class Answer(Generic[Value]):
 
     value: Value | None
     failure: Failure | None
-    usage: errors.CallUsage
+    usage: CallUsage
     latency_ms: int
     model: str
 
@@ -149,7 +155,7 @@ async def run_round(
     value: Callable[[Form, Reply], Value],
 ) -> Answer[Value]:
     """Ask once, and once more if the reply cannot be read; `messages` are made of `size` characters."""
-    started, usage, model = time.monotonic(), errors.CallUsage(), endpoint.model
+    started, usage, model = time.monotonic(), CallUsage(), endpoint.model
     sent, failure = tuple[Message, ...](), None
     key = request.call_key
     key = key.within(f"sample{request.sample}") if request.sample else key
@@ -161,30 +167,26 @@ async def run_round(
             reply = await session.reply(endpoint, asked)
             usage, model = usage.plus(reply.usage.of_call()), reply.model
             found = await session.aside(partial(read, reply.text, form, held=reply.held), len(reply.text))
-        except errors.GatewayError as error:
-            usage = usage.plus(errors.of_failure(error))
+        except GatewayError as error:
+            usage = usage.plus(of_failure(error))
             # An unreadable first reply says more than the re-ask that the deadline cut.
             failure = failure or failure_of(error.kind, error.message)
-            if (
-                error.kind is not errors.FailureKind.INVALID_REPLY
-            ):  # an empty one: there is nothing to answer to
+            if error.kind is not FailureKind.INVALID_REPLY:  # of an empty one: there is nothing to answer to
                 break
-        except errors.InvalidReply as error:
-            ambiguous = isinstance(error, errors.AmbiguousReply)
-            failure = failure_of(
-                errors.FailureKind.INVALID_REPLY if ambiguous else cause(reply.text), str(error)
-            )
+        except InvalidReply as error:
+            ambiguous = isinstance(error, AmbiguousReply)
+            failure = failure_of(FailureKind.INVALID_REPLY if ambiguous else cause(reply.text), str(error))
             if reply.text.strip():  # providers refuse an empty message
                 again = f"That could not be read: {error}. {_AGAIN}"
                 sent = (*sent, Message("assistant", reply.text), Message("user", again))
         else:
-            if session.cache and reply.usage != errors.KEPT:
+            if session.cache and reply.usage != KEPT:
                 await running.aside(partial(session.cache.keep, endpoint, asked, reply))
             return Answer(value(found, reply), None, usage, ms_since(started), model)
     return Answer(None, failure, usage, ms_since(started), model)
 
 
-def failure_of(kind: errors.FailureKind, message: str) -> Failure:
+def failure_of(kind: FailureKind, message: str) -> Failure:
     return Failure(kind=kind, message=one_line(message, FAILURE_CHARS))
 
 
@@ -192,7 +194,7 @@ def joined(
     answers: Sequence[Answer[Any]], value: Value | None, started: float, *, always: bool = False
 ) -> Answer[Value]:
     """Return several calls as one answer with the first failure, beside a value only `always`."""
-    usage = reduce(errors.CallUsage.plus, (answer.usage for answer in answers), errors.CallUsage())
+    usage = reduce(CallUsage.plus, (answer.usage for answer in answers), CallUsage())
     failure = next((answer.failure for answer in answers if answer.failure), None)
     if value is not None and not always:
         failure = None
@@ -230,20 +232,17 @@ _REFUSING: Final = re.compile(
 _READ: Final = 400  # characters of a beginning in which a refusal is said
 
 
-def cause(raw: str) -> errors.FailureKind:
+def cause(raw: str) -> FailureKind:
     """Return why a reply could not be read: it refuses, was cut off in its last object, or is invalid."""
     try:
         objects = scan(raw)
-    except errors.InvalidReply:  # a flood
-        return errors.FailureKind.INVALID_REPLY
+    except InvalidReply:  # a flood
+        return FailureKind.INVALID_REPLY
     if not objects:
         beginning = raw.rpartition("</think>")[2][:_READ].replace("\u2019", "'").lower()
-        return errors.FailureKind.REFUSAL if _REFUSING.match(beginning) else errors.FailureKind.INVALID_REPLY
+        return FailureKind.REFUSAL if _REFUSING.match(beginning) else FailureKind.INVALID_REPLY
     last, tail = objects[-1], objects[-1].tail.strip()
     # What follows an object that broke off is a string without an end, if the text ended there.
     in_string = tail[:1] in QUOTES and not any(end in tail for end in ("}", "```"))
-    return (
-        errors.FailureKind.TRUNCATED
-        if not last.closed and (not tail or in_string)
-        else errors.FailureKind.INVALID_REPLY
-    )
+    is_cut = not last.closed and (not tail or in_string)
+    return FailureKind.TRUNCATED if is_cut else FailureKind.INVALID_REPLY

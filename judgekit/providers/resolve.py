@@ -171,13 +171,14 @@ def _unusable(
 
 def fill(endpoints: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
     """Give every tier models: its own, else those of the nearest deeper tier, else of the shallower one."""
-    if not endpoints:
-        return {}
-    filled: dict[TierName, tuple[Endpoint, ...]] = {}
-    for place, tier in enumerate(TIERS):
-        nearest = (*TIERS[place:], *reversed(TIERS[:place]))
-        filled[tier] = next(endpoints[near] for near in nearest if near in endpoints)
-    return filled
+    return {tier: nearest(tier, endpoints) for tier in TIERS} if endpoints else {}
+
+
+def nearest(tier: TierName, panel: Tiers) -> tuple[Endpoint, ...]:
+    """Return the models of a tier, else of the nearest deeper one that has some, else of a shallower one."""
+    place = TIERS.index(tier)
+    near = (*TIERS[place:], *reversed(TIERS[:place]))
+    return next((endpoints for name in near if (endpoints := panel.get(name, ()))), ())
 
 
 def _panel(profile: Profile, models: Named, environ: Mapping[str, str]) -> Panel:
