@@ -92,10 +92,8 @@ async def ajudge(  # noqa: PLR0913 - what the command line takes, each by its na
     task = Task(*map(encodable, (description, acceptance, reference)))
 
     def read() -> list[Document]:
-        found = [
-            documents.read_file(path, io.BytesIO())
-            for path in documents.expand([os.fspath(path) for path in files])
-        ]
+        paths = documents.expand(os.fspath(path) for path in files)
+        found = [documents.read_file(path, io.BytesIO()) for path in paths]
         together = [[file] for file in found] if task_id is None else [found]
         return [documents.document(part, task_id, task, author_family) for part in together]
 

@@ -354,9 +354,7 @@ def wording(rubric: Rubric, mode: ModeName) -> str:
         for tier in TIERS:
             messages, (label,) = prompt.select_messages(rubric, mode, tier, "a", ["b"], [candidate])
             # The label is drawn by an installation's own secret.
-            sent.append(
-                tuple(each._replace(content=each.content.replace(label, "LABEL")) for each in messages)
-            )
+            sent.append(tuple(one._replace(content=one.content.replace(label, "LABEL")) for one in messages))
         candidates = select.Candidates(select.Query("a", ("b",)), (candidate,))
         points = select.SelectTask(rubric, mode, candidates, "quick").prompts(endpoint, fence)
         bars = [pointwise.LEAST_MASS, pointwise.LEAST_GAIN, pointwise.LEAST_GAIN_OVER_MEMORY]

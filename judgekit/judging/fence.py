@@ -200,9 +200,8 @@ def labels(query: str, ids: Sequence[str], shown: str = "") -> dict[str, str]:
     for name in sorted(ids, key=lambda name: drawn[name]):
         # Four of 26 letters collide once in 4,000 prompts of 15 candidates: take the next four then.
         free = (four for four in _fours(drawn[name]) if four not in label_of.values())
-        label_of[name] = next((four for four in islice(free, _TRIES) if four not in upper), None) or next(
-            free
-        )
+        unseen = (four for four in islice(free, _TRIES) if four not in upper)
+        label_of[name] = next(unseen, None) or next(free)
     return label_of
 
 

@@ -65,9 +65,8 @@ def _inner(model: type[BaseModel]) -> list[type[BaseModel]]:
 @lru_cache(maxsize=64)  # some models are made for one reply
 def _inside(model: type[BaseModel]) -> frozenset[str]:
     """Return the keys (plain) of a model's fields, and of the models that are its fields."""
-    return frozenset(
-        plain(key_of(name, each)) for each in (model, *_inner(model)) for name in each.model_fields
-    )
+    known = ((name, each) for each in (model, *_inner(model)) for name in each.model_fields)
+    return frozenset(plain(key_of(*each)) for each in known)
 
 
 def _maximum(model: type[BaseModel]) -> float | None:
@@ -205,9 +204,8 @@ def _model(value: object, model: type[BaseModel], where: str) -> object:
     value = _unwrapped(value, model)
     _refuse_other_scale(value, model)
     shaped: dict[str, object] = {}
-    used = {
-        name: key for name in model.model_fields if (key := _match(value, name, model, where)) is not None
-    }
+    matched = {name: _match(value, name, model, where) for name in model.model_fields}
+    used = {name: key for name, key in matched.items() if key is not None}
     for name, field in model.model_fields.items():
         item = value[used[name]] if name in used else _elsewhere(value, name, model)
         required = field.is_required()

@@ -89,9 +89,7 @@ def expectation(token: str, beside: Mapping[str, float], value: int, points: ran
     total = sum(mass.values())
     # A point that counts may be the beginning of a longer one, as 1 is of 10. It is not where a longer one is
     # among the alternatives: then numbers are single tokens.
-    pairs = [
-        (one, other) for one in mass for other in mass if one != other and str(other).startswith(str(one))
-    ]
+    pairs = [(a, b) for a in mass for b in mass if a != b and str(b).startswith(str(a))]
     begins = sum(mass[one] for one in {one for one, _ in pairs}) > _SLACK * total
     may_go_on = begins and not any(mass[other] for _, other in pairs)
     if not LEAST_MASS <= total <= 1 + _SLACK or may_go_on:

@@ -221,9 +221,8 @@ class RankingTask(TierTask[ScoreRubric, ComparisonInput, Opinion, dict[str, Opin
         )
 
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[tuple[Message, ...]]:
-        return [
-            prompt for letter in self.letters for prompt in self.score_task(letter).prompts(endpoint, fence)
-        ]
+        tasks = map(self.score_task, self.letters)
+        return [prompt for task in tasks for prompt in task.prompts(endpoint, fence)]
 
     async def ask(
         self, endpoint: Endpoint, session: Session, samples: Sequence[int] | None = None, at_once: int = 1

@@ -383,10 +383,8 @@ def _is_chosen(value: str) -> bool:
 def _is_phrase(value: str) -> bool:
     """Whether a value is four words or more, none of which a sentence has."""
     words = value.lower().replace("-", " ").split()
-    phrase = " ".join(words)
-    return (
-        len(words) >= _LEAST_WORDS and bool(RE["passphrase"].match(phrase)) and not RE["prose"].search(phrase)
-    )
+    many, phrase = len(words) >= _LEAST_WORDS, " ".join(words)
+    return many and bool(RE["passphrase"].match(phrase)) and not RE["prose"].search(phrase)
 
 
 # Tables, manifests, phrases and codes
