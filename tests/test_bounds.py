@@ -239,7 +239,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
 # Functions of a text, and what they want behind it.
 BEHIND: dict[str, tuple[Any, ...]] = {
     "gate.issues.wrapped": (300,),
-    "hooks.entries.found": ("settings.json",),
+    "hooks.entries.loaded": ("settings.json",),
     "judging.extract.extract": (Answer,),
     "judging.score.mentions": (RUBRIC,),
     "providers.command.explained": (SimpleNamespace(reply="json", reply_key="result"),),

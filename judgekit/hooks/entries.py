@@ -108,14 +108,6 @@ def argument_vector(hook: object) -> list[str]:
     return words if is_plain else []
 
 
-def found(text: str, path: str) -> list[HookEntry]:
-    """Return our entries in the text of a settings file.
-
-    Raises `ConfigError` with the path and the line when the text is not JSON or not an object.
-    """
-    return ours(_loaded(text, path))
-
-
 def ours(settings: dict[str, Any]) -> list[HookEntry]:
     return [
         (event, group.get("matcher"), hook)
@@ -143,7 +135,7 @@ def installed(text: str, hook: dict[str, Any], path: str, client: Client = CLAUD
         (event, matcher, hook | {"timeout": TIMEOUTS.get(event, TIMEOUT) * client.per_second})
         for event, matcher in client.events.items()
     ]
-    settings = _loaded(text, path)
+    settings = loaded(text, path)
     if sorted(map(str, ours(settings))) == sorted(map(str, wanted)):
         return text
     _take_out(settings)
@@ -165,7 +157,7 @@ def installed(text: str, hook: dict[str, Any], path: str, client: Client = CLAUD
 
 def uninstalled(text: str, path: str) -> str:
     """Return the text without our entries and what they leave empty; "" when nothing else is left."""
-    settings = _loaded(text, path)
+    settings = loaded(text, path)
     _take_out(settings)
     return _laid_out(settings, text) if settings else ""
 
@@ -198,7 +190,8 @@ def _laid_out(settings: dict[str, Any], like: str) -> str:
     return start + dumped + end
 
 
-def _loaded(text: str, path: str) -> dict[str, Any]:
+def loaded(text: str, path: str) -> dict[str, Any]:
+    """Return what a settings file says; raises `ConfigError` where it is not JSON or not an object."""
     if not text.strip(_BLANKS):
         return {}
     try:

@@ -50,10 +50,9 @@ def _places(project: Path, client: Client) -> Iterator[tuple[Scope, Path]]:
 def settings(path: Path) -> dict[str, Any]:
     """Return what stands in a settings file; nothing where it cannot be read."""
     try:
-        data = json.loads(path.read_bytes().decode("utf-8-sig"))
-    except (OSError, ValueError, RecursionError):
+        return entries.loaded(path.read_bytes().decode(), str(path))
+    except (OSError, UnicodeDecodeError, ConfigError):
         return {}
-    return data if isinstance(data, dict) else {}
 
 
 def planned_change(
@@ -76,7 +75,7 @@ def planned_change(
         line = (before or b"").count(b"\n", 0, error.start) + 1
         problem = f"not UTF-8 (byte {error.start}); save it as UTF-8, nothing was changed"
         raise ConfigError(problem, path=path, line=line) from None
-    if entries.found(text, str(path)):
+    if entries.ours(entries.loaded(text, str(path))):
         record = files.recorded(path)
         if record and record.sha256 == hashlib.sha256(before or b"").hexdigest():
             original = record.before

@@ -447,7 +447,7 @@ def uninstalled_from(text: str) -> str:
 
 
 def our_entries(text: str) -> list[tuple[object, ...]]:
-    return sorted(map(tuple, entries.found(text, "settings.json")), key=str)
+    return sorted(map(tuple, entries.ours(entries.loaded(text, "settings.json"))), key=str)
 
 
 def parsed(text: str) -> Any:  # noqa: ANN401 - any JSON value
