@@ -144,12 +144,8 @@ def add(
     prompt: str, ranked: RankedCandidates, shown: context.Shown, configured: Settings, session: object = None
 ) -> None:
     """Write down what became of a prompt; where that cannot be, nothing is lost but the line."""
-    became = {
-        "pinned": ranked.pinned,
-        "injected": shown[0],
-        "mentioned": shown[1],
-        "repeated": ranked.repeated,
-    }
+    names = ("pinned", "injected", "mentioned", "repeated")
+    became = zip(names, (ranked.pinned, *shown, ranked.repeated), strict=True)
     line: dict[str, Any] = {
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "project": configured.project,
@@ -157,7 +153,7 @@ def add(
     }
     if isinstance(session, str) and session:
         line["session"] = environment.digest(session)
-    for part, candidates in became.items():
+    for part, candidates in became:
         line[part] = [
             {
                 "path": hit.path,

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 
 from judgekit import environment
 from judgekit.errors import Exit, JudgekitError
+from judgekit.gate import Begin, Held, Report, Row, Run, commits, policy
+from judgekit.gate.commits import RefUpdate, UnknownCommit
+from judgekit.git import Repository
 from judgekit.hooks import watchdog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from judgekit.engine import client
-    from judgekit.gate import Report, Run
-    from judgekit.gate.commits import RefUpdate
     from judgekit.ledger import Record
 
 SKIP = ("JUDGEKIT_SKIP", "GIT_JUDGE_SKIP")
@@ -51,9 +52,6 @@ def ended(words: Sequence[str]) -> int | None:
         return code
     if words[:1] != ["--pre-push"] or "--format" in words or skipped_by():
         return None
-    from judgekit.gate import policy  # noqa: PLC0415 - what git is asked with
-    from judgekit.git import Repository  # noqa: PLC0415 - the same
-
     try:
         is_sure = policy.nothing_to_judge(Repository(Path.cwd()), _updates(), *words[1:3])
     except Exception:  # noqa: BLE001 - the whole run comes upon it again, and says it
@@ -78,9 +76,6 @@ def check(
 
     A fault holds nothing up unless the rules do. Raises `UnknownCommit` where `base` is none.
     """
-    from judgekit.gate import Held, Report  # noqa: PLC0415 - most pushes end before
-    from judgekit.gate.commits import UnknownCommit  # noqa: PLC0415 - the same
-
     try:
         updates = _updates() if base is None else []
         variable = skipped_by() if base is None else None
@@ -126,7 +121,6 @@ def _run(
 
     def read(response: client.Response) -> Report:
         from judgekit.engine import answers  # noqa: PLC0415 - where an engine is asked
-        from judgekit.gate import Begin, Report, Row  # noqa: PLC0415 - the same
 
         try:
             for event in answers.events(response):
@@ -143,7 +137,6 @@ def _run(
 
     def locally(_: client.NoEngine) -> Report:
         from judgekit.gate import push  # noqa: PLC0415 - pydantic; the engine has it
-        from judgekit.git import Repository  # noqa: PLC0415 - the same
 
         here = run._replace(spent=time.monotonic() - started if started else 0.0)
         return push.check(Repository(Path.cwd()), updates, remote, url, base, here)
@@ -161,9 +154,6 @@ def _updates() -> list[RefUpdate]:
 
     That names the first ref that brings anything, and no commits where it is a whole history.
     """
-    from judgekit.gate import commits  # noqa: PLC0415 - a skipped push needs little
-    from judgekit.git import Repository  # noqa: PLC0415 - the same
-
     updates = commits.parse(os.fsdecode(_stdin()))
     local, remote = (os.environ.get(f"PRE_COMMIT_{name}_BRANCH") for name in ("LOCAL", "REMOTE"))
     if updates or not local or not remote:
