@@ -201,7 +201,7 @@ def new(
     ] = None,
     user: Annotated[bool, Option("--user", help="Write to your own folder, not to the project's.")] = False,
 ) -> int:
-    """Write a commented rubric and labelled cases to start from; overwrites nothing."""
+    """Write a commented rubric, labelled cases and the schema for editors; overwrites nothing."""
     from judgekit.rubric.loader import begin
 
     if like is not None and task is not None:

@@ -196,7 +196,7 @@ _WORDS = {
     "extra_forbidden": "unknown key; remove it or correct its spelling",
     "missing": "missing key; add it",
     "union_tag_not_found": "missing key {discriminator}; add it",
-    "union_tag_invalid": "expected {discriminator} to be one of {expected_tags}",
+    "union_tag_invalid": "expected one of {expected_tags}",
     "json_invalid": "not valid JSON ({error}); correct it",
     "greater_than": "expected a number above {gt}",
     "greater_than_equal": "expected a number of at least {ge}",
@@ -254,6 +254,9 @@ def problems(errors: Sequence[ErrorDetails], data: object, model: object = None)
         if not is_said and (kind not in _OF_THE_RIGHT_KIND or isinstance(value, bool | None)):
             text += f", got {kind_of(value)}"
         location = tuple(first["loc"][part] for part in place)
+        location += (
+            tuple(_QUOTED.findall(context["discriminator"])[-1:]) if kind == "union_tag_invalid" else ()
+        )
         if isinstance(inside := context.get("error"), WrongValuesError):
             yield from (Problem((*location, *each.location), each.text) for each in inside.args)
             continue

@@ -194,6 +194,11 @@ WRONG = {
     "4: dimensions.cause.weight: expected a number above 0": (WEIGHTED, "weight: 3", "weight: 0"),
     "7: prompt.few_shot: there are no examples": (FEW_SHOT, EXAMPLES, " []"),
     "9: prompt.examples.0: needs a score on the scale": (FEW_SHOT, "remedy: no", "remedy: 1"),
+    "1: task: expected one of 'score', 'select', 'compare'; did you mean score?": (
+        SHORT,
+        "rubric",
+        "task: scor\nrubric",
+    ),
     "8: modes.strct: unknown key; did you mean strict?": (WEIGHTED, "  strict:", "  strct:"),
     "6: dimensions.upgrade.scale: expected 'binary'; did you mean binary?": (BINARY, ": binary", ": bynary"),
 }

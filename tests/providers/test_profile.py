@@ -163,7 +163,7 @@ WRONG = [
     (MINIMAL + "colour: red\n", 7, "unknown key"),
     (MINIMAL.replace("provider: mine", "provider: other"), None, "name the file other.yaml"),
     (MINIMAL.replace("provider: mine\n", ""), 1, "not a provider file"),
-    (MINIMAL.replace("kind: litellm", "kind: magic"), None, "to be one of"),
+    (MINIMAL.replace("kind: litellm", "kind: magic"), 3, "kind: expected one of"),
     (MINIMAL + "limits: {concurrency: 0}\n", 7, "a number above 0"),
     (COMMAND.replace("{command: mine}", "{port: 1}"), None, "detect.command"),
     (COMMAND + "reply: jsonl\n", None, "reply_key"),
