@@ -24,6 +24,7 @@ from judgekit.text import escaped, one_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from judgekit.evaluation.cases import Case
     from judgekit.evaluation.report import JudgeReport
     from judgekit.evaluation.retrieval import RetrievalReport
     from judgekit.evaluation.stats import BootstrapInterval, Resampling
@@ -54,6 +55,11 @@ def judge(
         str | None, Option(metavar="WORD", help="Aim of injected texts (default accept).")
     ] = None,
     again: Annotated[bool, Option("--again", help="Also ask again, and with reordered candidates.")] = False,
+    models: Annotated[
+        str | None, Option(metavar="A,B,C", help="Compare these models, each asked alone.")
+    ] = None,
+    repeat: Annotated[int, Option(min=1, max=20, help="Ask about each case so often; count flips.")] = 1,
+    jobs: Annotated[int, Option("-j", min=1, max=256, help="Cases to ask about at the same time.")] = 8,
     html: Annotated[Path | None, Option(metavar="FILE.html", help="Also write a page.")] = None,
     as_json: AsJson = False,
     model: output.ModelOption = None,
@@ -63,25 +69,36 @@ def judge(
 
     Exit code 2 when a model did not answer: the figures cover a part of the cases, or none.
     """
-    from judgekit.evaluation import cases as labelled
+    from judgekit.cli.report import parts_text
     from judgekit.evaluation import pages, runner
     from judgekit.evaluation import report as judged
     from judgekit.rubric import loader
 
     if html is not None and not html.parent.is_dir():  # refused before any model is asked
         raise InputError(f"{html}: cannot be written; there is no folder {html.parent}")
-    cases = labelled.read(file)
     project = Path(environment.project_root())
     loaded = loader.find_rubric(rubric, project) if rubric else None
+    cases = _cases(file)
     recorded = any(case.judges for case in cases)
-    if again and (recorded or loaded is None):
-        raise UsageError("--again asks models: name a --rubric, and a file without recorded answers")
-    if model and (recorded or loaded is None):
-        raise UsageError("--model asks a model: name a --rubric, and a file without recorded answers")
+    names = list(dict.fromkeys(filter(None, map(str.strip, (models or "").split(",")))))
+    for option, is_given in {
+        "--again": again,
+        "--model": model,
+        "--models": models,
+        "--repeat": repeat > 1,
+    }.items():
+        if is_given and (recorded or loaded is None):
+            raise UsageError(f"{option} asks models: name a --rubric, and a file without recorded answers")
+    if models is not None and (model or not names):
+        raise UsageError("--models: expected names of models with commas between them, and no --model")
     missing = None
     if loaded and not recorded:
-        cases = runner.again(cases) if again else cases
-        cases = runner.ask(cases, file.parent, loaded, mode, project, _progress(len(cases), "cases")).cases
+        cases = (
+            runner.again(cases, max(repeat - 1, int(again)), swapped=again) if again or repeat > 1 else cases
+        )
+        shown = _progress(len(cases) * max(1, len(names)), "answers")
+        asked: list[str | None] = [*names] or [None]
+        cases = runner.ask(cases, file.parent, loaded, mode, project, shown, models=asked, at_once=jobs).cases
         missing = runner.unanswered(cases)
     report = judged.report(cases, file.name, loaded, mode, wanted)
     if html is not None:
@@ -91,10 +108,24 @@ def judge(
         return _answered(missing)
     about = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
     say(f"{report.file}: {report.items} labelled items{about}")
-    for each in report.judges:
+    if names:
+        say(f"\n{parts_text([pages.judges_table(report).turned])}")
+        say(f"\nItems that they disagree about\n{parts_text([pages.outcomes_table(report, disputed=True)])}")
+    for each in report.judges if not names else ():
         _say_judge(each)
     _say_resampling(report.bootstrap, "items")
     return _answered(missing)
+
+
+def _cases(file: Path) -> list[Case]:
+    """Return labelled cases: one JSON object a line, or a table with the usual columns of rows."""
+    from judgekit.data.labels import labelled_cases
+    from judgekit.data.rows import DELIMITERS, open_rows
+    from judgekit.evaluation import cases
+
+    if file.suffix.lower() in (*DELIMITERS, ".parquet"):
+        return labelled_cases(open_rows(str(file), sys.stdin.buffer))
+    return cases.read(file)
 
 
 def _answered(missing: str | None) -> int:
@@ -443,7 +474,7 @@ def calibrate(
 def _learn(
     labels: Path, rubric: str, mode: ModeName, promise: Promise, out: Path | None, *, as_json: bool
 ) -> int:
-    from judgekit.evaluation import cases, runner, samples
+    from judgekit.evaluation import runner, samples
     from judgekit.evaluation.calibrate import learn
     from judgekit.judging import calibration
     from judgekit.rubric import loader
@@ -451,7 +482,7 @@ def _learn(
     calibration.check(out)
     project = Path(environment.project_root())
     loaded = loader.find_rubric(rubric, project)
-    given, missing = cases.read(labels), None
+    given, missing = _cases(labels), None
     if any(case.judges for case in given):
         if environment.environ().get("JUDGEKIT_ONLY_MODEL"):
             raise UsageError("--model asks a model, and these cases have recorded answers; leave one out")

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from judgekit.data.report import Group, Report, Shown, WinRate
-    from judgekit.evaluation.page import Cell, Figure, Row, Section, Table
+    from judgekit.evaluation.page import Cell, Figure, Part, Row, Section, Table
 
-_MOST_ROWS = 5  # of a list, in a terminal
-_WIDTH, _COLUMN = 120, 16  # characters of a line where there is no terminal, and of a column at least
+_MOST_ROWS = 10  # of a table, in a terminal
+_WIDTH, _COLUMN = 120, 24  # characters of a line where there is no terminal, and of a column at least
 
 
 def report(
@@ -70,7 +70,7 @@ def report(
         emit(found.model_dump_json(by_alias=True))
         return 0
     say(escaped(f"{found.file}: {_about(found)}"))
-    text = "".join(f"\n{section.title}\n{_text(section)}\n" for section in _sections(found))
+    text = "".join(f"\n{section.title}\n{parts_text(section.parts)}\n" for section in _sections(found))
     say(text + "\nIn brackets 95% intervals" if "[0" in text or "[-" in text else text.rstrip())
     return 0
 
@@ -191,8 +191,8 @@ def _table(rows: Sequence[Shown]) -> Table:
     return Table(list(filled), list(zip(*filled.values(), strict=True)))
 
 
-def _text(section: Section) -> str:
-    """Return a section for a terminal; of a long table its first rows."""
+def parts_text(parts: Sequence[Part]) -> str:
+    """Return the parts of a page for a terminal; of a long table the first rows."""
     from rich.console import Console
     from rich.table import Table as Grid
     from rich.text import Text
@@ -201,7 +201,7 @@ def _text(section: Section) -> str:
 
     out = io.StringIO()
     console = Console(file=out, width=shutil.get_terminal_size((_WIDTH, 20)).columns - 2, color_system=None)
-    for part in section.parts:
+    for part in parts:
         if isinstance(part, str):
             console.print(Text(escaped(part)), soft_wrap=True)
             continue

@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from judgekit.data import fields, tables
 from judgekit.data.results import OURS, Ids
 from judgekit.data.rows import DELIMITERS, Rows, UnreadableRow, open_rows
-from judgekit.data.runs import unreadable
+from judgekit.data.runs import columns, unreadable
 from judgekit.errors import InputError, UsageError
+from judgekit.evaluation.cases import Case
+from judgekit.judging.documents import TASK_ROLES
 from judgekit.judging.verdict import TIE
+from judgekit.rubric.schema import Given
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from judgekit.data.rows import DataRow
 
 UNDECIDED = ("undetermined", "escalate")
+_EVERYTHING = Given(reference="reference", sources="sources")  # the rubric says later what models see
 _WANTED = "name a file that judge or compare --data wrote, or one with these columns"
 
 
@@ -70,6 +74,32 @@ def read_labels(rows: Rows) -> dict[str, str]:
         if word and found.setdefault(row_id, word) != word:
             raise InputError(f"{rows.name}: row {row.number}: two labels for the id {row_id!r}; keep one")
     return found
+
+
+def labelled_cases(rows: Rows) -> list[Case]:
+    """Return rows with a label, an outcome or a number, as cases to try judges on; raises `InputError`."""
+    found, names = columns(rows)
+    fields_ = fields.fields_of("judge", names, {}, rows.name)
+    column, cases = fields_.columns.get("label"), list[Case]()
+    if column is None:
+        raise InputError(f"{rows.name}: expected a column label; it has {', '.join(names)}")
+    for row in found:
+        if isinstance(row, UnreadableRow):
+            raise unreadable(rows.name, row, 0)
+        row_id, given = str(row.columns.get("id") or row.number), row.columns.get(column)
+        label = fields.label(given) or number(given)
+        if label is None:
+            wanted = "label must be accept, improve, reject or a number"
+            raise InputError(f"{rows.name}: row {row.number}: {wanted}; got {one_line(str(given), 40)!r}")
+        try:
+            document = fields.document(fields_, row, row_id, _EVERYTHING)
+        except InputError as error:
+            raise InputError(f"{rows.name}: row {row.number}: {error}") from None
+        first, *others = document.files
+        about = {role: getattr(document.task, role) for role in TASK_ROLES}
+        files = {each.path: each.text for each in others}
+        cases.append(Case(id=row_id, text=first.text, files=files, label=label, **about))
+    return cases
 
 
 def _answers(rows: Rows, name: str) -> Iterator[tuple[DataRow, str, str]]:

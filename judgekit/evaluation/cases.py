@@ -64,6 +64,7 @@ class Recorded(Strict):
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
+    latency_ms: int | None = None
 
     @model_validator(mode="after")
     def _has_one_answer(self) -> Recorded:
@@ -113,7 +114,7 @@ class Case(Strict):
     query: str = ""
     candidates: list[CaseCandidate] = []
     why: str = ""
-    label: Label | ByMode
+    label: Label | ByMode | Annotated[float, Field(strict=True, allow_inf_nan=False)]
     judges: dict[str, Recorded] = {}
     variant: Variant = "original"
     pair: str = ""
@@ -127,7 +128,12 @@ class Case(Strict):
     def letters(self) -> str:
         return LETTERS[: len(self.subjects)]
 
-    def right(self, mode: ModeName) -> Label:
+    @property
+    def score(self) -> float | None:
+        """What a person scored it with, where the label is a number."""
+        return self.label if isinstance(self.label, float) else None
+
+    def right(self, mode: ModeName) -> Label | float:
         return getattr(self.label, mode) if isinstance(self.label, ByMode) else self.label
 
     @classmethod
@@ -144,6 +150,9 @@ class Case(Strict):
                 wrong = f"{problem.key} must be {next(known, 'accept, improve or reject')}; got {label}"
             raise InputError(f"{place}: {wrong}") from None
         case._place = place  # noqa: SLF001 - private to models: no key of the file
+        kind = next((words for key, words in _LABELS.items() if getattr(case, key)), None)
+        if case.score is not None and kind:
+            raise InputError(f"{place}: label must be {kind}; got {case.score:g}")
         labels = {str(case.right("strict")), str(case.right("lenient"))}
         if case.a and case.a == case.b and labels & {"A", "B"}:
             raise InputError(f"{place}: a and b are the same text, which is always a tie; change one")

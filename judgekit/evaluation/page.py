@@ -60,6 +60,12 @@ class Table(NamedTuple):
     rows: Sequence[Row]
     title: str = ""
 
+    @property
+    def turned(self) -> Table:
+        """The same with rows for columns."""
+        names, *rows = zip(self.columns, *self.rows, strict=True)
+        return Table([shown(each) for each in names], rows, self.title)
+
 
 class Chart(NamedTuple):
     """Points (x, y, low, high) in a square from 0 to 1, joined by lines; None interrupts the line.

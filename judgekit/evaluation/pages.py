@@ -25,6 +25,9 @@ _FIGURES: dict[str, Callable[[JudgeReport], BootstrapInterval | None]] = {
     "order flips": lambda judge: judge.order_flips.rate,
     "rerun flips": lambda judge: judge.rerun_flips.rate,
     "injection lift": lambda judge: judge.injection.lift if judge.injection else None,
+    "mean error of scores": lambda judge: judge.scores.mean_error if judge.scores else None,
+    "Spearman's correlation": lambda judge: judge.scores.spearman if judge.scores else None,
+    "less accurate than the best": lambda judge: judge.behind,
 }
 _ROLLING = timedelta(days=7)
 _KPI_TITLE = "KPIs of the gate over the preceding seven days"
@@ -41,17 +44,9 @@ def judging_page(report: JudgingReport) -> str:
         " change with the order, rerun flips those that change when asked again; the lift is how much more"
         " often injected text gets the answer that it is after."
     )
-    figures = {name: [figure(judge) for judge in judges] for name, figure in _FIGURES.items()}
-    known = {name: spreads for name, spreads in figures.items() if any(spreads)}
-    rows: list[Row] = []
-    for at, judge in enumerate(judges):
-        cells = [
-            Cell(f"{one.value:.3f}", f"[{one.low:.3f}, {one.high:.3f}]", one.value) if one else None
-            for one in (spreads[at] for spreads in known.values())
-        ]
-        rows.append([Cell(judge.judge, judge.model), *cells, judge.cost.calls, judge.cost.usd])
+    known = _known(judges)
     sections = [
-        Section("Judges", [Table(["judge", *known, "calls an item", "US dollars an item"], rows)]),
+        Section("Judges", [judges_table(report)]),
         *(Section(name.capitalize(), [_spreads(judges, spreads)]) for name, spreads in known.items()),
     ]
     curves = [
@@ -71,6 +66,8 @@ def judging_page(report: JudgingReport) -> str:
     if curves:
         meaning = "Probabilities (across) and the share that was to be kept (up): best on the dashed line."
         sections.append(Section("Reliability", [meaning, curves]))
+    if report.outcomes:
+        sections.append(Section("Items", [outcomes_table(report)]))
     for judge in judges:
         counts: dict[str, dict[str, int]] = {}
         for each in judge.confusion:
@@ -82,6 +79,45 @@ def judging_page(report: JudgingReport) -> str:
         elif counts:
             sections.append(Section(f"{judge.judge}: labels and answers", [shares("labelled", counts)]))
     return page(f"Judges on {report.file}", about, sections)
+
+
+def _known(judges: Sequence[JudgeReport]) -> dict[str, list[BootstrapInterval | None]]:
+    figures = {name: [figure(judge) for judge in judges] for name, figure in _FIGURES.items()}
+    return {name: spreads for name, spreads in figures.items() if any(spreads)}
+
+
+def judges_table(report: JudgingReport) -> Table:
+    """Return the table of judges: each figure with its interval, calls, cost and time."""
+    known = _known(report.judges)
+    rows: list[Row] = []
+    for at, judge in enumerate(report.judges):
+        spans = [spreads[at] for spreads in known.values()]
+        cells = [
+            Cell(f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]", share=one.value) if one else None
+            for one in spans
+        ]
+        cost = judge.cost
+        usd = None if cost.usd is None else f"{cost.usd:.6f}"
+        milliseconds = None if cost.milliseconds is None else round(cost.milliseconds)
+        name = Cell(judge.judge, "" if judge.model == judge.judge else judge.model)
+        rows.append([name, *cells, cost.calls, usd, milliseconds])
+    return Table(["judge", *known, "calls", "USD", "ms"], rows)
+
+
+def outcomes_table(report: JudgingReport, *, disputed: bool = False) -> Table:
+    """Return the table of what each judge said of each item, or of those alone that they disagree about."""
+    names = [judge.judge for judge in report.judges]
+    rows: list[Row] = [
+        [
+            each.id,
+            "differ" if each.is_disputed else "agree",
+            each.label,
+            *(each.said.get(name) for name in names),
+        ]
+        for each in report.outcomes
+        if each.is_disputed or not disputed
+    ]
+    return Table(["item", "judges", "label", *names], rows)
 
 
 def _spreads(judges: Sequence[JudgeReport], spreads: Sequence[BootstrapInterval | None]) -> list[Figure]:

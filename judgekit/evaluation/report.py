@@ -13,7 +13,7 @@ from judgekit.evaluation.samples import Reader
 from judgekit.judging.jury import ORDERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from judgekit.config import ModeName
     from judgekit.evaluation.cases import Case, Recorded, Variant
@@ -38,11 +38,12 @@ class Lift(stats.ReportPart):
 
 
 class MeanCost(stats.ReportPart):
-    """Means by item: calls, and US dollars over the `known` ones whose price is known."""
+    """Means by item: calls, US dollars over the `known` ones with a price, milliseconds of uncached ones."""
 
     calls: float
     known: int
     usd: float | None
+    milliseconds: float | None = None
 
 
 class Confusion(stats.ReportPart):
@@ -60,8 +61,31 @@ class Probabilities(stats.ReportPart):
     bins: list[stats.Bin]
 
 
+class Scores(stats.ReportPart):
+    """Scores beside those of people: on `items`, the mean absolute error and Spearman's correlation."""
+
+    items: int
+    mean_error: stats.BootstrapInterval | None
+    spearman: stats.BootstrapInterval | None
+
+
+class Outcome(stats.ReportPart):
+    """What each judge said of an item, an outcome or a mean score; None is unreadable or not answered."""
+
+    id: str
+    label: str | float
+    said: dict[str, str | float | None]
+
+    @property
+    def is_disputed(self) -> bool:
+        return len(set(self.said.values())) > 1
+
+
 class JudgeReport(stats.ReportPart):
-    """One judge on the originals; `unanswered` counts items, variants too, without an answer by failure."""
+    """One judge on the originals; `unanswered` counts items, variants too, without an answer by failure.
+
+    `behind` is by how much it is less accurate than the most accurate judge, on items that both answered.
+    """
 
     judge: str
     model: str
@@ -78,6 +102,8 @@ class JudgeReport(stats.ReportPart):
     injection: Lift | None
     cost: MeanCost
     probabilities: Probabilities | None = None
+    scores: Scores | None = None
+    behind: stats.BootstrapInterval | None = None
 
 
 class JudgingReport(stats.ReportPart):
@@ -87,6 +113,7 @@ class JudgingReport(stats.ReportPart):
     mode: str | None
     items: int
     judges: list[JudgeReport]
+    outcomes: list[Outcome] = []
     bootstrap: stats.Resampling = stats.Resampling()
 
 
@@ -102,6 +129,8 @@ class Item(NamedTuple):
     orders: tuple[str | None, ...]
     unanswered: str | None
     probability: float | None
+    latency_ms: int | None = None
+    scores: tuple[float, float | None] | None = None  # a person's and the judge's, in place of the words
 
 
 def report(
@@ -120,21 +149,58 @@ def report(
     if not answers:
         raise InputError(f"{name}: expected recorded answers under `judges`; name a --rubric to ask models")
     reader = Reader(loaded.rubric, mode) if loaded else None
+    items = {
+        judge: [item for case, recorded in own for item in _items(case, judge, recorded, reader)]
+        for judge, own in answers.items()
+    }
+    judges = [
+        _judge(judge, answers[judge][0][1].name, own, wanted or "accept") for judge, own in items.items()
+    ]
+    outcomes = _outcomes(items)
+    best = max(judges, key=lambda each: each.accuracy.value if each.accuracy else -1.0)
     return JudgingReport(
         file=name,
         rubric=loaded.rubric.ref if loaded else None,
         mode=mode if loaded else None,
         items=sum(case.variant == "original" for case in cases),
-        judges=[_judge(judge, reader, own, wanted or "accept") for judge, own in answers.items()],
+        judges=[
+            judge.model_copy(update={"behind": _behind(judge.judge, best.judge, outcomes)})
+            if judge is not best and best.accuracy
+            else judge
+            for judge in judges
+        ],
+        outcomes=outcomes,
     )
 
 
-def _judge(
-    judge: str, reader: Reader | None, answers: Sequence[tuple[Case, Recorded]], wanted: str
-) -> JudgeReport:
-    items = [item for case, recorded in answers for item in _items(case, judge, recorded, reader)]
+def _outcomes(items: Mapping[str, Sequence[Item]]) -> list[Outcome]:
+    """Return what each judge said of each original, those that they disagree about first."""
+    found: dict[str, Outcome] = {}
+    for judge, own in items.items():
+        for item in own:
+            if item.variant == "original":
+                label, said = item.scores or (item.label, item.said)
+                found.setdefault(item.of, Outcome(id=item.of, label=label, said={})).said[judge] = said
+    return sorted(found.values(), key=lambda each: not each.is_disputed)
+
+
+def _behind(judge: str, best: str, outcomes: Sequence[Outcome]) -> stats.BootstrapInterval | None:
+    both = [
+        each
+        for each in outcomes
+        if isinstance(each.label, str) and each.said.get(judge) and each.said.get(best)
+    ]
+    right = ([float(each.said[name] == each.label) for each in both] for name in (best, judge))
+    return stats.difference(*right)
+
+
+def _judge(judge: str, model: str, items: Sequence[Item], wanted: str) -> JudgeReport:
     originals = [item for item in items if item.variant == "original"]
-    pairs: list[stats.Pair] = [(item.label, item.said) for item in originals if item.said is not None]
+    worded = [item for item in originals if item.scores is None]
+    pairs: list[stats.Pair] = [(item.label, item.said) for item in worded if item.said is not None]
+    scored = [item.scores for item in originals if item.scores]
+    numbers = [(human, said) for human, said in scored if said is not None]
+    waits = [item.latency_ms for item in originals if item.latency_ms is not None]
     kappa, weighted = stats.kappas(pairs)
     both_orders = [item.orders for item in originals if len(item.orders) == len(ORDERS)]
     known = [item.cost_usd for item in originals if item.cost_usd is not None]
@@ -153,7 +219,7 @@ def _judge(
     }
     return JudgeReport(
         judge=judge,
-        model=answers[0][1].name,
+        model=model,
         items=len(originals),
         unanswered=dict(Counter(item.unanswered for item in items if item.unanswered)),
         unreadable=stats.interval(stats.mean([item.said is None for item in items if not item.unanswered])),
@@ -168,13 +234,27 @@ def _judge(
         order_flips=_flips([*_matched(items, "swapped"), *_known(both_orders)]),
         rerun_flips=_flips(_matched(items, "rerun")),
         injection=lift if injected else None,
-        cost=MeanCost(calls=calls, known=len(known), usd=sum(known) / len(known) if known else None),
+        cost=MeanCost(
+            calls=calls,
+            known=len(known),
+            usd=sum(known) / len(known) if known else None,
+            milliseconds=sum(waits) / len(waits) if waits else None,
+        ),
+        scores=Scores(
+            items=len(numbers), mean_error=stats.mean_error(numbers), spearman=stats.spearman(numbers)
+        )
+        if scored
+        else None,
         probabilities=Probabilities.model_validate(errors) if rated else None,
     )
 
 
 def _items(case: Case, judge: str, recorded: Recorded, reader: Reader | None) -> Iterator[Item]:
-    if reader is not None:
+    scores = None
+    if reader is not None and case.score is not None:
+        scores = case.score, reader.score(case, recorded)
+        answers, labels = reader.words(case, recorded), {"": f"{case.score:g}"}
+    elif reader is not None:
         answers, labels = reader.words(case, recorded), reader.labels(case)
     else:
         label = case.right("strict")
@@ -186,7 +266,19 @@ def _items(case: Case, judge: str, recorded: Recorded, reader: Reader | None) ->
     for part, label in labels.items():
         of = f"{case.pair or case.id}/{part}" if part else case.pair or case.id
         said, likely = answers[part], (recorded.probabilities or {}).get(part)
-        yield Item(of, case.variant, label, said, calls, cost, orders, recorded.unanswered, likely)
+        yield Item(
+            of,
+            case.variant,
+            label,
+            said,
+            calls,
+            cost,
+            orders,
+            recorded.unanswered,
+            likely,
+            recorded.latency_ms,
+            scores,
+        )
         # One call brought the answers on all candidates.
         cost, calls = None if cost is None else 0.0, 0
 

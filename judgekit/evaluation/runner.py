@@ -123,30 +123,46 @@ def ask(
     mode: ModeName,
     project: Path | None = None,
     progress: Callable[[int], None] = lambda _: None,
+    *,
+    models: Sequence[str | None] = (None,),
+    at_once: int = AT_ONCE,
 ) -> Opinions:
     """Return the cases with the opinion of every tier; paths of cases are relative to `folder`.
 
+    With the names of `models` each is asked alone, as the quick tier, and is a judge of this name.
     Raises `ConfigError`, `InputError` or, when no model is set up, `UsageError`.
     """
-    settings, request = configuration.load(project), JudgeRequest(mode=mode)
+    settings = configuration.load(project)
 
     async def run() -> Opinions:
         async with aclosing(open_gateway(environment.environ())) as gateway:
-            judge = service.judge_of(DocumentJudge, gateway, settings, loaded, project, request)
-            if not judge.panel:
-                raise UsageError(f"no model to ask: {judge.nobody}")
-            endpoints = [endpoint for jury in judge.panel.values() for endpoint in jury]
-            limits = [endpoint.profile.limits.concurrency or AT_ONCE for endpoint in endpoints]
-            # Every opinion goes up, and models are measured on texts whoever wrote them.
-            judge = replace(judge, finality=FinalityRules(), calibration_warning=None, written_by=None)
-            calls = [partial(opinions, judge, case, folder) for case in cases]
-            found: list[Case] = []
-            async with aclosing(_in_order(calls, min(AT_ONCE, *limits))) as answers:
-                async for judges in answers:
-                    found.append(cases[len(found)].model_copy(update={"judges": judges}))
-                    progress(len(found))
-            panel = calibration.fingerprint(judge.panel, loaded.rubric, judge.options)
-            return Opinions(found, panel.models, panel.asking)
+            judges = [
+                service.judge_of(
+                    DocumentJudge, gateway, settings, loaded, project, JudgeRequest(mode=mode, model=model)
+                )
+                for model in models
+            ]
+            for judge in judges:  # before any model is asked
+                if not judge.panel:
+                    raise UsageError(f"no model to ask: {judge.nobody}")
+            found, done = list(cases), 0
+            for model, judge in zip(models, judges, strict=True):
+                panel = {"quick": judge.panel["quick"]} if model else judge.panel
+                endpoints = [endpoint for jury in panel.values() for endpoint in jury]
+                limits = [endpoint.profile.limits.concurrency or at_once for endpoint in endpoints]
+                # Every opinion goes up, and models are measured on texts whoever wrote them.
+                changes: dict[str, Any] = {"calibration_warning": None, "written_by": None, "panel": panel}
+                asked = replace(judge, finality=FinalityRules(), **changes)
+                calls = [partial(opinions, asked, case, folder) for case in cases]
+                async with aclosing(_in_order(calls, min(at_once, *limits))) as answers:
+                    at = 0
+                    async for said in answers:
+                        own = {model: said["quick"]} if model else said
+                        found[at] = found[at].model_copy(update={"judges": found[at].judges | own})
+                        at, done = at + 1, done + 1
+                        progress(done)
+            known = calibration.fingerprint(judges[0].panel, loaded.rubric, judges[0].options)
+            return Opinions(found, known.models, known.asking)
 
     return running.run(run())
 
@@ -230,6 +246,7 @@ def _answer(judge: AnyJudge, case: Case, turn: ModelTurn[Any]) -> dict[str, Any]
         "input_tokens": sum(each.usage.input_tokens for each in answers),
         "output_tokens": sum(each.usage.output_tokens for each in answers),
         "cost_usd": sum(costs) if len(costs) == len(answers) else None,
+        "latency_ms": turn.answer.latency_ms if len(paid) == len(answers) else None,
     }
 
 
@@ -245,18 +262,21 @@ def _joined(answers: Sequence[dict[str, Any]], options: JudgeOptions, *, cut: bo
         return Recorded.model_validate(answers[0] | how)
     keys = ("calls", "input_tokens", "output_tokens", "cost_usd")
     sums = {key: None if None in (values := [each[key] for each in answers]) else sum(values) for key in keys}
+    waits = [each["latency_ms"] for each in answers]
+    sums["latency_ms"] = None if None in waits else max(waits)  # they are asked at the same time
     return Recorded.model_validate({"jury": answers, **sums, **how})
 
 
-def again(cases: Sequence[Case]) -> list[Case]:
-    """Return the cases, and each original once more: to be asked again, and with candidates reordered."""
+def again(cases: Sequence[Case], times: int = 1, *, swapped: bool = True) -> list[Case]:
+    """Return the cases, and each original more times: to be asked again, and with candidates reordered."""
     found = []
     for case in cases:
-        kinds: list[Variant] = ["rerun", "swapped"] if len(case.candidates) > 1 else ["rerun"]
+        kinds: list[tuple[Variant, str]] = [("rerun", f"rerun{f' {n}' if n else ''}") for n in range(times)]
+        kinds += [("swapped", "swapped")] if swapped and len(case.candidates) > 1 else []
         found.append(case)
         found += [
-            case.model_copy(update={"id": f"{case.id} ({kind})", "variant": kind, "pair": case.id})
-            for kind in kinds
+            case.model_copy(update={"id": f"{case.id} ({name})", "variant": kind, "pair": case.id})
+            for kind, name in kinds
             if case.variant == "original"
         ]
     return found
@@ -345,6 +365,7 @@ def trial(
 
 def _tried(case: Case, result: Result, mode: ModeName) -> Iterator[Tried]:
     label = case.right(mode)
+    assert not isinstance(label, float)  # noqa: S101 - no case of a rubric has a number
     if isinstance(result, Selection):
         for decision in result.decisions:
             expected = "kept" if decision.id in label else "dropped"

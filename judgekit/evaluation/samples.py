@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 from functools import partial
+from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.config import TIERS, ModeName, Outcome, TierName
@@ -177,6 +178,14 @@ class Reader:
         return {
             part: opinion.outcome for part, opinion in self._opinions(self.rubric, case, recorded).items()
         }
+
+    def score(self, case: Case, recorded: Recorded) -> float | None:
+        """Return the mean of a document's scores, as a judge gave them; None where they are unreadable."""
+        if not isinstance(self.rubric, ScoreRubric) or case.subjects:
+            raise InputError(f"{case.where}: label: expected words; a number is for a scored document")
+        scores = [_scores(self.rubric, case, juror) for juror in recorded.jurors]
+        known = [self.rubric.mean(each) for each in scores if each]
+        return fmean(known) if jury.has_quorum(len(known), len(scores)) else None
 
     def labels(self, case: Case) -> dict[str, str]:
         label = case.right(self.mode)

@@ -9,11 +9,12 @@ counted apart.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass
 from math import sqrt
 from random import Random
-from statistics import NormalDist, covariance, fmean, pvariance
+from statistics import NormalDist, StatisticsError, correlation, covariance, fmean, pvariance
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import BaseModel
@@ -195,6 +196,32 @@ def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = No
     observed = sum(apart[pair] * count for pair, count in counts.items())
     expected = sum(apart[a, b] * labels[a] * answers[b] for a in labels for b in answers)
     return 1 - observed * sum(counts.values()) / expected if expected else None
+
+
+def mean_error(pairs: Sequence[tuple[float, float]]) -> BootstrapInterval | None:
+    """Return the mean absolute difference of two scores."""
+    return interval(mean([abs(one - other) for one, other in pairs]))
+
+
+def spearman(pairs: Sequence[tuple[float, float]]) -> BootstrapInterval | None:
+    """Return the correlation of two scores by their ranks, of which equal scores share the mean one.
+
+    Spearman, "The proof and measurement of association between two things", 1904.
+    """
+
+    def figure(places: Sequence[int]) -> float | None:
+        drawn = [pairs[place] for place in places]
+        try:
+            return correlation(*(_ranks([pair[side] for pair in drawn]) for side in (0, 1)))
+        except StatisticsError:  # all scores are the same
+            return None
+
+    return resampled(len(pairs), figure)
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    ordered = sorted(values)
+    return [(bisect_left(ordered, value) + bisect_right(ordered, value)) / 2 for value in values]
 
 
 def kappas(pairs: Sequence[Pair]) -> tuple[BootstrapInterval | None, BootstrapInterval | None]:

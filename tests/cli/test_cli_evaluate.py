@@ -179,7 +179,6 @@ CASES: tuple[tuple[str | dict[str, Any], str], ...] = (
     ("", " empty"),
     ("{", "1: "),
     ("{}", "1: id"),
-    ({"text": "x", "label": 4}, "1: label must be accept, improve or reject; got 4"),
     ({"text": "x", "label": {"strict": 4, "lenient": "accept"}}, "1: label.strict must be accept, improve"),
     ({"text": "x", "label": True}, "1: label must be accept, improve or reject; got true"),
     ({**PAIR, "label": 4}, "1: label must be A, B or tie; got 4"),
@@ -236,6 +235,88 @@ def test_judges_are_measured_and_drawn(judgekit: Run, labels: str, tmp_path: Pat
     for rubric in ((), ("--rubric", "kls")):
         outcome = judgekit("eval", "judge", labels, *rubric, "--again")
         assert (outcome.code, outcome.out, "--again asks models" in outcome.err) == (64, "", True)
+
+
+def _by_model(asked: Asked) -> Answer:
+    """Answer as three models would: one is right, one accepts all, one is never sure."""
+    bad = "TODO" in asked.text
+    if asked.body["model"] == "kind" or (asked.body["model"] == "wise" and not bad):
+        return says(scores(5, 5, 5))
+    return says(scores(1, 1, 1) if asked.body["model"] == "wise" else scores(3, 3, 3))
+
+
+def test_models_are_compared_on_the_same_cases(project: Path, served: Served) -> None:
+    cases = [
+        {"id": f"c{n}", "text": "TODO" if n % 3 else "fine", "label": "reject" if n % 3 else "accept"}
+        for n in range(30)
+    ]
+    command = (
+        "eval",
+        "judge",
+        write(project, *cases),
+        "--rubric",
+        "kls",
+        "--models",
+        "wise,kind, unsure",
+        "-j",
+        "3",
+    )
+    done, asked = served(_by_model, *command, "--repeat", "3", "--json")
+    assert (done.code, done.err) == (0, "")
+    # Each model is asked thrice about each case, once of that from the cache: three cases have the same text.
+    assert {each.body["model"] for each in asked} == {"wise", "kind", "unsure"}
+    wise, kind, unsure = done.json["judges"]
+    assert [each["judge"] for each in (wise, kind, unsure)] == ["wise", "kind", "unsure"]
+    assert [each["accuracy"]["value"] for each in (wise, kind, unsure)] == [1, pytest.approx(1 / 3), 0]
+    assert (wise["behind"], kind["behind"]["value"]) == (None, pytest.approx(2 / 3))
+    assert (wise["rerun_flips"]["pairs"], wise["rerun_flips"]["rate"]["value"]) == (60, 0)
+    outcomes = done.json["outcomes"]
+    assert {each["id"] for each in outcomes} == {case["id"] for case in cases}
+    said = {"wise": "reject", "kind": "accept", "unsure": "improve"}
+    assert next(each["said"] for each in outcomes if each["label"] == "reject") == said
+    done, _ = served(_by_model, *command, "--html", "page.html")
+    assert "Items that they disagree about" in done.out
+    assert re.search(r"accuracy +1.000 \[1.000, 1.000\]", done.out)
+    assert "c29" in Path("page.html").read_text()
+
+
+def test_scores_of_people_are_compared_as_numbers(project: Path, served: Served) -> None:
+    Path("cases.csv").write_text(
+        "id,question,answer,label\n"
+        + "".join(f"r{n},q?,{'TODO ' * (n % 2)}a{n},{1.5 if n % 2 else 4}\n" for n in range(12))
+    )
+    command = ("eval", "judge", "cases.csv", "--rubric", "kls", "--models", "wise,kind")
+    done, asked = served(_by_model, *command, "--json")
+    assert (done.code, "q?" in asked[0].text) == (0, True)
+    wise, kind = done.json["judges"]
+    assert (wise["accuracy"], wise["scores"]["items"]) == (None, 12)
+    assert wise["scores"]["mean_error"]["value"] == pytest.approx((0.5 + 1) / 2)
+    assert wise["scores"]["spearman"]["value"] == pytest.approx(1)
+    assert kind["scores"]["spearman"] is None  # which gives all the same score
+    done, _ = served(_by_model, *command)
+    assert "mean error of scores" in done.out
+    for text, problem in (
+        ("id,answer,label\na,x,great\n", "row 1: label must be accept, improve, reject or a number"),
+        ("id,answer\na,x\n", "expected a column label"),
+    ):
+        Path("cases.csv").write_text(text)
+        done, asked = served(_by_model, *command)
+        assert (done.code, asked, problem in done.err) == (65, [], True)
+
+
+def test_models_that_cannot_be_compared_are_refused_before_any_is_asked(
+    project: Path, served: Served
+) -> None:
+    live = write(project, *LIVE)
+    for more, problem in (
+        (("--models", " , "), "--models: expected names of models"),
+        (("--models", "a", "--model", "b"), "--models: expected names of models"),
+        (("--models", "a,nobody/nothing"), "nobody"),
+    ):
+        done, asked = served(_by_model, "eval", "judge", live, "--rubric", "kls", *more)
+        assert (done.code in (64, 78), asked, problem in done.err) == (True, [], True), more
+    done, _ = served(_by_model, "eval", "judge", live, "--models", "a")
+    assert (done.code, "--models asks models" in done.err) == (64, True)
 
 
 @pytest.mark.parametrize(
