@@ -186,8 +186,6 @@ def ask_only(model: str | None) -> str | None:
     if model is not None:
         check_filled("--model", "a model such as anthropic/claude-haiku-5-5", model)
         os.environ["JUDGEKIT_ONLY_MODEL"] = model
-        if os.environ.get("JUDGEKIT_REPLAY", "").strip():
-            warn(f"--model {escaped(model)} has no effect: JUDGEKIT_REPLAY is set, so recorded replies judge")
     return model
 
 

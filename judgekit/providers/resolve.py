@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from judgekit import programs
 from judgekit.config import TIERS, TierName
+from judgekit.errors import UsageError
 from judgekit.providers import registry, replay, servers
 from judgekit.providers.base import INSIDE, endpoint, first_set
 from judgekit.providers.registry import CommandProfile, LitellmProfile, Profile
@@ -72,8 +73,10 @@ class Panel:
 def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
     """Return the panel for `wanted` in `environ`; may ask local servers. Raises `ConfigError`."""
     if recording := environ.get(replay.REPLAY_VARIABLE, "").strip():
-        endpoints = fill(replay.recorded_models(Path(recording)))
-        return Panel(endpoints, "replay", f"replies recorded in {recording}")
+        endpoints = replay.recorded_models(Path(recording))
+        if wanted.by:
+            endpoints = _of_one_model(endpoints, wanted, recording)
+        return Panel(fill(endpoints), "replay", f"replies recorded in {recording}")
     profiles = registry.profiles()
     by_name = {profile.provider: profile for profile in profiles if wanted.allows(profile)}
     first = [name for name in map(registry.unaliased, wanted.order or ()) if name in by_name]
@@ -94,6 +97,22 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
     commands = [profile for profile in profiles if isinstance(profile, CommandProfile)]
     there = [profile for profile in commands if not wanted.allows(profile) and not detect(profile, environ)]
     return Panel({}, None, f"{problem}; {_signed_in(there)}" if there else problem)
+
+
+def _of_one_model(
+    recorded: Mapping[TierName, tuple[Endpoint, ...]], wanted: PanelRequest, recording: str
+) -> dict[TierName, tuple[Endpoint, ...]]:
+    """Return the recorded endpoints of the model that all tiers are to ask; raises `UsageError`."""
+    (name,) = wanted.models["quick"] or ("",)
+    found = {
+        tier: own
+        for tier, jury in recorded.items()
+        if (own := tuple(each for each in jury if f"/{each.model}".endswith(f"/{name}")))
+    }
+    if not found:
+        known = ", ".join(sorted({each.model for jury in recorded.values() for each in jury}))
+        raise UsageError(f"--model {name}: {recording} has no replies of this model; it has {known}")
+    return found
 
 
 def _detected(known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[str, str]) -> Iterator[Panel]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -164,4 +165,8 @@ def test_a_model_that_would_not_be_asked_is_refused_or_said(
     examples = Path(__file__).parents[2] / "examples"
     monkeypatch.setenv("JUDGEKIT_REPLAY", str(examples / "python" / "replies.jsonl"))
     done = judgekit("judge", str(examples / "documents" / "good.md"), "--model", "mine")
-    assert done.err.startswith("judgekit: --model mine has no effect: JUDGEKIT_REPLAY is set")
+    assert (done.code, done.out) == (64, "")
+    assert re.search("--model mine: .*replies.jsonl has no replies of this model; it has ", done.err)
+    name = done.err.rstrip().rpartition(" ")[2]
+    done = judgekit("judge", str(examples / "documents" / "good.md"), "--model", name, "--no-cache")
+    assert done.code in (0, 1, 2)
