@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from judgekit.evaluation.cases import Case
-    from judgekit.evaluation.report import JudgeReport
+    from judgekit.evaluation.report import JudgeReport, JudgingReport
     from judgekit.evaluation.retrieval import RetrievalReport
     from judgekit.evaluation.stats import BootstrapInterval, Resampling
     from judgekit.hooks.settings import Settings
@@ -69,7 +69,6 @@ def judge(
 
     Exit code 2 when a model did not answer: the figures cover a part of the cases, or none.
     """
-    from judgekit.cli.report import parts_text
     from judgekit.evaluation import pages, runner
     from judgekit.evaluation import report as judged
     from judgekit.rubric import loader
@@ -81,21 +80,14 @@ def judge(
     cases = _cases(file)
     recorded = any(case.judges for case in cases)
     names = list(dict.fromkeys(filter(None, map(str.strip, (models or "").split(",")))))
-    for option, is_given in {
-        "--again": again,
-        "--model": model,
-        "--models": models,
-        "--repeat": repeat > 1,
-    }.items():
-        if is_given and (recorded or loaded is None):
-            raise UsageError(f"{option} asks models: name a --rubric, and a file without recorded answers")
+    given = {"--again": again, "--model": model, "--models": models, "--repeat": repeat > 1}
+    if (recorded or loaded is None) and (option := next(filter(given.get, given), None)):
+        raise UsageError(f"{option} asks models: name a --rubric, and a file without recorded answers")
     if models is not None and (model or not names):
         raise UsageError("--models: expected names of models with commas between them, and no --model")
     missing = None
     if loaded and not recorded:
-        cases = (
-            runner.again(cases, max(repeat - 1, int(again)), swapped=again) if again or repeat > 1 else cases
-        )
+        cases = runner.again(cases, max(repeat - 1, int(again)), swapped=again)
         shown = _progress(len(cases) * max(1, len(names)), "answers")
         asked: list[str | None] = [*names] or [None]
         cases = runner.ask(cases, file.parent, loaded, mode, project, shown, models=asked, at_once=jobs).cases
@@ -106,15 +98,23 @@ def judge(
     if as_json:
         emit(report.model_dump_json(by_alias=True))
         return _answered(missing)
+    _say_judges(report, is_comparison=bool(names))
+    return _answered(missing)
+
+
+def _say_judges(report: JudgingReport, *, is_comparison: bool) -> None:
+    from judgekit.cli.report import parts_text
+    from judgekit.evaluation import pages
+
     about = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
     say(f"{report.file}: {report.items} labelled items{about}")
-    if names:
+    if is_comparison:
         say(f"\n{parts_text([pages.judges_table(report).turned])}")
         say(f"\nItems that they disagree about\n{parts_text([pages.outcomes_table(report, disputed=True)])}")
-    for each in report.judges if not names else ():
-        _say_judge(each)
+    else:
+        for each in report.judges:
+            _say_judge(each)
     _say_resampling(report.bootstrap, "items")
-    return _answered(missing)
 
 
 def _cases(file: Path) -> list[Case]:

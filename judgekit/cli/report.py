@@ -210,7 +210,8 @@ def parts_text(parts: Sequence[Part]) -> str:
         if isinstance(part, Table):
             rows = [[shown(cell) for cell in row] for row in part.rows[:_MOST_ROWS]]
             for name, *cells in zip(part.columns, *rows, strict=True):
-                least = min(_COLUMN, max(map(len, [name, *cells])))
+                longest = max(map(len, [name, *cells]))
+                least = longest if longest <= _COLUMN else _COLUMN // 2
                 grid.add_column(Text(escaped(name)), no_wrap=True, overflow="ellipsis", min_width=least)
         else:
             rows = [[each.name, each.text, each.note] for each in part if isinstance(each, Figure)]

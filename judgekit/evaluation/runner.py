@@ -268,7 +268,7 @@ def _joined(answers: Sequence[dict[str, Any]], options: JudgeOptions, *, cut: bo
 
 
 def again(cases: Sequence[Case], times: int = 1, *, swapped: bool = True) -> list[Case]:
-    """Return the cases, and each original more times: to be asked again, and with candidates reordered."""
+    """Return the cases, and each original so often again: to be asked anew, and with candidates reordered."""
     found = []
     for case in cases:
         kinds: list[tuple[Variant, str]] = [("rerun", f"rerun{f' {n}' if n else ''}") for n in range(times)]
