@@ -12,6 +12,9 @@ import gc
 import os
 import sys
 
+from judgekit import environment
+from judgekit.retrieval import quickjson
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +48,7 @@ def run() -> None:
 
 def guarded(arguments: list[str] | None = None) -> int:
     """Do as `main` does, and end after `SECONDS` whatever is going on then."""
-    from judgekit.hooks import watchdog  # noqa: PLC0415 - what this module imports, starting Python pays for
+    from judgekit.hooks import watchdog  # noqa: PLC0415 - where this answers in a program, nothing is limited
 
     ended = watchdog.split(SECONDS)
     if ended is None:
@@ -57,9 +60,7 @@ def guarded(arguments: list[str] | None = None) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Answer one event, or explain answers; return 0 whatever happens. `arguments` are those of `hook`."""
-    from judgekit.environment import is_on  # noqa: PLC0415 - what this module imports, starting Python pays for
-
-    if is_on("JUDGEKIT_DISABLE"):
+    if environment.is_on("JUDGEKIT_DISABLE"):
         return 0
     notes: list[str] = []
     try:
@@ -220,8 +221,6 @@ def _stop(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
 
 def _read_input() -> dict[str, Any]:
     """Return what the client says; raises `BadInputError`."""
-    from judgekit.retrieval import quickjson  # noqa: PLC0415 - `--explain` reads nothing
-
     if sys.stdin is None or sys.stdin.isatty():
         raise BadInputError("stdin: nothing to read; a coding agent runs this command with JSON on stdin")
     raw = sys.stdin.buffer.read(MAX_INPUT)
@@ -237,8 +236,6 @@ def _read_input() -> dict[str, Any]:
 
 
 def _project(payload: Mapping[str, Any]) -> str:
-    from judgekit import environment  # noqa: PLC0415 - many prompts end before
-
     cwd = payload.get("cwd")
     if isinstance(cwd, str) and cwd and "\0" not in cwd:
         return environment.project_root(cwd)
