@@ -29,17 +29,8 @@ from judgekit.errors import ConfigError, Exit, InputError, JudgekitError, UsageE
 from judgekit.gate import Run, github, push, tasks
 from judgekit.gate.commits import RefUpdate
 from judgekit.git import Repository
+from judgekit.judging import documents
 from judgekit.judging import search as retrieval
-from judgekit.judging.documents import (
-    CONTEXT_CHARS,
-    LEAST,
-    MOST,
-    Author,
-    ComparisonInput,
-    Document,
-    File,
-    Task,
-)
 from judgekit.judging.service import JudgeRequest
 from judgekit.ledger import LedgerError
 from judgekit.providers.pace import caller
@@ -72,19 +63,19 @@ Raw: TypeAlias = Annotated[Any, AfterValidator(_text)]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
 Model = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
-Words = Annotated[str, StringConstraints(max_length=CONTEXT_CHARS)]
+Words = Annotated[str, StringConstraints(max_length=documents.CONTEXT_CHARS)]
 
 
 class FileBody(Strict):
     path: Name
-    text: Annotated[str, StringConstraints(max_length=CONTEXT_CHARS)]
+    text: Annotated[str, StringConstraints(max_length=documents.CONTEXT_CHARS)]
     sha256: Sha256
     total: int = Field(ge=0)
     shown: Annotated[str, StringConstraints(max_length=4096)] = ""
 
 
-def _files(bodies: list[FileBody]) -> tuple[File, ...]:
-    return tuple(File(**body.model_dump()) for body in bodies)
+def _files(bodies: list[FileBody]) -> tuple[documents.File, ...]:
+    return tuple(documents.File(**body.model_dump()) for body in bodies)
 
 
 class AuthorBody(Strict):
@@ -101,20 +92,20 @@ class DocumentBody(Strict):
     author: AuthorBody = AuthorBody()
     commit: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{7,64}$")] | None = None
 
-    def document(self) -> Document:
-        task = Task(self.description, self.acceptance, self.reference)
-        return Document(
-            _files(self.files), self.task_id, task, Author(**self.author.model_dump()), self.commit
+    def document(self) -> documents.Document:
+        task = documents.Task(self.description, self.acceptance, self.reference)
+        return documents.Document(
+            _files(self.files), self.task_id, task, documents.Author(**self.author.model_dump()), self.commit
         )
 
 
 class ComparisonBody(Strict):
     prompt: Words
-    files: list[FileBody] = Field(min_length=LEAST, max_length=MOST)
+    files: list[FileBody] = Field(min_length=documents.LEAST, max_length=documents.MOST)
     authors: list[Annotated[str, StringConstraints(max_length=64)] | None] = []
 
-    def comparison(self) -> ComparisonInput:
-        return ComparisonInput(self.prompt, _files(self.files), tuple(self.authors))
+    def comparison(self) -> documents.ComparisonInput:
+        return documents.ComparisonInput(self.prompt, _files(self.files), tuple(self.authors))
 
 
 class RequestBody(Strict):

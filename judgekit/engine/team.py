@@ -29,19 +29,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from judgekit import environment
 from judgekit.config import settings as configuration
 from judgekit.config.yamlfile import Strict
+from judgekit.engine import app as local
 from judgekit.engine import lifecycle
 from judgekit.engine.admission import HOLDER, AdmissionMiddleware, Tokens, user_tokens
-from judgekit.engine.app import (
-    LINES,
-    Carried,
-    DocumentBody,
-    FileBody,
-    OtherRubricError,
-    RequestBody,
-    Sha256,
-    done,
-    say_errors,
-)
 from judgekit.engine.judges import Service
 from judgekit.engine.process import Log
 from judgekit.environment import __version__
@@ -69,14 +59,14 @@ _HINT = "send a token of this server: Authorization: Bearer jk_…"
 RubricId = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,63}(@\d{1,6}\.\d{1,6}\.\d{1,6})?$")]
 
 
-class TeamDocument(DocumentBody):
-    files: list[FileBody] = Field(min_length=1, max_length=100)
+class TeamDocument(local.DocumentBody):
+    files: list[local.FileBody] = Field(min_length=1, max_length=100)
 
 
-class TeamRequest(RequestBody):
+class TeamRequest(local.RequestBody):
     # An id alone: a path would be one of the server's.
     rubric: RubricId | None = None
-    rubric_sha256: Sha256 | None = None
+    rubric_sha256: local.Sha256 | None = None
     model: None = None  # the server chooses
 
 
@@ -110,7 +100,7 @@ def create_team_app(service: Service, log: Log, tokens: Tokens, project: Path | 
     app = FastAPI(title="judgekit", version=__version__, docs_url=None, redoc_url=None)
     app.include_router(router)
     app.include_router(public)
-    say_errors(app, log)
+    local.say_errors(app, log)
     door = AdmissionMiddleware(app, log, tokens.holder, always=_OPEN, free=_OPEN, hint=_HINT)
     metrics = Metrics(door)
     app.state.service, app.state.metrics, app.state.project = service, metrics, project
@@ -150,7 +140,7 @@ async def judge(request: Request, given: TeamBody) -> Response:
     async def work() -> bytes:
         judge = await service.judge(state.project, JudgeRequest(wish.rubric, wish.mode, cache=wish.cache))
         if wish.rubric_sha256 not in (None, judge.loaded.sha256):
-            raise OtherRubricError(
+            raise local.OtherRubricError(
                 f"{judge.loaded.rubric.ref} is a different rubric on this server: {judge.loaded.sha256}"
             )
         check_prices(judge.panel, wish.max_cost_usd, asked=True)
@@ -162,8 +152,9 @@ async def judge(request: Request, given: TeamBody) -> Response:
         return verdict.model_dump_json(by_alias=True).encode()
 
     # A local client's environment and folder are here the server's own; holders take turns.
-    holder = Carried(environ=dict(environment.environ()), cwd=str(Path.cwd()), client=request.scope[HOLDER])
-    return await done(request, holder, work)
+    environ, who = dict(environment.environ()), request.scope[HOLDER]
+    holder = local.Carried(environ=environ, cwd=str(Path.cwd()), client=who)
+    return await local.done(request, holder, work)
 
 
 @router.post("/ledger")
@@ -186,7 +177,7 @@ def keep(request: Request, given: LinesBody) -> Kept:
     return Kept(taken=sum(map(len, by_name.values())), refused=refused)
 
 
-@router.get("/ledger", response_class=StreamingResponse, responses={200: {"content": {LINES: {}}}})
+@router.get("/ledger", response_class=StreamingResponse, responses={200: {"content": {local.LINES: {}}}})
 def lines(
     since: Annotated[str, Query(max_length=40, description="14d, 36h, 2w, a date or a time")] = "14d",
     project: Annotated[str, Query(max_length=80, description="The name of a ledger, or all")] = "all",
@@ -203,7 +194,7 @@ def lines(
                 del held[:_PART]
         yield bytes(held)
 
-    return StreamingResponse(parts(), media_type=LINES)
+    return StreamingResponse(parts(), media_type=local.LINES)
 
 
 class Metrics:
