@@ -325,8 +325,21 @@ def serve(
     url = f"{scheme}://{name}:{listener.getsockname()[1]}"
     tls = {"ssl_certfile": certificate, "ssl_keyfile": key}
     server = uvicorn.Server(lifecycle.settings(PatientProtocol, DRAIN_SECONDS, **tls))
+    folder = environment.private_folder(str(Path(environment.state_home()) / "serve"))
+
+    async def live() -> None:
+        log, service = Log(str(Path(folder) / "log")), Service()
+        logging.getLogger().addHandler(log)  # else uvicorn's words of errors would go to stderr
+        server.config.app = create_team_app(service, log, user_tokens(), project)
+        await service.prepare()  # what fails is said to each request
+        begun(f"{url}: {who}")
+        try:
+            await server.serve([listener])
+        finally:
+            await service.gateway.aclose()
+
     with listener:
-        asyncio.run(_live(server, listener, project, lambda: begun(f"{url}: {who}")))
+        asyncio.run(live())
 
 
 def _listener(host: str, port: int) -> socket.socket:
@@ -348,18 +361,3 @@ def _listener(host: str, port: int) -> socket.socket:
             most = _DESCRIPTORS if hard < 0 else min(hard, _DESCRIPTORS)
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
     return listener
-
-
-async def _live(
-    server: uvicorn.Server, listener: socket.socket, project: Path | None, begun: Callable[[], None]
-) -> None:
-    folder = environment.private_folder(str(Path(environment.state_home()) / "serve"))
-    log, service = Log(str(Path(folder) / "log")), Service()
-    logging.getLogger().addHandler(log)  # else uvicorn's words of errors would go to stderr
-    server.config.app = create_team_app(service, log, user_tokens(), project)
-    await service.prepare()  # what fails is said to each request
-    begun()
-    try:
-        await server.serve([listener])
-    finally:
-        await service.gateway.aclose()

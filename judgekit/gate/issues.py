@@ -77,9 +77,17 @@ def of(verdict: Verdict, *, text: bool = False) -> Issue:
     hashes = sorted(subject.sha256 for subject in verdict.subjects)
     state = hashlib.sha256("\n".join([verdict.verdict, *hashes]).encode()).hexdigest()[:16]
     shown = verdict_line(verdict, text=text)
+    rubric = inline(rubric_name(f"{shown.rubric.id}@{shown.rubric.version}", shown.rubric.source))
+    facts = [f"- rubric {rubric}, {shown.mode}; judged {shown.timestamp:%Y-%m-%d %H:%M} UTC"]
+    facts += [f"- commit {inline(shown.commit, 64)}"] if shown.commit else []
+    facts += [
+        f"- file {inline(subject.path)}, SHA-256 {inline(subject.sha256[:12])}"
+        for subject in shown.subjects[:_MAX_ROWS]
+    ]
+    more = len(shown.subjects) - _MAX_ROWS
     parts = [
         _HEADS.get(verdict.verdict, _OTHER).format(inline(name)),
-        _facts(shown),
+        "\n".join([*facts, *([f"- and {more} more files"] if more > 0 else [])]),
         "### Rounds",
         _rounds(shown),
     ]
@@ -106,18 +114,6 @@ def mark(body: str) -> tuple[str, str] | None:
 def task_name(task_id: str) -> str:
     """Return what stays the same of a task when its content changes: the path of a blob, else the whole."""
     return task_id.rpartition("@")[0] if is_blob(task_id) else task_id
-
-
-def _facts(verdict: Verdict) -> str:
-    rubric = inline(rubric_name(f"{verdict.rubric.id}@{verdict.rubric.version}", verdict.rubric.source))
-    lines = [f"- rubric {rubric}, {verdict.mode}; judged {verdict.timestamp:%Y-%m-%d %H:%M} UTC"]
-    lines += [f"- commit {inline(verdict.commit, 64)}"] if verdict.commit else []
-    lines += [
-        f"- file {inline(subject.path)}, SHA-256 {inline(subject.sha256[:12])}"
-        for subject in verdict.subjects[:_MAX_ROWS]
-    ]
-    more = len(verdict.subjects) - _MAX_ROWS
-    return "\n".join([*lines, *([f"- and {more} more files"] if more > 0 else [])])
 
 
 def _rounds(verdict: Verdict) -> str:
