@@ -16,10 +16,10 @@ import base64
 import functools
 import hashlib
 import hmac
-import os
 import re
 import secrets
 import unicodedata
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from string import ascii_lowercase
@@ -217,15 +217,10 @@ def _fours(drawn: bytes) -> Iterator[str]:
 def _secret() -> bytes:
     """Return this installation's secret, made on first use; one for this process where none can be kept."""
     path = Path(environment.config_home()) / "label-secret"
-    fresh = secrets.token_bytes(_SECRET_BYTES)
-    try:
-        environment.private_folder(str(path.parent))
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(fresh)
-    except OSError:  # it exists already, or cannot be kept
-        try:
-            kept = path.read_bytes()
-        except OSError:
-            return fresh
-        return kept if len(kept) == _SECRET_BYTES else fresh
-    return fresh
+    with suppress(OSError):
+        if not path.exists():
+            environment.private_folder(str(path.parent))
+            environment.write_private(str(path), secrets.token_bytes(_SECRET_BYTES))
+        if len(kept := path.read_bytes()) == _SECRET_BYTES:
+            return kept
+    return secrets.token_bytes(_SECRET_BYTES)

@@ -7,9 +7,9 @@ import time
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from judgekit import environment
 from judgekit.config import TIERS, check, require
@@ -49,17 +49,21 @@ INJECTED_LABEL = "high"
 NO_FULL_TEXT = "no model is asked without full-text search"
 
 
+_Printable: TypeAlias = Annotated[str, BeforeValidator(encodable)]
+_Visible: TypeAlias = Annotated[str, BeforeValidator(visible)]
+
+
 class Result(BaseModel):
     """One memory or document that was found; `kept_by` is the tier that kept it, or "bm25"."""
 
     model_config = ConfigDict(frozen=True)
 
-    id: str
-    path: str
-    title: str
-    category: str
-    tags: list[str]
-    snippet: str
+    id: _Printable
+    path: _Printable
+    title: _Visible
+    category: _Visible
+    tags: list[_Visible]
+    snippet: _Visible
     bm25: float
     confidence: float
     confidence_label: str
@@ -128,25 +132,14 @@ def search(
             judged = _judge(settings, Path(home), Query(query), _shown(ranked.candidates, texts), mode=asked)
         notes += filter(None, [None if isinstance(judged, str) else judged.stale])
         kept, degraded = apply(judged, ranked.candidates, asked, settings.retrieval.fallback_top_k)
-    results = [_result(candidate, kept_by) for candidate, kept_by in kept[:limit]]
+    names = Result.model_fields.keys() - {"kept_by"}
+    results = [
+        Result(**{name: getattr(hit, name) for name in names}, kept_by=kept_by)
+        for hit, kept_by in kept[:limit]
+    ]
     took = round((time.perf_counter() - started) * 1000)
     return SearchResult(
         query=encodable(query), mode=asked, degraded=degraded, results=results, duration_ms=took, notes=notes
-    )
-
-
-def _result(candidate: Candidate, kept_by: str) -> Result:
-    return Result(
-        id=encodable(candidate.id),
-        path=encodable(candidate.path),
-        title=visible(candidate.title),
-        category=visible(candidate.category),
-        tags=[visible(tag) for tag in candidate.tags],
-        snippet=visible(candidate.snippet),
-        bm25=candidate.bm25,
-        confidence=candidate.confidence,
-        confidence_label=candidate.confidence_label,
-        kept_by=kept_by,
     )
 
 
