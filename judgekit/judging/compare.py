@@ -40,7 +40,7 @@ class Ended(NamedTuple):
 
     verdict: str = "undetermined"
     consensus: Consensus = "none"
-    tier: TierName | None = None
+    judge_tier: TierName | None = None
     lead: float | None = None
     reasoning: str = ""
     degraded: str | None = None
@@ -87,6 +87,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         nothing = f"not judged: {nobody}" if nobody and not rounds else None
         degraded = [nothing, ended.degraded, failures(rounds), note, self.calibration_warning]
         asked = {endpoint.profile.provider for own in rounds for endpoint in self.panel[own.tier]}
+        lead = None if ended.lead is None else round(ended.lead, 4)
         record = Comparison(
             id=uuid.uuid4().hex,
             subjects=[
@@ -101,14 +102,7 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
                 for letter, file in zip(subject.letters, subject.files, strict=True)
             ],
             question_sha256=hashlib.sha256(subject.prompt.encode("utf-8", "surrogatepass")).hexdigest(),
-            verdict=ended.verdict,
-            lead=None if ended.lead is None else round(ended.lead, 4),
-            reasoning=ended.reasoning,
-            consensus=ended.consensus,
-            judge_tier=ended.tier,
-            degraded="; ".join(filter(None, degraded)) or None,
-            truncated=ended.truncated,
-            families=list(ended.families),
+            **ended._replace(lead=lead, degraded="; ".join(filter(None, degraded)) or None)._asdict(),
             independent=panel.is_independent(subject.wrote, ended.families),
             redacted=state.secrets if rounds else 0,
             substitutes=sorted(asked & self.substitutes),
@@ -304,7 +298,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         votes: dict[TierName, TierVote] = state.opinions
         end = ended(final, votes, self.mode, self._rules(state))
         # One model in two tiers is one voice, however often it agrees with itself.
-        if end.tier and len({endpoint.model for tier in votes for endpoint in self.panel[tier]}) == 1:
+        if end.judge_tier and len({endpoint.model for tier in votes for endpoint in self.panel[tier]}) == 1:
             end = end._replace(consensus="single")
         end = end._replace(reasoning=self.task("quick", state).readable(end.reasoning))
         cut = [f"{letters} for {tier}" for tier, letters in self.cut(state).items() if tier in votes]

@@ -256,7 +256,7 @@ def test_pairs_end_as_the_judge_ends_them(finality: FinalityRules) -> None:
         first = next((vote.word for vote in heard.values() if vote.word != "tie"), None)
         other = {"A": "B", "B": "A"}.get(first or "")
         told = {"accept": first, "reject": other, "improve": "tie"}
-        assert (found.verdict, found.tier) == (told.get(final.verdict, final.verdict), final.tier)
+        assert (found.verdict, found.judge_tier) == (told.get(final.verdict, final.verdict), final.tier)
 
 
 LOADED = loader.find_rubric("answer-quality")

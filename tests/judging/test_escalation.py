@@ -406,7 +406,7 @@ def test_what_is_said_of_cut_texts() -> None:
         assert (found.verdict, asked, found.truncated) == ("A", 2, False)
         for letters in ("AA", "BB", "ABB", "TB", "TT", "AT"):  # no model saw both texts whole
             found, _ = walked(letters, mode, cut=TIERS)
-            assert (found.verdict, found.truncated, found.tier) == ("undetermined", True, None)
+            assert (found.verdict, found.truncated, found.judge_tier) == ("undetermined", True, None)
             assert found.degraded == "no model saw the whole of both texts, so the result is open"
     # A tie is one as soon as one that says so saw both texts whole.
     assert walked("TT", "strict", cut=["quick"])[0].verdict == "tie"
@@ -436,7 +436,11 @@ def test_a_calibration_says_which_wins_are_final() -> None:
         found, count = walked(tiers, mode, cut=cut, finality=finality)
         assert (found.verdict, count) == (verdict, asked), (tiers, mode, cut)
         if verdict in "AB" and tiers[1] == "T":  # the tier whose win stands is named with its lead
-            assert (found.tier, found.consensus, found.reasoning) == ("quick", "majority", f"why {verdict}")
+            assert (found.judge_tier, found.consensus, found.reasoning) == (
+                "quick",
+                "majority",
+                f"why {verdict}",
+            )
             assert found.lead == pytest.approx(1 / 3)
 
 
