@@ -125,10 +125,9 @@ def _scored(rubric_path: Path, rubric: ScoreRubric, cases: Sequence[Case]) -> It
             text = f"{case.id}: no scores give {strict} in strict and {lenient} in lenient; change one label"
             yield Remark(path, "label", text, wrong=True, line=number)
         for need in rubric.given.needs:
-            if case.files if need == "sources" else getattr(case, need).strip():
-                continue
-            text = f"{case.id}: {rubric.ref} needs {need}, and the case has none; add them"
-            yield Remark(path, "files" if need == "sources" else need, text, wrong=True, line=number)
+            if not (case.files if need == "sources" else getattr(case, need).strip()):
+                text = f"{case.id}: {rubric.ref} needs {need}, and the case has none; add them"
+                yield Remark(path, "files" if need == "sources" else need, text, wrong=True, line=number)
     if len(scored) < FEW:
         return
     for mode in MODES:

@@ -143,10 +143,8 @@ def read_cases(loaded: LoadedRubric) -> list[Case]:
     adapter: TypeAdapter[Case] = TypeAdapter(CASES[loaded.rubric.task])
     cases, errors = list[Case](), list[ConfigError]()
     for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
         try:
-            cases.append(adapter.validate_json(line))
+            cases += [adapter.validate_json(line)] if line.strip() else []
         except ValidationError as error:
             wrong = yamlfile.problem_in(line, error)
             errors.append(ConfigError(wrong.text, path=path, line=number, key=wrong.key))
