@@ -118,7 +118,10 @@ def test_the_worked_example_is_what_is_printed(
 _COMMAND = re.compile(r"^\$ ((?:.*\\\n)*.*)\n", re.MULTILINE)
 
 
-@pytest.mark.parametrize(("name", "folder", "count"), [("datasets", "rows", 15), ("report", "report", 6)])
+@pytest.mark.parametrize(
+    ("name", "folder", "count"),
+    [("datasets", "rows", 15), ("report", "report", 6), ("tutorial-judge", "choosing", 7)],
+)
 def test_a_page_of_commands_is_what_is_printed(tmp_path: Path, name: str, folder: str, count: int) -> None:
     page = (docs.ROOT / f"docs/{name}.md").read_text(encoding="utf-8")
     shown = "".join(fence.text for fence in docs.fences(page) if fence.language == "console")
@@ -141,8 +144,23 @@ def test_a_page_of_commands_is_what_is_printed(tmp_path: Path, name: str, folder
     assert _without_times(done.stdout) == _without_times(shown)
 
 
+def test_the_first_result_of_the_readme_is_what_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (docs.ROOT / "README.md").read_text(encoding="utf-8")
+    shown = next(fence.text for fence in docs.fences(page) if fence.language == "console")
+    _, command, *lines = shown.splitlines()
+    monkeypatch.chdir(docs.ROOT / "examples/first")
+    monkeypatch.setenv("JUDGEKIT_REPLAY", "replies.jsonl")
+    assert run(command.removeprefix("$ judgekit ").split()) == 1
+    printed = capsys.readouterr().out.rstrip().splitlines()
+    assert [re.sub(r"\d\.\d s,", "N s,", line) for line in printed] == [
+        re.sub(r"\d\.\d s,", "N s,", line) for line in lines
+    ]
+
+
 def _without_times(text: str) -> str:
-    return re.sub(r"(now in|\"duration_ms\":) \d+", r"\1 N", text)
+    return re.sub(r"(now in|\"duration_ms\":|  ms) [ \d]+", r"\1 N", text)
 
 
 def test_the_examples_in_python_print_what_the_page_says(

@@ -209,10 +209,13 @@ def parts_text(parts: Sequence[Part]) -> str:
         rows: list[Sequence[str]] = []
         if isinstance(part, Table):
             rows = [[shown(cell) for cell in row] for row in part.rows[:_MOST_ROWS]]
-            for name, *cells in zip(part.columns, *rows, strict=True):
-                longest = max(map(len, [name, *cells]))
-                least = longest if longest <= _COLUMN else _COLUMN // 2
-                grid.add_column(Text(escaped(name)), no_wrap=True, overflow="ellipsis", min_width=least)
+            lengths = [max(map(len, column)) for column in zip(part.columns, *rows, strict=True)]
+            short = [length for length in lengths if length <= _COLUMN]
+            left = console.width - sum(short) - 2 * len(lengths)
+            most = max(_COLUMN // 2, left // max(1, len(lengths) - len(short)))  # for each longer column
+            for name, length in zip(part.columns, lengths, strict=True):
+                most_here = most if length > _COLUMN else None
+                grid.add_column(Text(escaped(name)), no_wrap=True, overflow="ellipsis", max_width=most_here)
         else:
             rows = [[each.name, each.text, each.note] for each in part if isinstance(each, Figure)]
         for row in rows:
