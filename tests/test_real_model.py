@@ -17,8 +17,10 @@ import attacks
 import pytest
 from real_models import model_file
 
+from judgekit.cli import demo
 from judgekit.config import settings
 from judgekit.judging.panel import resolve_panel
+from judgekit.judging.search import search
 from judgekit.providers.gateway import open_gateway
 from judgekit.rubric import loader
 
@@ -56,6 +58,22 @@ def test_the_embedded_model_judges_memories(sample: Path) -> None:
     code, found, errors = run(sample, *words, **{LOCAL: str(model_file("smollm2-135m"))})
     assert (code, found["degraded"], errors) == (0, None, "")
     assert {each["kept_by"] for each in found["results"]} <= {"quick", "deep", "tiebreaker"}
+
+
+def test_the_demos_question_keeps_the_meant_memory_and_drops_the_unrelated_one(
+    sample: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(sample)
+    monkeypatch.setenv(LOCAL, str(model_file("qwen2.5-coder-1.5b")))
+    monkeypatch.setattr("judgekit.judging.fence.secrets.token_hex", lambda size: NONCE[: 2 * size])
+    found = {
+        judge: {each.title for each in search(demo._QUESTION, judge=judge).results} for judge in (False, True)
+    }
+    meant, unrelated = "API rate limits: 100 requests a minute per key", "Made the checkout tests stable"
+    assert {meant, unrelated} <= found[False]
+    assert meant in found[True]
+    assert unrelated not in found[True]
+    assert len(found[True]) < len(found[False])
 
 
 def test_the_good_document_scores_higher(sample: Path) -> None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from judgekit import environment, programs
-from judgekit.cli.output import note, say, warn
+from judgekit.cli.output import colourless, say, warn
+from judgekit.cli.provider import fetch_model
 from judgekit.config import files
 from judgekit.errors import UsageError
 from judgekit.text import lines_of
@@ -34,6 +35,8 @@ _GONE = {
     "JUDGEKIT_MODEL": "a-model-that-is-gone",
     "JUDGEKIT_REPLAY": "",
 }
+_HIT = re.compile(r"^ *\d+\. ", re.MULTILINE)
+_VERDICT = re.compile(r"^([A-Z]+) +(\S+\.md)", re.MULTILINE)
 _MEASURE = "Measure any judge on labelled cases of your own before you rely on it."
 # A model sees a document's name, so in the demo it does not give the answer away.
 _DOCUMENTS = {"good.md": "first.md", "damaged.md": "second.md"}
@@ -47,7 +50,8 @@ def demo(
     ] = None,
 ) -> int:
     """Show the prompt hook, a search and two verdicts on sample data."""
-    environ = dict(os.environ)
+    # Without an engine nothing goes on after the demo, however it ends.
+    environ = {**os.environ, "JUDGEKIT_ENGINE": "0", "FORCE_COLOR": "1"}
     trust = _model(model, environ)
     # Always at the same place, so that nothing piles up.
     sample = Path(environment.private_folder(environment.cache_home())) / "demo"
@@ -57,6 +61,7 @@ def demo(
         (sample / "documents" / name).rename(sample / neutral)
     project = sample / "project"
     _heading("1. The prompt hook: what a coding agent gets, without any model")
+    injected = []
     for kind, prompt in _PROMPTS:
         say(f"{kind}: {prompt!r}")
         payload = {"hook_event_name": "UserPromptSubmit", "prompt": prompt, "cwd": str(project)}
@@ -64,15 +69,21 @@ def demo(
         done = subprocess.run(words, input=event, capture_output=True, env=environ, check=False, timeout=60)  # noqa: S603 - ourselves
         text = done.stdout.decode().strip() or "(nothing added to the agent's context)"
         say("\n".join(f"    {line}" for line in lines_of(text + done.stderr.decode())) + "\n")
+        injected.append(str(text.count("<result ")))
     _heading("2. Search in the same memories, by BM25 alone and with the judge")
-    _show(["search", _QUESTION, "-n", "5"], project, environ)
-    _show(["search", _QUESTION, "-n", "5", "--judge"], project, environ)
+    found = _show(["search", _QUESTION, "-n", "5"], project, environ)
+    kept = _show(["search", _QUESTION, "-n", "5", "--judge"], project, environ)
     _heading("3. Judge two documents: a good one, and the same one damaged (second.md)")
-    _show(["judge", *_DOCUMENTS.values()], sample, environ)
+    verdicts = _show(["judge", *_DOCUMENTS.values()], sample, environ)
     _heading("4. Without a model: still an answer, and no invented verdict")
     _show(["search", _QUESTION, "-n", "2", "--judge"], project, environ | _GONE)
-    _show(["judge", _DOCUMENTS["good.md"]], sample, environ | _GONE)
-    _heading("How far to trust these results")
+    verdicts += _show(["judge", _DOCUMENTS["good.md"]], sample, environ | _GONE)
+    _heading("What was seen, and how far to trust it")
+    plain, judged = (len(_HIT.findall(text)) for text in (found, kept))
+    said = [f"{name} {word.lower()}" for word, name in _VERDICT.findall(verdicts)]
+    got = ", ".join(injected)
+    say(f"Memories: the prompts got {got}; the search found {plain}, with the judge {judged}.")
+    say(f"Documents: {', '.join(said[:-1])}; without a model {''.join(said[-1:])}.")
     say(trust)
     return 0
 
@@ -100,9 +111,7 @@ def _model(wanted: str | None, environ: dict[str, str]) -> str:
     try:
         models.resolve(name)
     except UsageError:
-        size = models.model_named(name).megabytes
-        note(f"downloading it once ({size}) to {models.folder()}; Ctrl-C stops, a later run resumes")
-        models.fetch(name, note)
+        fetch_model(name)
     for variable in _CHOICES:
         environ.pop(f"JUDGEKIT_{variable}", None)
     environ.update(JUDGEKIT_LOCAL_MODEL=name, JUDGEKIT_MODEL=f"local/{name}")
@@ -115,9 +124,13 @@ def _heading(text: str) -> None:
     say(f"\n{typer.style(text, bold=True)}\n")
 
 
-def _show(arguments: list[str], folder: Path, environ: Mapping[str, str]) -> None:
+def _show(arguments: list[str], folder: Path, environ: Mapping[str, str]) -> str:
+    """Run a command, print what it prints, and return that."""
     say(f"$ judgekit {shlex.join(arguments)}")
-    sys.stdout.flush()
-    words = programs.python("judgekit", *arguments)
-    done = subprocess.run(words, cwd=folder, env=dict(environ), check=False, timeout=600)  # noqa: S603 - ourselves
-    say(f"(exit code {done.returncode})\n" if done.returncode else "")
+    words, lines = programs.python("judgekit", *arguments), list[str]()
+    with subprocess.Popen(words, cwd=folder, env=dict(environ), stdout=subprocess.PIPE) as process:  # noqa: S603 - ourselves
+        for line in process.stdout or ():
+            lines.append(line.decode().rstrip("\n"))
+            say(lines[-1])
+    say(f"(exit code {process.returncode})\n" if process.returncode else "")
+    return colourless("\n".join(lines)) + "\n"

@@ -77,7 +77,7 @@ def say(text: str = "") -> None:
     Raises `typer.Exit` where nobody reads it, and `InputError` where it cannot be written.
     """
     if current.file is not None:
-        current.results.append(_COLOUR.sub("", printable(text, "utf-8")))
+        current.results.append(colourless(printable(text, "utf-8")))
         return
     colour = True if os.environ.get("FORCE_COLOR") else False if os.environ.get("TERM") == "dumb" else None
     with _stdout():
@@ -127,6 +127,10 @@ def printable(text: str, encoding: str = "") -> str:
     encoding = encoding or getattr(sys.stdout, "encoding", None) or "utf-8"
     text = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
     return text.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def colourless(text: str) -> str:
+    return _COLOUR.sub("", text)
 
 
 def write_drawing(path: Path, text: str) -> None:

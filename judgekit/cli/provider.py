@@ -12,7 +12,7 @@ import typer
 from typer import Argument, Option
 
 from judgekit import environment
-from judgekit.cli.output import note, say, source_text, warn
+from judgekit.cli.output import note, progress, say, source_text, warn
 from judgekit.errors import CallUsage, Exit, FailureKind, GatewayError, UsageError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def check(
             place = local.resolve(local_model)
         # A model in our folder is verified, and fetched again only if it is damaged. Others are the user's.
         if place is None or place.parent == local.folder():
-            local.fetch(local_model, note)
+            fetch_model(local_model)
     wanted = _wanted()
     if name is not None:
         profile = registry.find(name)
@@ -86,6 +86,22 @@ def check(
             outcome = f"answered in {milliseconds} ms{cost}"
         say(f"{endpoint.profile.provider:<18} {model}: {outcome}")
     return code
+
+
+def fetch_model(model: str) -> None:
+    """Download a local model; of what is said in between a terminal shows the last line, a log nothing."""
+    from judgekit.providers import local
+
+    said: list[str] = []
+
+    def show(line: str) -> None:
+        said.append(line)
+        (progress if said[1:] else note)(line)
+
+    local.fetch(model, show)
+    progress("")
+    for line in said[1:][-1:]:
+        note(line)
 
 
 def _wanted() -> PanelRequest:

@@ -82,6 +82,16 @@ def earned(yes: float, idle: float, least: float = LEAST_GAIN) -> float:
     return min(yes, gain / (gain + least))
 
 
+def centred(yes: float, threshold: float) -> float:
+    """Return a probability of yes, made 0.5 at the `threshold` where labels say that a model is undecided.
+
+    Its odds are divided by those of the threshold.
+    """
+    yes = min(max(yes, _UNSEEN), 1 - _UNSEEN)
+    odds = yes / (1 - yes) * (1 - threshold) / threshold
+    return odds / (1 + odds)
+
+
 def earned_scores(scores: Mapping[str, float], idle: float, bar: float, span: float) -> dict[str, float]:
     """Return scores, below `bar` where their mean is hardly above `idle`; `span` is that of the scale."""
     least = LEAST_LEAD * span

@@ -20,7 +20,7 @@ from judgekit.judging.prompt import PromptCandidate, candidate_text
 from judgekit.judging.replies import KEEP, ReplyForm, select_reply_model
 from judgekit.judging.round import Answer, joined, run_round
 from judgekit.judging.verdict import Decision, Selection, failures
-from judgekit.providers.base import CallKey, Message, Request
+from judgekit.providers.base import CallKey, Message, Request, local_thresholds
 from judgekit.rubric.schema import SelectRubric
 
 if TYPE_CHECKING:
@@ -177,13 +177,18 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
     ) -> Answer[Mark]:
         """Ask about one candidate, and where yes is likelier, whether it would be for anything idle too."""
         started, timeout = time.monotonic(), self.limits.timeout
+        threshold = local_thresholds(endpoint).get(self.rubric.ref, {}).get(self.mode, KEEP_AT)
+
+        def mark(yes: Mapping[str, float]) -> Mark:
+            return self._mark_of({name: pointwise.centred(each, threshold) for name, each in yes.items()})
+
         points = self._points(session.fence, candidate, self.subject.query, key)
         answers = [await ask_pointwise(session, endpoint, points, timeout)]
         if (found := answers[0].value) is None:
             return joined(answers, None, started)
         yes = earned = {name: likely["yes"] for name, likely in found.items()}
         for idle, least in self._idle(session.fence, candidate, key):
-            if self._mark_of(earned).outcome != "accept":
+            if mark(earned).outcome != "accept":
                 break
             answers.append(await ask_pointwise(session, endpoint, idle, timeout))
             if (other := answers[-1].value) is None:
@@ -192,7 +197,7 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
                 name: min(earned[name], pointwise.earned(likely, other[name]["yes"], least))
                 for name, likely in yes.items()
             }
-        return joined(answers, self._mark_of(earned), started)
+        return joined(answers, mark(earned), started)
 
     def _idle(self, fence: Fence, candidate: PromptCandidate, key: CallKey) -> Iterator[tuple[Points, float]]:
         """Yield what yes is weighed against, and how many times those odds it needs."""

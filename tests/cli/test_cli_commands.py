@@ -373,6 +373,15 @@ def test_the_demo(judgekit: Run, project: Path, served: Served, monkeypatch: pyt
     ):
         assert text in done.out
     assert "openai-compatible" in done.out or "stand-in" in done.out
+    documents = r"Documents: first.md accept, second.md \w+; without a model first.md undetermined.\n"
+    seen = re.search(
+        rf"\nMemories: the prompts got 1, \d, 0; the search found (\d), with the judge (\d).\n{documents}",
+        done.out,
+    )
+    assert seen, done.out[-900:]
+    assert int(seen[1]) > int(seen[2]) >= 0
+    assert "\x1b" not in done.out
+    assert judgekit("engine", "status", "--json").json == {"engines": []}
     for name in ("JUDGEKIT_API_BASE", "JUDGEKIT_MODEL"):
         monkeypatch.delenv(name)
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import io
 import json
+import math
 import sys
 import threading
 import time
@@ -159,6 +160,33 @@ def test_what_a_pointwise_model_would_keep_for_any_request_is_dropped() -> None:
 
     gateway = ScriptedGateway({"quick": [answer] * 12})
     assert words(judge(gateway, "lenient", "memory-two-criteria", tiers=SMALL)) == ["dropped"] * 3
+
+
+def test_a_learned_threshold_is_that_of_its_model_rubric_and_mode(tmp_path: Path) -> None:
+    def hardly(request: Request) -> Reply:
+        """Say yes with a probability of 0.53, and to the idle request no."""
+        likely = 0.01 if "Danube" in request.messages[-1].content else 0.53
+        tokens = {"yes": math.log(likely), "no": math.log(1 - likely)}
+        return reply("yes", "small", call_usage(30, 1), logprobs=(tokens,))
+
+    name = "qwen2.5-coder-1.5b"
+    other = tmp_path / f"{name}.gguf"
+    other.write_bytes(b"GGUF")  # a file of the user's own
+    cases: list[tuple[str, ModeName, str, str]] = [
+        (f"local/{name}", "lenient", "memory-relevance", "dropped"),
+        (f"local/{name}", "strict", "memory-relevance", "kept"),
+        (f"local/{name}", "lenient", "memory-two-criteria", "kept"),
+        (f"local/{other}", "lenient", "memory-relevance", "kept"),
+        ("local/smollm2-135m", "lenient", "memory-relevance", "kept"),
+        (f"other/{name}", "lenient", "memory-relevance", "kept"),
+    ]
+    for model, mode, rubric, expected in cases:
+        endpoint = scripted_endpoint(model, pointwise=True)
+        found = judge(
+            ScriptedGateway({"quick": [hardly] * 4}), mode, rubric, count=1, tiers={"quick": endpoint}
+        )
+        assert words(found) == [expected], (model, mode, rubric)
+        assert ((found.decisions[0].probability or 0) < 0.5) == (expected == "dropped")
 
 
 def test_what_a_turn_makes_likely_of_any_memory_is_dropped() -> None:
