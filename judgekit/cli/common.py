@@ -47,7 +47,8 @@ def _write_commands(commands: dict[str, Any], ctx: Any, formatter: Any) -> None:
 
 def _write_example(ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's own
     formatter.write_paragraph()
-    formatter.write(f"Example: {help_table()['examples'][ctx.command_path.partition(' ')[2]]}\n")
+    name = ctx.command_path.partition(" ")[2]
+    formatter.write(f"Example: {help_table()['examples'].get(name, ctx.command_path)}\n")
 
 
 @functools.cache

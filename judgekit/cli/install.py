@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Option
 
 from judgekit import environment
 from judgekit.cli.output import note, say
-from judgekit.hooks.clients import CLAUDE_CODE, CODEX, GEMINI, Client
+from judgekit.hooks.clients import CLIENTS, Client
 from judgekit.hooks.entries import Scope
 
 if TYPE_CHECKING:
@@ -86,40 +86,21 @@ def uninstall_pre_commit(print_: _Print = False) -> int:
     return _uninstalled(change, removed, "the gate", print_=print_)
 
 
-@installing.command("claude-code")
-def install_claude_code(scope: _ClientScope = "user", print_: _Print = False) -> int:
-    """Install the prompt hook in Claude Code."""
-    return _install(CLAUDE_CODE, scope, print_=print_)
+def _add(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an annotation
+    def install(scope: Any = "user", print_: _Print = False) -> int:  # noqa: ANN401 - `scopes`
+        return _install(client, scope, print_=print_)
+
+    def uninstall(scope: Any = "user", print_: _Print = False) -> int:  # noqa: ANN401 - `scopes`
+        return _uninstall(client, scope, print_=print_)
+
+    install.__annotations__["scope"] = uninstall.__annotations__["scope"] = scopes
+    installing.command(client.command, help=f"Install the prompt hook in {client.title}.")(install)
+    help_ = f"Remove the prompt hook from {client.title}'s settings; everything else stays."
+    uninstalling.command(client.command, help=help_)(uninstall)
 
 
-@uninstalling.command("claude-code")
-def uninstall_claude_code(scope: _ClientScope = "user", print_: _Print = False) -> int:
-    """Remove the prompt hook from Claude Code's settings; everything else stays."""
-    return _uninstall(CLAUDE_CODE, scope, print_=print_)
-
-
-@installing.command("codex")
-def install_codex(scope: _SharedScope = "user", print_: _Print = False) -> int:
-    """Install the prompt hook in Codex."""
-    return _install(CODEX, scope, print_=print_)
-
-
-@uninstalling.command("codex")
-def uninstall_codex(scope: _SharedScope = "user", print_: _Print = False) -> int:
-    """Remove the prompt hook from Codex's hooks; everything else stays."""
-    return _uninstall(CODEX, scope, print_=print_)
-
-
-@installing.command("gemini")
-def install_gemini(scope: _SharedScope = "user", print_: _Print = False) -> int:
-    """Install the prompt hook in Gemini CLI."""
-    return _install(GEMINI, scope, print_=print_)
-
-
-@uninstalling.command("gemini")
-def uninstall_gemini(scope: _SharedScope = "user", print_: _Print = False) -> int:
-    """Remove the prompt hook from Gemini CLI's settings; everything else stays."""
-    return _uninstall(GEMINI, scope, print_=print_)
+for _client in CLIENTS:
+    _add(_client, _ClientScope if "local" in _client.shared else _SharedScope)
 
 
 def _install(client: Client, scope: Scope, *, print_: bool) -> int:
