@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 import typer
 from typer import Option
 
-from judgekit import environment
 from judgekit.config import ModeName
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import escaped, lines_of, rubric_name
@@ -140,13 +139,20 @@ def write_drawing(path: Path, text: str) -> None:
 
 def _write_whole(path: Path, text: str) -> None:
     """Write a file at once, so that none is half written; a device or a pipe as it is."""
+    target = path.resolve()
+    part = target.with_name(f"{target.name}.{os.getpid()}")
     try:
-        if path.is_file() or not path.exists():
-            environment.write_private(str(path.resolve()), text)
-        else:
+        if path.exists() and not path.is_file():
             path.write_text(text, encoding="utf-8")
+            return
+        part.write_text(text, encoding="utf-8")
+        if target.exists():
+            part.chmod(target.stat().st_mode)
+        part.replace(target)
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror})") from None
+    finally:
+        part.unlink(missing_ok=True)
 
 
 def watched() -> bool:

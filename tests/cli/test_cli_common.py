@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -149,12 +150,14 @@ def test_a_file_for_results_is_written_whole_or_not_at_all(judgekit: Run, projec
     assert judgekit("schema", "verdict", "--out", ".").code == 65
     place = project / "x.json"
     place.write_text("old")
+    place.chmod(0o640)
     assert judgekit("judge", "missing.md", "--rubric", "nosuch", "--out", str(place)).code == 64
     assert place.read_text() == "old"
     (project / "link").symlink_to(place)
     assert judgekit("schema", "verdict", "--out", "link").code == 0
     assert ((project / "link").is_symlink(), place.read_text() == "old") == (True, False)
     assert [each.name for each in project.glob("x.json*")] == ["x.json"]
+    assert stat.S_IMODE(place.stat().st_mode) == 0o640
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a full device")
