@@ -18,7 +18,6 @@ from judgekit.errors import InputError, UsageError
 config = typer.Typer(no_args_is_help=True, help="The configuration: what holds here, and why.")
 cache = typer.Typer(no_args_is_help=True, help="Kept replies of models: status and clear.")
 _SECRET = re.compile(r"KEY|TOKEN")
-_USERINFO = re.compile(r"(?<=://)[^/@\s]*@")
 
 
 @config.command()
@@ -27,17 +26,21 @@ def show(as_json: AsJson = False, _out: OutOption = None) -> int:
 
     Options of a command go before all of this.
     """
+    from pydantic import TypeAdapter
+
     from judgekit.config import settings
     from judgekit.judging.redact import without_secrets
+    from judgekit.ledger.records import Address
 
     found = settings.explained(Path(environment.project_root()))
     known = settings.variable_names()
     for name in (each for each in environment.NAMES if each not in known):
         if value := environment.environ().get(name, ""):
             found.append(settings.Setting(name, "(set)" if _SECRET.search(name) else value, "environment"))
+    bare = TypeAdapter[str](Address).validate_python
     rows = without_secrets([each._asdict() | {"where": str(each.where)} for each in found])
-    for row in rows:
-        row["value"] = _USERINFO.sub("", row["value"]) if isinstance(row["value"], str) else row["value"]
+    for row in (row for row in rows if "://" in str(row["value"])):
+        row["value"] = bare(str(row["value"]))
     if as_json:
         emit(json.dumps(rows, indent=2, ensure_ascii=False))
         return 0

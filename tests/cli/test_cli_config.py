@@ -52,7 +52,7 @@ def test_no_secret_is_shown(judgekit: Run, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("JUDGEKIT_API_KEY", "sk-secret")
     monkeypatch.setenv("JUDGEKIT_SERVER_TOKEN", "jk_secret")
     monkeypatch.setenv("JUDGEKIT_API_BASE", "https://me:secret@example.org/v1")
-    monkeypatch.setenv("JUDGEKIT_SERVER_URL", "https://you:secret@example.org")
+    monkeypatch.setenv("JUDGEKIT_SERVER_URL", "https://you:sec/ret@example.org/v1?key=secret")
     for words in ((), ("--json",)):
         done = judgekit("config", "show", *words)
         assert (done.code, "secret" in done.out, "JUDGEKIT_API_KEY" in done.out) == (0, False, True)
