@@ -37,7 +37,7 @@ from judgekit.judging.orchestrator import USUAL, JudgeOptions
 from judgekit.judging.score import ScoreTask
 from judgekit.judging.verdict import RubricRef
 from judgekit.providers import registry
-from judgekit.providers.base import Endpoint, local_thresholds
+from judgekit.providers.base import Endpoint
 from judgekit.rubric import search_path
 from judgekit.rubric.schema import CompareRubric, ScoreRubric
 
@@ -276,7 +276,7 @@ def profile_sha256(endpoint: Endpoint) -> str | None:
             "arguments": profile.of_model(profile.arguments, endpoint.model, {}),
             "thinking": profile.of_model(profile.thinking, endpoint.model, 0),
         }
-        how |= {"thresholds": thresholds} if (thresholds := local_thresholds(endpoint)) else {}
+        how |= {"thresholds": learned} if (learned := pointwise.thresholds(endpoint)) else {}
     elif isinstance(profile, registry.CommandProfile):
         how = profile.model_dump(include={"argv", "reply", "reply_key", "reply_where", "files", "set_env"})
     else:

@@ -82,6 +82,19 @@ def earned(yes: float, idle: float, least: float = LEAST_GAIN) -> float:
     return min(yes, gain / (gain + least))
 
 
+def thresholds(endpoint: Endpoint) -> Mapping[str, Mapping[str, float]]:
+    """Return by rubric and mode at which probability of yes a model that judgekit fetches is undecided.
+
+    It has the same in a recording.
+    """
+    if not endpoint.pointwise or not endpoint.model.startswith("local/"):
+        return {}
+    from judgekit.providers import local  # noqa: PLC0415 - what runs a model, where one does
+
+    model = local.known(endpoint.model.removeprefix("local/"))
+    return model.thresholds if model else {}
+
+
 def centred(yes: float, threshold: float) -> float:
     """Return a probability of yes, made 0.5 at the `threshold` where labels say that a model is undecided.
 

@@ -20,7 +20,7 @@ from judgekit.judging.prompt import PromptCandidate, candidate_text
 from judgekit.judging.replies import KEEP, ReplyForm, select_reply_model
 from judgekit.judging.round import Answer, joined, run_round
 from judgekit.judging.verdict import Decision, Selection, failures
-from judgekit.providers.base import CallKey, Message, Request, local_thresholds
+from judgekit.providers.base import CallKey, Message, Request
 from judgekit.rubric.schema import SelectRubric
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
     ) -> Answer[Mark]:
         """Ask about one candidate, and where yes is likelier, whether it would be for anything idle too."""
         started, timeout = time.monotonic(), self.limits.timeout
-        threshold = local_thresholds(endpoint).get(self.rubric.ref, {}).get(self.mode, KEEP_AT)
+        threshold = pointwise.thresholds(endpoint).get(self.rubric.ref, {}).get(self.mode, KEEP_AT)
 
         def mark(yes: Mapping[str, float]) -> Mark:
             return self._mark_of({name: pointwise.centred(each, threshold) for name, each in yes.items()})

@@ -142,19 +142,6 @@ def first_set(variables: Sequence[str], environ: Mapping[str, str]) -> str | Non
     return next((value for name in variables if (value := environ.get(name, "").strip())), None)
 
 
-def local_thresholds(endpoint: Endpoint) -> Mapping[str, Mapping[str, float]]:
-    """Return by rubric and mode at which probability of yes a model that judgekit fetches is undecided.
-
-    It has the same in a recording.
-    """
-    if not endpoint.pointwise or not endpoint.model.startswith("local/"):
-        return {}
-    from judgekit.providers import local  # noqa: PLC0415 - what runs a model, where one does
-
-    model = local.known(endpoint.model.removeprefix("local/"))
-    return model.thresholds if model else {}
-
-
 def is_loopback(base: str) -> bool:
     return urlsplit(base).hostname in ("127.0.0.1", "::1", "localhost")
 
