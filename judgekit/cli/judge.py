@@ -75,7 +75,7 @@ def judge(
         dataset.check(files, format_, task_id)
         how = rows.How(jobs or rows.ROW_JOBS, use_engine, show_prompt, exit_on or rows.USUAL_EXIT)
         return rows.run("judge", dataset, task, wish, list(filter(None, [author_family])), how)
-    output.into_file(Path(out) if out else None)
+    output.into_file_beside(out, files)
     unreadable: list[InputError] = []
     subjects = _documents(files, unreadable, task_id, task, author_family)
     words: set[str] = set()
@@ -244,7 +244,7 @@ def compare(
         how = rows.How(jobs or rows.ROW_JOBS, not no_engine and engine_wanted(), show_prompt)
         task = documents.Task(encodable(prompt or ""))
         return rows.run("compare", dataset, task, request._asdict(), author_family or [], how)
-    output.into_file(Path(out) if out else None)
+    output.into_file_beside(out, files)
     prompt = prompt or ""
     if not prompt.strip():
         raise UsageError("--prompt is missing or empty; give the prompt that the texts answer")

@@ -114,6 +114,13 @@ def into_file(path: Path | None) -> Path | None:
     return path
 
 
+def into_file_beside(out: str | None, inputs: Iterable[str]) -> None:
+    """Have the results written to `out`, if it is none of the inputs; raises `UsageError`."""
+    if out and any(Path(each).exists() and Path(each).resolve() == Path(out).resolve() for each in inputs):
+        raise UsageError(f"--out {out}: this file is judged; name another one for the result")
+    into_file(Path(out) if out else None)
+
+
 def finish() -> None:
     """Write the results to the file that is to have them, if one is."""
     if current.file is not None:

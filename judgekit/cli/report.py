@@ -40,6 +40,7 @@ def report(
     ] = None,
     html: Annotated[Path | None, Option(metavar="FILE.html", help="Also write a page.")] = None,
     as_json: AsJson = False,
+    _out: output.OutOption = None,
 ) -> int:
     """Sum up results: verdicts, agreement with labels, and a rate corrected for the judge's errors."""
     from judgekit.data import labels as files

@@ -148,6 +148,8 @@ def test_a_file_for_results_is_written_whole_or_not_at_all(judgekit: Run, projec
         "judgekit: none/x.json: cannot be written; there is no folder none\n",
     )
     assert judgekit("schema", "verdict", "--out", ".").code == 65
+    for words in (("judge", "good.md"), ("compare", "--prompt", "p", "bad.md", "good.md")):
+        assert judgekit(*words, "--out", "./good.md").code == 64
     place = project / "x.json"
     place.write_text("old")
     place.chmod(0o640)
