@@ -18,7 +18,7 @@ from judgekit.text import escaped, one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from judgekit.data.report import Group, Report, Shown, WinRate
+    from judgekit.data.report import Group, ResultsReport, Shown, WinRate
     from judgekit.evaluation.page import Cell, Figure, Part, Row, Section, Table
 
 _MOST_ROWS = 10  # of a table, in a terminal
@@ -76,7 +76,7 @@ def report(
     return 0
 
 
-def _about(found: Report) -> str:
+def _about(found: ResultsReport) -> str:
     words = ", ".join(f"{count:,} {word}" for word, count in found.verdicts.items())
     count = found.undetermined
     left = (
@@ -88,7 +88,7 @@ def _about(found: Report) -> str:
     return f"{found.rows:,} rows: {words}{left}{cost}"
 
 
-def _sections(found: Report) -> list[Section]:
+def _sections(found: ResultsReport) -> list[Section]:
     from judgekit.evaluation.page import Section, Table, shares
 
     sections = [Section("Rates", [_figures(found), *_notes(found)])]
@@ -121,7 +121,7 @@ def _sections(found: Report) -> list[Section]:
     return [*sections, *(Section(title, [_table(rows)]) for title, rows in lists.items() if rows)]
 
 
-def _figures(found: Report) -> list[Figure]:
+def _figures(found: ResultsReport) -> list[Figure]:
     from judgekit.evaluation.page import Figure
 
     figures = []
@@ -149,7 +149,7 @@ def _counts(win: WinRate) -> str:
     return f"{win.wins} won, {win.ties} tied, {win.losses} lost"
 
 
-def _notes(found: Report) -> list[str]:
+def _notes(found: ResultsReport) -> list[str]:
     notes = [f"No corrected rate: {found.needs}."] if found.needs else []
     if found.labelled and found.labelled.left_out:
         notes.append(f"{found.labelled.left_out} labels left out: no row with this id has a verdict.")

@@ -32,7 +32,7 @@ _EVERYTHING = Given(reference="reference", sources="sources")  # the rubric says
 _WANTED = "name a file that judge or compare --data wrote, or one with these columns"
 
 
-class Result(NamedTuple):
+class ResultRow(NamedTuple):
     """A row of results: `scores` by dimension, or by letter where texts were compared."""
 
     row_id: str
@@ -47,7 +47,7 @@ class Result(NamedTuple):
         return {name: value for name, value in self.columns.items() if name not in ours}
 
 
-def results(rows: Rows) -> Iterator[Result]:
+def results(rows: Rows) -> Iterator[ResultRow]:
     """Yield the rows of a file of results; raises `InputError` for a row without an id and a verdict."""
     ids = Ids()
     for row, row_id, given in _answers(rows, "verdict"):
@@ -60,7 +60,7 @@ def results(rows: Rows) -> Iterator[Result]:
             raise InputError(
                 f"{rows.name}: row {row.number}: duplicate id {row_id!r} (row {first}); keep one"
             )
-        yield Result(row_id, word, dict(_scores(row.columns)), row.columns)
+        yield ResultRow(row_id, word, dict(_scores(row.columns)), row.columns)
 
 
 def read_labels(rows: Rows) -> dict[str, str]:
@@ -143,7 +143,7 @@ def number(value: object) -> float | None:
     return found if math.isfinite(found) else None
 
 
-def add_sample(found: Iterable[Result], path: str, count: int) -> tuple[int, int]:
+def add_sample(found: Iterable[ResultRow], path: str, count: int) -> tuple[int, int]:
     """Add a random sample of decided rows to a file, for people to write their labels into it.
 
     Rows are in the order of a hash of their ids, so the first ones are a random sample, however many. The

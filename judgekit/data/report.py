@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from judgekit.data import fields
-from judgekit.data.labels import UNDECIDED, Result, nested, number
+from judgekit.data.labels import UNDECIDED, ResultRow, nested, number
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import stats
 from judgekit.evaluation.stats import OUTCOMES, ReportPart
@@ -31,7 +31,7 @@ MOST_SHOWN = 100  # rows of a list, and values of a column
 _SHOWN_CHARS = 400
 
 
-class Rate(ReportPart):
+class CorrectedRate(ReportPart):
     """A share of rows: as `judged`; and `corrected` for the judge's errors by `labels`, with its bounds."""
 
     judged: float
@@ -47,7 +47,7 @@ class Group(ReportPart):
     value: str
     rows: int
     verdicts: dict[str, int]
-    rate: Rate | None
+    rate: CorrectedRate | None
     needs: str | None = None
 
 
@@ -100,14 +100,14 @@ class WinRate(ReportPart):
     high: float
 
 
-class Report(ReportPart):
+class ResultsReport(ReportPart):
     schema_: Literal["judgekit/report@1"] = Field("judgekit/report@1", alias="schema")
     file: str
     rows: int
     undetermined: int
     task: Literal["judge", "compare"]
     verdicts: dict[str, int]
-    accept_rate: Rate | None = None
+    accept_rate: CorrectedRate | None = None
     needs: str | None = None
     win_rates: dict[str, WinRate] = {}
     matrix: dict[str, dict[str, WinRate]] = {}
@@ -138,11 +138,11 @@ class _Tally:
         if label is not None and word not in UNDECIDED:
             self.pairs.append((label, word))
 
-    def rate(self, best: str) -> Rate | None:
+    def rate(self, best: str) -> CorrectedRate | None:
         decided = _worths(self.words.elements(), best)
         if not decided:
             return None
-        rate = Rate(judged=sum(decided) / len(decided), labels=len(self.pairs))
+        rate = CorrectedRate(judged=sum(decided) / len(decided), labels=len(self.pairs))
         if self.needs(best):
             return rate
         others = self.words - Counter(said for _, said in self.pairs)
@@ -177,19 +177,19 @@ class _Tally:
 
 
 def summarise(
-    found: Iterable[Result],
+    found: Iterable[ResultRow],
     name: str,
     labels: Mapping[str, str] | None = None,
     column: str | None = None,
     second: tuple[str, Mapping[str, str]] | None = None,
-) -> Report:
+) -> ResultsReport:
     """Return what the results say; `second` is the name of other results, with their verdicts by id.
 
     Raises `UsageError` for a `column` that no row has, `InputError` where there is no row.
     """
     labels, whole, groups = labels or {}, _Tally(), defaultdict[str, _Tally](_Tally)
     dimensions, tiers = defaultdict[str, Counter[str]](Counter), defaultdict[str, dict[str, float]](_tier)
-    rows, ranks, costs = _Lists(second), list[Result](), list[float]()
+    rows, ranks, costs = _Lists(second), list[ResultRow](), list[float]()
     has_column = False
     for each in found:
         label = labels.get(each.row_id)
@@ -205,14 +205,16 @@ def summarise(
                 dimensions[dimension][f"{score:g}"] += 1
         elif each.word not in UNDECIDED:
             ranks.append(each._replace(columns={}))
-        _count(tiers, nested(each.columns.get("judged")) or {})
+        judged = nested(each.columns.get("judged")) or {}
+        if str(judged.get("schema")).startswith("judgekit/"):  # another program may have such a column
+            _count(tiers, judged)
     if not whole.words:
         raise InputError(f"{name}: no row; name a file that judge or compare --data wrote")
     if column is not None and not has_column:
         raise UsageError(f"--by {column}: {name} has no such column")
     best, (wins, matrix) = ("A" if ranks else "accept"), _wins(ranks)
     pairs = whole.pairs
-    return Report(
+    return ResultsReport(
         file=name,
         rows=whole.words.total(),
         undetermined=sum(whole.words[word] for word in UNDECIDED),
@@ -222,7 +224,7 @@ def summarise(
         needs=whole.needs(best) if labels and not ranks else None,
         win_rates=wins,
         matrix=matrix,
-        dimensions={name: _bynumber(counts) for name, counts in dimensions.items()},
+        dimensions={name: _by_number(counts) for name, counts in dimensions.items()},
         worst=rows.worst(),
         tiers=dict(tiers),
         cost_usd=sum(costs) if costs else None,
@@ -244,9 +246,9 @@ class _Lists:
         self._second = second
         self._seen = self._met = self._differs = 0
         self._matched, self._differing = list[tuple[str, str]](), list[Shown]()
-        self._worst: list[tuple[tuple[float, ...], Result]] = []
+        self._worst: list[tuple[tuple[float, ...], ResultRow]] = []
 
-    def add(self, each: Result, label: str | None) -> None:
+    def add(self, each: ResultRow, label: str | None) -> None:
         self._seen += 1
         if label is not None and each.word not in UNDECIDED and label != each.word:
             self.wrong += [_shown(each, label=label)] if len(self.wrong) < MOST_SHOWN else []
@@ -287,7 +289,7 @@ class _Lists:
         )
 
 
-def _shown(each: Result, label: str | None = None, second: str | None = None) -> Shown:
+def _shown(each: ResultRow, label: str | None = None, second: str | None = None) -> Shown:
     own = each.own
     try:
         column = fields.fields_of("judge", list(own), {}, "").columns.get("text", "")
@@ -335,7 +337,7 @@ def _labelled(pairs: Sequence[stats.Pair], left_out: int, wrong: list[Shown]) ->
     )
 
 
-def _wins(ranks: Sequence[Result]) -> tuple[dict[str, WinRate], dict[str, dict[str, WinRate]]]:
+def _wins(ranks: Sequence[ResultRow]) -> tuple[dict[str, WinRate], dict[str, dict[str, WinRate]]]:
     """Return how often each text wins, and above two texts how often each is above each other by score."""
     words = [each.word for each in ranks]
     letters = sorted({"A", "B", *words, *(letter for each in ranks for letter in each.scores)} - {TIE})
@@ -364,5 +366,5 @@ def _ordered(words: Mapping[str, int]) -> dict[str, int]:
     }
 
 
-def _bynumber(counts: Mapping[str, int]) -> dict[str, int]:
+def _by_number(counts: Mapping[str, int]) -> dict[str, int]:
     return {score: counts[score] for score in sorted(counts, key=float)}

@@ -131,7 +131,7 @@ def _spreads(judges: Sequence[JudgeReport], spreads: Sequence[BootstrapInterval 
 
 def kpi_page(evidence: Evidence) -> str:
     """Return the page about a gate: its KPIs now, over time, and by rubric version and model."""
-    about = "How a KPI is measured, and what it must be to let the gate block, stands in docs/ledger.md."
+    about = "The gate may block when every KPI holds; docs/ledger.md explains how each is measured."
     sections = [Section("All verdicts", [_kpi_table(evidence)]), Section(_KPI_TITLE, [kpi_charts(evidence)])]
     for group in kpi.by_rubric_and_model(evidence):
         sections += [Section(name, [_kpi_table(part)]) for name, part in group.items() if len(group) > 1]

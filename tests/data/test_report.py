@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from judgekit.data.labels import add_sample, read_labels, results
-from judgekit.data.report import Report, summarise
+from judgekit.data.report import ResultsReport, summarise
 from judgekit.data.rows import open_rows
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import stats
@@ -26,7 +26,7 @@ def write(path: Path, rows: Iterable[Mapping[str, Any]]) -> str:
     return str(path)
 
 
-def report(path: str, labels: Mapping[str, str] | None = None, **more: Any) -> Report:  # noqa: ANN401
+def report(path: str, labels: Mapping[str, str] | None = None, **more: Any) -> ResultsReport:  # noqa: ANN401
     return summarise(results(open_rows(path, io.BytesIO())), path, labels, **more)
 
 
@@ -44,7 +44,11 @@ def test_rows_need_an_id_and_a_verdict_and_no_more(tmp_path: Path) -> None:
     assert found.accept_rate is not None
     assert (found.accept_rate.judged, found.accept_rate.corrected) == (0.75, None)
     assert [each.verdict for each in found.worst] == ["reject", "improve"]
-    other = write(tmp_path / "o.jsonl", [{"id": "a", "verdict": "PASS"}, {"id": "b", "verdict": False}])
+    theirs: list[dict[str, Any]] = [
+        {"id": "a", "verdict": "PASS", "judged": {"rounds": 3}},
+        {"id": "b", "verdict": False},
+    ]
+    other = write(tmp_path / "o.jsonl", theirs)
     assert report(other).verdicts == {"accept": 1, "reject": 1}
 
 
@@ -79,7 +83,7 @@ def full(number: int, word: str, score: float, tier: str) -> dict[str, Any]:
         "scores": {"clear": score},
         "reasoning": "because",
         "cost_usd": 0.001,
-        "judged": {"judge_tier": tier, "rounds": rounds},
+        "judged": {"schema": "judgekit/verdict@1", "judge_tier": tier, "rounds": rounds},
     }
 
 
