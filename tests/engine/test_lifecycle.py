@@ -260,6 +260,8 @@ def test_the_log_is_bounded_and_loses_the_values_of_what_it_notes(
     files = sorted(tmp_path.iterdir(), reverse=True)  # the older one first
     assert sum(file.stat().st_size for file in files) < 2200
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+    Log(str(tmp_path / "removed" / "log")).add("nobody reads it")
+    assert not (tmp_path / "removed").exists()
     log = Log(str(tmp_path / "log"))
     logger = logging.getLogger("library")
     logger.propagate = False
