@@ -50,23 +50,16 @@ PROBLEMS = (
 )
 
 
-class _Statements(dict[str, "Any"]):
-    """The prepared statements of a connection, all kept for as long as it is open: for one search."""
-
-    def __init__(self, prepare: Callable[[str], Any]) -> None:
-        self._prepare = prepare
-
-    def __missing__(self, statement: str) -> Any:  # noqa: ANN401 - a statement of `_sqlite3`
-        self[statement] = prepared = self._prepare(statement)
-        return prepared
-
-
 class _OneFunction:
     """All that `_sqlite3` takes from `functools`: what makes the cache of statements a connection has."""
 
     @staticmethod
     def lru_cache(_size: int) -> Callable[[Any], Any]:
-        return lambda prepare: _Statements(prepare).__getitem__
+        def keeping(prepare: Callable[[str], Any]) -> Callable[[str], Any]:
+            kept: dict[str, Any] = {}  # all statements, for as long as a connection is open: for one search
+            return lambda text: kept.get(text) or kept.setdefault(text, prepare(text))
+
+        return keeping
 
 
 # `_sqlite3` comes without all that `sqlite3` imports, and without `functools`, which is a quarter of the cost
