@@ -54,6 +54,7 @@ LAYOUT = (
     """CREATE VIRTUAL TABLE text
         USING fts5(title, tags, body, parts, tokenize = 'unicode61 remove_diacritics 2')""",
 )
+_SET_ABOUT = "INSERT OR REPLACE INTO about VALUES (?, ?)"
 _ADD_TEXT = "INSERT INTO text (rowid, title, tags, body, parts) VALUES (?, ?, ?, ?, ?)"
 _STEMS = "SELECT title, tags, body, parts FROM text WHERE rowid = ?"
 _COUNT = """INSERT INTO term (term, entries) VALUES (?, ?)
@@ -71,11 +72,8 @@ def create(connection: Connection, root: str, profiles: Profiles, kind: str = ""
     for statement in LAYOUT:
         connection.execute(statement)
     said = {"root": root, "read_by": index_file.read_by(profiles), "kind": kind, "size": 0, "pending": 0}
-    _put_about(connection, said | {"folders": 0, "updated": index_file.clock()})
-
-
-def _put_about(connection: Connection, said: dict[str, Any]) -> None:
-    connection.executemany("INSERT OR REPLACE INTO about VALUES (?, ?)", said.items())
+    said |= {"folders": 0, "updated": index_file.clock()}
+    connection.executemany(_SET_ABOUT, said.items())
 
 
 def in_memory(root: str, profiles: Profiles) -> Index:
@@ -178,7 +176,8 @@ class Plan:
         listed: dict[str, Collection[str]] = {}  # the folders in each
         while pending:
             place = pending.pop()  # after the folder that it is in
-            if place not in listed and (not place or place in listed.get(os.path.dirname(place), (place,))):
+            above = place.rpartition("/")[0]
+            if place not in listed and (not place or place in listed.get(above, (place,))):
                 listing = store.list(place)
                 listed[place] = listing.folders
                 if listing.stamp is None and place:
@@ -186,7 +185,8 @@ class Plan:
                 else:
                     pending += self._compare_folder(place, listing, deep=deep)
         for path in sorted(row[0] for row in watched if row[0] and row[1]):
-            if os.path.dirname(path) in self.gone or path not in listed.get(os.path.dirname(path), (path,)):
+            above = path.rpartition("/")[0]
+            if above in self.gone or path not in listed.get(above, (path,)):
                 self.gone[path] = None
         self.lost += [row[0] for path in self.gone for row in self._rows(_IN_FOLDER, path)]
 
@@ -246,7 +246,7 @@ class Writer:
 
     def __init__(self, connection: Connection) -> None:
         self.execute, self.executemany = connection.execute, connection.executemany
-        self.connection, self.about = connection, about(connection)
+        self.about = about(connection)
         self._changes: dict[str, int] = {}  # in the number of entries, by stem
 
     def carry_out(self, plan: Plan) -> None:
@@ -317,7 +317,7 @@ class Writer:
         (pending,) = self.execute("SELECT count(*) FROM file WHERE pending").fetchone()
         (folders,) = self.execute("SELECT count(*) FROM watch WHERE folder").fetchone()
         self.about |= {"pending": pending, "folders": folders, "updated": index_file.clock()}
-        _put_about(self.connection, self.about)
+        self.executemany(_SET_ABOUT, self.about.items())
 
 
 class _Passed(Exception):  # noqa: N818 - no error: another process holds the lock
