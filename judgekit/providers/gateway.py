@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,9 +49,9 @@ async def prepare(endpoint: Endpoint) -> None:
             await litellm.loaded()
 
 
+@dataclass(eq=False)
 class Router:
-    def __init__(self) -> None:
-        self._own: dict[str, Gateway] = {}
+    _own: dict[str, Gateway] = field(default_factory=dict)
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         # Connections, and turns to ask, are shared by the whole process.

