@@ -8,12 +8,14 @@ import re
 import shutil
 import subprocess
 from html import unescape
+from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
 from ledger_lines import content, label, verdict
 
+from judgekit.cli.app import run
 from judgekit.evaluation import pages, stats
 from judgekit.evaluation.page import Cell, Chart, Figure, Section, Table, drawing, page
 from judgekit.evaluation.report import Confusion, Flips, JudgeReport, JudgingReport, Lift, MeanCost
@@ -21,8 +23,6 @@ from judgekit.evaluation.stats import BootstrapInterval
 from judgekit.ledger import kpi
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from judgekit.judging.verdict import VerdictWord
 
 # Names that people, models and attackers give: each breaks something that a naive page does.
@@ -36,6 +36,7 @@ NAMES = {
     "surrogate": "lone \ud800 half",
     "empty": "",
 }
+EXAMPLES = Path(__file__).parents[2] / "examples" / "report"
 MIDDLE = BootstrapInterval(0.5, 0.2, 0.9)
 
 
@@ -162,12 +163,22 @@ def test_a_point_lies_within_its_chart_and_a_gap_interrupts_the_line() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["example", "judges", "kpi"])
+@pytest.mark.parametrize("name", ["example", "judges", "kpi", "report"])
 def test_a_browser_shows_a_page_and_its_script_filters_and_sorts(tmp_path: Path, name: str) -> None:
     chromium = shutil.which("chromium")
     if chromium is None:
         pytest.skip("Chromium is not installed")
+    report = [
+        "report",
+        str(EXAMPLES / "results.csv"),
+        "--labels",
+        str(EXAMPLES / "labels.csv"),
+        "--by",
+        "topic",
+    ]
+    assert run([*report, "--html", str(tmp_path / "report.html")]) == 0
     made = {
+        "report": (tmp_path / "report.html").read_text(encoding="utf-8"),
         "example": example(),
         "judges": pages.judging_page(judging()),
         "kpi": pages.kpi_page(evidence()),
