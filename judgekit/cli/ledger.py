@@ -216,7 +216,10 @@ def kpi(
     since: Annotated[str, WHEN] = "14d",
     project: Project = None,
     as_json: AsJson = False,
-    plot: Annotated[Path | None, Option(metavar="FILE.svg|FILE.html", help="Draw the KPIs.")] = None,
+    plot: Annotated[
+        Path | None,
+        Option("--plot", "--html", metavar="FILE.svg|FILE.html", help="Also draw the KPIs, or write a page."),
+    ] = None,
     ledger: Ledgers = None,
     team: Team = False,
     _out: output.OutOption = None,

@@ -79,8 +79,8 @@ def test_the_figures(judgekit: Run, ledger: Ledger) -> None:
     assert 0.08 < rate["high"] <= 0.10 == 2 * rate["limit"]
     assert (list(found["rubrics"]), set(found["models"])) == (["kls@1.0.0"], {"small", "big"})
     assert judgekit("kpi", "--json").json["all"]["verdicts"] == 41
-    for name in ("kpi.svg", "kpi.html"):
-        done = judgekit("kpi", "--plot", name)
+    for option, name in (("--plot", "kpi.svg"), ("--html", "kpi.html")):
+        done = judgekit("kpi", option, name)
         assert (done.code, done.err) == (0, f"judgekit: drawn: {name}\n")
         assert "<svg" in Path(name).read_text()
     assert judgekit("kpi", "--plot", "kpi.png").code == 64
