@@ -119,6 +119,8 @@ _COMMAND = re.compile(r"^\$ (.*<<'END'\n(?:.*\n)*?END|(?:.*\\\n)*.*)\n", re.MULT
 PAGES = {
     "datasets": ("rows", 15),
     "report": ("report", 6),
+    "tutorial-ci": ("ci", 12),
+    "tutorial-judge": ("choosing", 7),
     "tutorial-memories": (None, 18),
 }
 
@@ -163,7 +165,13 @@ def test_the_first_result_of_the_readme_is_what_is_printed(
     ]
 
 
+def test_the_tutorial_shows_the_workflow_of_the_examples() -> None:
+    workflow = (docs.ROOT / "examples/ci/github-actions.yml").read_text(encoding="utf-8")
+    assert f"```yaml\n{workflow}```" in (docs.ROOT / "docs/tutorial-ci.md").read_text(encoding="utf-8")
+
+
 def _without_times(text: str) -> str:
+    text = re.sub(r"\d\.\d s,", "N s,", text)
     return re.sub(r"(now in|\"duration_ms\":|  ms) [ \d]+", r"\1 N", text)
 
 
