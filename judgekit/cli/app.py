@@ -110,7 +110,8 @@ def run(arguments: list[str] | None = None) -> int:
             _warn_of_unknown(unknown)
         try:
             code = int(application(command)(words, "judgekit", standalone_mode=False) or 0)
-            output.finish()
+            if output.current.file is not None:
+                output.finish(output.current.file)
         except TyperException as error:
             _say_how(error)
             return Exit.USAGE

@@ -71,11 +71,12 @@ def judge(
     task = documents.Task(*map(encodable, (description, acceptance, reference)))
     use_engine = not no_engine and engine_wanted()
     dataset = rows.DataOptions(data, map_, id_, out, fresh, limit, judge_turn)
-    if dataset.is_given or not files:
+    if dataset._replace(out=None) != rows.NO_DATA or not files:
         dataset.check(files, format_, task_id)
         how = rows.How(jobs or rows.ROW_JOBS, use_engine, show_prompt, exit_on or rows.USUAL_EXIT)
         return rows.run("judge", dataset, task, wish, list(filter(None, [author_family])), how)
-    output.into_file_beside(out, files)
+    if out:
+        output.into_file_beside(out, files)
     unreadable: list[InputError] = []
     subjects = _documents(files, unreadable, task_id, task, author_family)
     words: set[str] = set()
@@ -239,12 +240,13 @@ def compare(
 
     request = service.JudgeRequest(rubric, mode, deadline, max_cost, not no_cache, model)
     dataset = rows.DataOptions(data, map_, id_, out, fresh, limit)
-    if dataset.is_given or not files:
+    if dataset._replace(out=None) != rows.NO_DATA or not files:
         dataset.check(files, format_)
         how = rows.How(jobs or rows.ROW_JOBS, not no_engine and engine_wanted(), show_prompt)
         task = documents.Task(encodable(prompt or ""))
         return rows.run("compare", dataset, task, request._asdict(), author_family or [], how)
-    output.into_file_beside(out, files)
+    if out:
+        output.into_file_beside(out, files)
     prompt = prompt or ""
     if not prompt.strip():
         raise UsageError("--prompt is missing or empty; give the prompt that the texts answer")

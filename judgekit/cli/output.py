@@ -114,18 +114,17 @@ def into_file(path: Path | None) -> Path | None:
     return path
 
 
-def into_file_beside(out: str | None, inputs: Iterable[str]) -> None:
+def into_file_beside(out: str, inputs: Iterable[str]) -> None:
     """Have the results written to `out`, if it is none of the inputs; raises `UsageError`."""
-    if out and any(Path(each).exists() and Path(each).resolve() == Path(out).resolve() for each in inputs):
+    if any(Path(each).exists() and Path(each).resolve() == Path(out).resolve() for each in inputs):
         raise UsageError(f"--out {out}: this file is judged; name another one for the result")
-    into_file(Path(out) if out else None)
+    into_file(Path(out))
 
 
-def finish() -> None:
-    """Write the results to the file that is to have them, if one is."""
-    if current.file is not None:
-        _write_whole(current.file, "".join(f"{text}\n" for text in current.results))
-        note(f"written: {current.file}")
+def finish(file: Path) -> None:
+    """Write the results to the file that is to have them."""
+    _write_whole(file, "".join(f"{text}\n" for text in current.results))
+    note(f"written: {file}")
 
 
 def printable(text: str, encoding: str = "") -> str:

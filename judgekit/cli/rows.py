@@ -97,10 +97,6 @@ class DataOptions(NamedTuple):
     limit: int | None = None
     judge_turn: Turn = "last"
 
-    @property
-    def is_given(self) -> bool:
-        return self._replace(out=None) != NO_DATA
-
     def check(self, files: list[str] | None, format_: str, task_id: str | None = None) -> None:
         """Raise `UsageError` for options that do not go together, and where nothing is to be judged."""
         if self.data is None:

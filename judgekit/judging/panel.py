@@ -124,8 +124,8 @@ def lacking(independence: Independence, wrote: Sequence[str], judged: Collection
 
 
 _ADDRESS = "JUDGEKIT_API_BASE"
-_ONLY = "JUDGEKIT_ONLY_MODEL"  # what --model sets: the engine is told of it, too
-_VARIABLES = (_ONLY, "JUDGEKIT_MODEL", *(f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS))
+ONLY_MODEL = "JUDGEKIT_ONLY_MODEL"  # what --model sets: the engine is told of it, too
+_VARIABLES = (ONLY_MODEL, "JUDGEKIT_MODEL", *(f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS))
 
 
 def wanted(
@@ -136,7 +136,7 @@ def wanted(
 ) -> PanelRequest:
     """Return which models are asked for: a request's `model` goes before variables, these before files."""
     environ = environment.environ() if environ is None else environ
-    model = model or only_model(environ)
+    model = model or environ.get(ONLY_MODEL, "").strip() or None
     allow, order = config.providers.allow, config.providers.order
     if model is not None:
         every = {tier: [encodable(model)] for tier in TIERS}
@@ -148,10 +148,6 @@ def wanted(
         config, theirs = settings.load(None, environ), frozenset()
     named: dict[TierName, list[str] | None] = {tier: getattr(config.judge.tiers, tier) for tier in TIERS}
     return PanelRequest(named, allow, order, listed_only=theirs)
-
-
-def only_model(environ: Mapping[str, str]) -> str | None:
-    return environ.get(_ONLY, "").strip() or None
 
 
 def resolve_panel(

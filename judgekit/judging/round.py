@@ -81,37 +81,29 @@ class Session:
 
     async def reply(self, endpoint: Endpoint, request: Request) -> Reply:
         """Return a kept reply, else the model's; raises `GatewayError`, `BUDGET` at the cost limit."""
-        started, key = time.monotonic(), request.call_key
+        started, key, reply = time.monotonic(), request.call_key, None
         asked = f"{key.tier} {endpoint.model} ({' '.join(filter(None, (key.rubric, key.part)))})"
-        try:
-            reply = await self._reply(endpoint, request)
-        except GatewayError as error:
-            _LOG.info("%s: %s after %.1f s: %s", asked, error.kind, time.monotonic() - started, error)
-            raise
+        if self.cache is not None:
+            reply = await running.aside(partial(self.cache.find, endpoint, request))
+        if reply is None:
+            limit, why = self.max_cost_usd, ""
+            if limit is not None and self.spent_usd >= limit * (1 - INEXACT):
+                why = f"{self.spent_usd:.4f} of {limit:g} US dollars are spent"
+            elif limit is not None and self.unpriced:
+                why = f"the cost of a call is unknown, so the limit of {limit:g} US dollars ends the judging"
+            if why:
+                raise GatewayError(FailureKind.BUDGET, why, usage=CallUsage())
+            try:
+                reply = await self.gateway.complete(endpoint, request)
+            except GatewayError as error:
+                _LOG.info("%s: %s after %.1f s: %s", asked, error.kind, time.monotonic() - started, error)
+                self.spent_usd += of_failure(error).cost_usd or 0.0
+                raise
+            self.spent_usd += reply.usage.cost_usd or 0.0
+            self.unpriced |= reply.usage.cost_usd is None
         used, how = reply.usage, "kept reply" if reply.usage == KEPT else "replied"
         tokens = f"{used.input_tokens:,} tokens in, {used.output_tokens:,} out"
         _LOG.info("%s: %s in %.1f s, %s", asked, how, time.monotonic() - started, tokens)
-        return reply
-
-    async def _reply(self, endpoint: Endpoint, request: Request) -> Reply:
-        if self.cache is not None:
-            kept = await running.aside(partial(self.cache.find, endpoint, request))
-            if kept is not None:
-                return kept
-        limit, why = self.max_cost_usd, ""
-        if limit is not None and self.spent_usd >= limit * (1 - INEXACT):
-            why = f"{self.spent_usd:.4f} of {limit:g} US dollars are spent"
-        elif limit is not None and self.unpriced:
-            why = f"the cost of a call is unknown, so the limit of {limit:g} US dollars ends the judging"
-        if why:
-            raise GatewayError(FailureKind.BUDGET, why, usage=CallUsage())
-        try:
-            reply = await self.gateway.complete(endpoint, request)
-        except GatewayError as error:
-            self.spent_usd += of_failure(error).cost_usd or 0.0
-            raise
-        self.spent_usd += reply.usage.cost_usd or 0.0
-        self.unpriced |= reply.usage.cost_usd is None
         return reply
 
     async def aside(self, work: Callable[[], Value], size: int) -> Value:

@@ -70,7 +70,7 @@ def document_judge(
         from judgekit.judging import shared  # noqa: PLC0415 - an HTTP client, which few need
 
         server = shared.configured(settings)
-        if name := judge_request.model or panel.only_model(environment.environ()):
+        if name := judge_request.model or environment.environ().get(panel.ONLY_MODEL):
             raise UsageError(f"--model {name}: the shared judge (server.url) chooses models; leave it out")
     loaded = rubric(settings, project, judge_request)
     tiers = TIERS if server is None else ()
