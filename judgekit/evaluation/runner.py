@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -38,7 +37,7 @@ from judgekit.providers.gateway import open_gateway
 from judgekit.rubric.schema import CompareRubric, ScoreRubric
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from judgekit.config import ModeName, TierName
@@ -85,24 +84,6 @@ def prepared(judge: AnyJudge, case: Case, folder: Path | None = None) -> tuple[A
     files = tuple(file_of(*each) for each in texts.items())
     task = Task(case.description, case.acceptance, case.reference)
     return judge, Document(files, case.path or case.id, task)
-
-
-async def _in_order(calls: Sequence[Callable[[], Awaitable[Any]]], at_once: int) -> AsyncGenerator[Any, None]:
-    """Yield what the calls return in their order, with so many of them at a time."""
-    free = asyncio.Semaphore(at_once)
-
-    async def one(call: Callable[[], Awaitable[Any]]) -> Any:  # noqa: ANN401 - whatever a call returns
-        async with free:
-            return await call()
-
-    tasks = [asyncio.create_task(one(call)) for call in calls]
-    try:
-        for task in tasks:
-            yield await task
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 # --- The opinion of every tier
@@ -153,13 +134,13 @@ def ask(
                 # Every opinion goes up, and models are measured on texts whoever wrote them.
                 changes: dict[str, Any] = {"calibration_warning": None, "written_by": None, "panel": panel}
                 asked = replace(judge, finality=FinalityRules(), **changes)
-                calls = [partial(opinions, asked, case, folder) for case in cases]
-                async with aclosing(_in_order(calls, min(at_once, *limits))) as answers:
-                    at = 0
-                    async for said in answers:
+                opinions_of = partial(opinions, asked, folder=folder)
+                answered, found = found, []
+                async with aclosing(service.results(answered, opinions_of, min(at_once, *limits))) as answers:
+                    async for case, said in answers:
                         own = {model: said["quick"]} if model else said
-                        found[at] = found[at].model_copy(update={"judges": found[at].judges | own})
-                        at, done = at + 1, done + 1
+                        found.append(case.model_copy(update={"judges": case.judges | own}))
+                        done += 1
                         progress(done)
             known = calibration.fingerprint(judges[0].panel, loaded.rubric, judges[0].options)
             return Opinions(found, known.models, known.asking)
@@ -348,11 +329,11 @@ def trial(
                     at_once = service.max_concurrency(judge, service.AT_ONCE)
                 else:
                     judge = service.judge_of(DocumentJudge, gateway, settings, loaded, project, request)
-                each = [prepared(judge, case) for case in labelled]
-                calls, at = [partial(own.judge, subject) for own, subject in each], iter(labelled)
-                async with aclosing(_in_order(calls, at_once)) as results:
-                    async for result in results:
-                        for tried in _tried(next(at), result, mode):
+                ready = [(case, *prepared(judge, case)) for case in labelled]
+                judged = service.results(ready, lambda each: each[1].judge(each[2]), at_once)
+                async with aclosing(judged):
+                    async for (case, *_), result in judged:
+                        for tried in _tried(case, result, mode):
                             progress(tried)
                             found.append(tried)
 
