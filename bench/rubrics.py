@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from judgekit.config import settings
 from judgekit.evaluation import runner
+from judgekit.evaluation.stats import UNDECIDED
 from judgekit.judging.panel import resolve_panel
 from judgekit.rubric import loader
 from judgekit.rubric.loader import read_cases
@@ -111,7 +112,7 @@ def _sum(tried: Sequence[Tried], mode: ModeName) -> str:
     accepted = [
         one._replace(expected=str(one.expected == "accept"), said=str(one.said == "accept"))
         for one in tried
-        if one.said not in runner.UNREAD
+        if one.said not in UNDECIDED
     ]
     return f"| {mode} | {_share(tried)} | {_share(accepted)} | {auc(tried):.2f} |"
 

@@ -219,13 +219,6 @@ def document(
     return documents.document(files, None, Task(**about), _author(fields, row, "author") or family)
 
 
-def unshown(fields: Fields, given: Given) -> list[str]:
-    """Return the fields of rows that a rubric with these headings shows no model."""
-    return [
-        field for field in ("reference", "sources") if field in fields.columns and not getattr(given, field)
-    ]
-
-
 def comparison(
     fields: Fields, row: DataRow, prompt: str = "", families: Sequence[str | None] = ()
 ) -> ComparisonInput:
@@ -235,7 +228,7 @@ def comparison(
     """
     if column := fields.columns.get("texts"):
         value = row.columns.get(column)
-        value = _json(value) if isinstance(value, str) else value
+        value = parsed(value) if isinstance(value, str) else value
         if not isinstance(value, list) or not LEAST <= len(value) <= MOST:
             got = f"{len(value)} of them" if isinstance(value, list) else kind(value)
             raise FieldError(column, f"expected a list of {LEAST} to {MOST} texts, got {got}")
@@ -343,10 +336,10 @@ def _spoken(value: object, column: str, judge_turn: JudgeTurn) -> tuple[str, str
 
 def _sources(value: object, column: str) -> list[File]:
     """Return the sources of a cell, which have the names that it gives them, or "source 1"."""
-    parsed = _json(value) if isinstance(value, str) and value.lstrip()[:1] in ("[", "{") else value
-    if isinstance(value, str) and parsed is not value:  # a cell of CSV, or a text that begins like one
+    inner = parsed(value) if isinstance(value, str) and value.lstrip()[:1] in ("[", "{") else value
+    if isinstance(value, str) and inner is not value:  # a cell of CSV, or a text that begins like one
         with suppress(FieldError):
-            return _sources(parsed, column)
+            return _sources(inner, column)
     if isinstance(value, dict) and not any(key in value for key in _TEXT_KEYS):
         value = [{"name": name, "text": text} for name, text in value.items()]
     found = []
@@ -360,7 +353,8 @@ def _sources(value: object, column: str) -> list[File]:
     return found
 
 
-def _json(text: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
+def parsed(text: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
+    """Return what a text holds as JSON; a text that holds none as it is."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

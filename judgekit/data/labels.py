@@ -17,6 +17,7 @@ from judgekit.data.rows import DELIMITERS, Rows, UnreadableRow, open_rows
 from judgekit.data.runs import columns, unreadable
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation.cases import Case
+from judgekit.evaluation.stats import UNDECIDED
 from judgekit.judging.documents import TASK_ROLES
 from judgekit.judging.verdict import TIE
 from judgekit.rubric.schema import Given
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from judgekit.data.rows import DataRow
 
-UNDECIDED = ("undetermined", "escalate")
 _EVERYTHING = Given(reference="reference", sources="sources")  # the rubric says later what models see
 _WANTED = "name a file that judge or compare --data wrote, or one with these columns"
 
@@ -127,11 +127,7 @@ def _scores(columns: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 def nested(value: object) -> dict[str, Any] | None:
     """Return an object, which in CSV and Parquet is JSON."""
-    if isinstance(value, str) and value.startswith("{"):
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            return None
+    value = fields.parsed(value) if isinstance(value, str) and value.startswith("{") else value
     return value if isinstance(value, dict) else None
 
 

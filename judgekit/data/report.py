@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from judgekit.data import fields
-from judgekit.data.labels import UNDECIDED, ResultRow, nested, number
+from judgekit.data.labels import ResultRow, nested, number
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import stats
-from judgekit.evaluation.stats import OUTCOMES, ReportPart
+from judgekit.evaluation.stats import OUTCOMES, UNDECIDED, ReportPart
 from judgekit.judging.verdict import TIE
 from judgekit.text import one_line
 
@@ -224,7 +224,10 @@ def summarise(
         needs=whole.needs(best) if labels and not ranks else None,
         win_rates=wins,
         matrix=matrix,
-        dimensions={name: _by_number(counts) for name, counts in dimensions.items()},
+        dimensions={
+            name: {score: counts[score] for score in sorted(counts, key=float)}
+            for name, counts in dimensions.items()
+        },
         worst=rows.worst(),
         tiers=dict(tiers),
         cost_usd=sum(costs) if costs else None,
@@ -359,12 +362,6 @@ def _win_rate(values: Sequence[float]) -> WinRate:
 
 
 def _ordered(words: Mapping[str, int]) -> dict[str, int]:
-    order = ("accept", "improve", "reject", *UNDECIDED)
-    return {
-        word: words[word]
-        for word in sorted(words, key=lambda word: (order.index(word) if word in order else -1, word))
-    }
-
-
-def _by_number(counts: Mapping[str, int]) -> dict[str, int]:
-    return {score: counts[score] for score in sorted(counts, key=float)}
+    order = (*reversed(OUTCOMES), *UNDECIDED)
+    names = sorted(words, key=lambda word: (order.index(word) if word in order else -1, word))
+    return {word: words[word] for word in names}

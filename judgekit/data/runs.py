@@ -315,7 +315,8 @@ def dataset(
     basis, loaded = _basis(options.task, project, judge_request)
     unseen = [
         f"{loaded.rubric.ref} takes no {field}: no model sees {fields.columns[field]}"
-        for field in row_fields.unshown(fields, _given(loaded))
+        for field in ("reference", "sources")
+        if field in fields.columns and not getattr(_given(loaded), field)
     ]
     read = options.reader(fields, loaded)
     made = Dataset(stream, source.name, read, basis, column, options.limit, isinstance(source, Mappings))
@@ -335,9 +336,9 @@ async def judged(
 
         def judge_of(subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three kinds
             if isinstance(subject, Document):
-                return judges.get(0) or judges.setdefault(
-                    0, document_judge(gateway, project, judge_request)[0]
-                )
+                if 0 not in judges:
+                    judges[0] = document_judge(gateway, project, judge_request)[0]
+                return judges[0]
             kind = len(subject.files), len(subject.distinct)
             if kind not in judges:
                 judges[kind] = comparison_judge(gateway, subject, project, judge_request)

@@ -18,7 +18,7 @@ from judgekit.judging.calibration import TOGETHER, recorded
 from judgekit.judging.documents import LETTERS
 from judgekit.judging.logprobs import ScoreSource
 from judgekit.providers.registry import UNKNOWN_FAMILY
-from judgekit.rubric.schema import Better, CaseCandidate
+from judgekit.rubric.schema import Better, ByMode, CaseCandidate
 from judgekit.text import lines_of, one_line
 
 if TYPE_CHECKING:
@@ -92,11 +92,6 @@ class Recorded(Strict):
         return failures[0] if all(failures) else None
 
 
-class ByMode(Strict):
-    strict: Label
-    lenient: Label
-
-
 class Case(Strict):
     """A document, texts `a` and `b`, `subjects` or `candidates`; what is right; and what judges said."""
 
@@ -114,7 +109,7 @@ class Case(Strict):
     query: str = ""
     candidates: list[CaseCandidate] = []
     why: str = ""
-    label: Label | ByMode | Annotated[float, Field(strict=True, allow_inf_nan=False)]
+    label: Label | ByMode[Label] | Annotated[float, Field(strict=True, allow_inf_nan=False)]
     judges: dict[str, Recorded] = {}
     variant: Variant = "original"
     pair: str = ""

@@ -124,12 +124,10 @@ class Item(NamedTuple):
     variant: Variant
     label: str
     said: str | None
+    recorded: Recorded
     calls: int
     cost_usd: float | None
-    orders: tuple[str | None, ...]
-    unanswered: str | None
     probability: float | None
-    latency_ms: int | None = None
     scores: tuple[float, float | None] | None = None  # a person's and the judge's, in place of the words
 
 
@@ -200,9 +198,10 @@ def _judge(judge: str, model: str, items: Sequence[Item], wanted: str) -> JudgeR
     pairs: list[stats.Pair] = [(item.label, item.said) for item in worded if item.said is not None]
     scored = [item.scores for item in originals if item.scores]
     numbers = [(human, said) for human, said in scored if said is not None]
-    waits = [item.latency_ms for item in originals if item.latency_ms is not None]
+    waits = [wait for item in originals if (wait := item.recorded.latency_ms) is not None]
     kappa, weighted = stats.kappas(pairs)
-    both_orders = [item.orders for item in originals if len(item.orders) == len(ORDERS)]
+    by_order = [tuple((item.recorded.orders or {}).values()) for item in originals]
+    both_orders = [words for words in by_order if len(words) == len(ORDERS)]
     known = [item.cost_usd for item in originals if item.cost_usd is not None]
     calls = sum(item.calls for item in originals) / len(originals) if originals else 0.0
     injected = _matched(items, "injected")
@@ -221,8 +220,10 @@ def _judge(judge: str, model: str, items: Sequence[Item], wanted: str) -> JudgeR
         judge=judge,
         model=model,
         items=len(originals),
-        unanswered=dict(Counter(item.unanswered for item in items if item.unanswered)),
-        unreadable=stats.interval(stats.mean([item.said is None for item in items if not item.unanswered])),
+        unanswered=dict(Counter(filter(None, (item.recorded.unanswered for item in items)))),
+        unreadable=stats.interval(
+            stats.mean([item.said is None for item in items if not item.recorded.unanswered])
+        ),
         accuracy=stats.accuracy(pairs),
         kappa=kappa,
         weighted_kappa=weighted,
@@ -262,23 +263,11 @@ def _items(case: Case, judge: str, recorded: Recorded, reader: Reader | None) ->
             wanted = "expected a choice; name the --rubric to read others by"
             raise InputError(f"{case.where}: judges.{judge}: {wanted}")
         answers, labels = {"": recorded.choice}, {"": label}
-    cost, calls, orders = recorded.cost_usd, recorded.calls, tuple((recorded.orders or {}).values())
+    cost, calls = recorded.cost_usd, recorded.calls
     for part, label in labels.items():
         of = f"{case.pair or case.id}/{part}" if part else case.pair or case.id
         said, likely = answers[part], (recorded.probabilities or {}).get(part)
-        yield Item(
-            of,
-            case.variant,
-            label,
-            said,
-            calls,
-            cost,
-            orders,
-            recorded.unanswered,
-            likely,
-            recorded.latency_ms,
-            scores,
-        )
+        yield Item(of, case.variant, label, said, recorded, calls, cost, likely, scores)
         # One call brought the answers on all candidates.
         cost, calls = None if cost is None else 0.0, 0
 

@@ -16,6 +16,7 @@ from judgekit import environment
 from judgekit.config import settings as configuration
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation.cases import Case, Recorded
+from judgekit.evaluation.stats import UNDECIDED
 from judgekit.judging import calibration, fence, service
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.documents import ComparisonInput, Document, Task, file_of
@@ -53,7 +54,6 @@ Result: TypeAlias = "Verdict | Selection | Comparison"
 
 AT_ONCE = 8
 MODES: tuple[ModeName, ...] = ("strict", "lenient")
-UNREAD = ("undetermined", "escalate")  # nothing was decided: this agrees with no label, nor disagrees
 
 
 def prepared(judge: AnyJudge, case: Case, folder: Path | None = None) -> tuple[AnyJudge, Any]:
@@ -359,7 +359,7 @@ def _tried(case: Case, result: Result, mode: ModeName) -> Iterator[Tried]:
 
 def agreement(tried: Iterable[Tried]) -> Agreement:
     everything = list(tried)
-    decided = [each for each in everything if each.said not in UNREAD]
+    decided = [each for each in everything if each.said not in UNDECIDED]
     right, undecided = sum(each.agrees for each in decided), len(everything) - len(decided)
     return Agreement(right, len(decided), undecided, rates.share_interval(right, len(decided)))
 

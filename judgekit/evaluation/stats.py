@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 RESAMPLES, LEVEL, SEED = 2_000, 0.95, 20_020_401
 BINS = 10
 OUTCOMES = ("reject", "improve", "accept")  # from the worst to the best
+UNDECIDED = ("undetermined", "escalate")  # nothing was decided: this agrees with no label, nor disagrees
 
 Key = TypeVar("Key", bound="Hashable")
 Pair: TypeAlias = tuple[str, str]

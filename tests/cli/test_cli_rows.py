@@ -238,6 +238,9 @@ def test_columns_conversations_and_what_a_rubric_does_not_take(served: Served) -
     assert not asked
     assert "kls@1.0.0 takes no reference: no model sees gold" in done.err
     assert "5432\n" not in done.out
+    done, _ = served(by_content, *JUDGE, "--rubric", "answer-correctness", "--id", "n", "--show-prompt")
+    assert "5432\n" in done.out
+    assert "takes no" not in done.err
     done, asked = served(by_content, *JUDGE, "--id", "n")
     assert last(done.err).endswith("1 of 1 labels agree (100%)")
     assert "Which port?" in asked[0].text

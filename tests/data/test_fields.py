@@ -168,8 +168,6 @@ def test_a_row_is_a_document_with_what_the_rubric_shows() -> None:
     ]
     assert plain.files == full.files[:1], "a rubric without sources would judge them as parts of the text"
     assert (full.author.family, full.task_id.partition("@")[0]) == ("gpt-4o", "7")
-    found = fields_of("judge", [*columns], {}, "rows.jsonl")
-    assert (fields.unshown(found, Given()), fields.unshown(found, ALL)) == (["reference", "sources"], [])
     # Where the row says nothing, the command line does.
     fixed: Any = {"fixed": Task("Who?", "Long.", "It."), "family": "google"}
     bare = judged({"text": "So.", "question": " ", "gold": None, "author": ""}, **fixed)
