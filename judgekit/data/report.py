@@ -224,10 +224,7 @@ def summarise(
         needs=whole.needs(best) if labels and not ranks else None,
         win_rates=wins,
         matrix=matrix,
-        dimensions={
-            name: {score: counts[score] for score in sorted(counts, key=float)}
-            for name, counts in dimensions.items()
-        },
+        dimensions={name: _by_number(counts) for name, counts in dimensions.items()},
         worst=rows.worst(),
         tiers=dict(tiers),
         cost_usd=sum(costs) if costs else None,
@@ -365,3 +362,7 @@ def _ordered(words: Mapping[str, int]) -> dict[str, int]:
     order = (*reversed(OUTCOMES), *UNDECIDED)
     names = sorted(words, key=lambda word: (order.index(word) if word in order else -1, word))
     return {word: words[word] for word in names}
+
+
+def _by_number(counts: Mapping[str, int]) -> dict[str, int]:
+    return {score: counts[score] for score in sorted(counts, key=float)}
