@@ -57,7 +57,10 @@ def read(value: object) -> list[Turn]:
     """Return the turns of a list of messages, or of one as JSON text; raises `ValueError` in plain words."""
     try:
         if isinstance(value, str):
-            value = _parsed(value)
+            try:
+                value = json.loads(value)
+            except ValueError:
+                raise ValueError(f"{_EXPECTED}, got the text {one_line(str(value), 40)!r}") from None
         if isinstance(value, dict):
             value = value.get("messages", value)
         if not isinstance(value, list):
@@ -69,13 +72,6 @@ def read(value: object) -> list[Turn]:
     except RecursionError:
         raise ValueError(f"{_EXPECTED}, got values nested too deeply") from None
     return turns
-
-
-def _parsed(text: str) -> object:
-    try:
-        return json.loads(text)
-    except ValueError:
-        raise ValueError(f"{_EXPECTED}, got the text {one_line(text, 40)!r}") from None
 
 
 def _turns(message: object, tools: dict[str, str], where: str) -> Iterator[Turn]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import ceil, log
@@ -290,11 +291,9 @@ class _Lists:
 
 
 def _shown(each: ResultRow, label: str | None = None, second: str | None = None) -> Shown:
-    own = each.own
-    try:
+    own, column = each.own, ""
+    with suppress(UsageError):
         column = fields.fields_of("judge", list(own), {}, "").columns.get("text", "")
-    except UsageError:
-        column = ""
     return Shown(
         id=one_line(each.row_id, 80),
         verdict=each.word,

@@ -357,8 +357,7 @@ async def judged(
                 break
         subject = head[-1].subject if head else None
         most = max_concurrency(judge_of(subject), at_once) if subject else at_once
-        stream = results(chain(head, rest), judge, most, in_order=in_order)
-        async with aclosing(stream):
+        async with aclosing(results(chain(head, rest), judge, most, in_order=in_order)) as stream:
             async for found in stream:
                 yield found
 
@@ -390,8 +389,7 @@ def here(project: Path, judge_request: JudgeRequest, at_once: int) -> Runner:
 
     def runner(asked: Iterable[PendingRow], on_record: OnRecord) -> None:
         async def run() -> None:
-            stream = judged(asked, project, judge_request, at_once, in_order=False)
-            async with aclosing(stream):
+            async with aclosing(judged(asked, project, judge_request, at_once, in_order=False)) as stream:
                 async for each, found in stream:
                     on_record(each, None if found is None else found.record())
 

@@ -242,7 +242,9 @@ def _judge(judge: str, model: str, items: Sequence[Item], wanted: str) -> JudgeR
             milliseconds=sum(waits) / len(waits) if waits else None,
         ),
         scores=Scores(
-            items=len(numbers), mean_error=stats.mean_error(numbers), spearman=stats.spearman(numbers)
+            items=len(numbers),
+            mean_error=stats.interval(stats.mean([abs(one - other) for one, other in numbers])),
+            spearman=stats.spearman(numbers),
         )
         if scored
         else None,

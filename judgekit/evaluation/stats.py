@@ -199,11 +199,6 @@ def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = No
     return 1 - observed * sum(counts.values()) / expected if expected else None
 
 
-def mean_error(pairs: Sequence[tuple[float, float]]) -> BootstrapInterval | None:
-    """Return the mean absolute difference of two scores."""
-    return interval(mean([abs(one - other) for one, other in pairs]))
-
-
 def spearman(pairs: Sequence[tuple[float, float]]) -> BootstrapInterval | None:
     """Return the correlation of two scores by their ranks, of which equal scores share the mean one.
 
