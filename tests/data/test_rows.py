@@ -54,6 +54,7 @@ def test_json_lines(tmp_path: Path, content: bytes, expected: list[Any]) -> None
 
 
 TOO_DEEP = "expected at most 100 lists and objects inside each other, got more"
+QUOTES = "expected quotes around whole cells, and doubled inside them"
 HALF = "expected text, got half of a surrogate pair (a \\ud8… without its other half)"
 
 
@@ -103,16 +104,8 @@ def test_csv_and_tsv(tmp_path: Path, content: bytes, expected: list[Any]) -> Non
     [
         (b"1", "", "expected 2 cells, as many as the header has, got 1"),
         (b"1,2,3", "", "expected 2 cells, as many as the header has, got 3"),
-        (
-            b'"1"x,2',
-            "",
-            "expected quotes around whole cells, and doubled inside them (',' expected after '\"')",
-        ),
-        (
-            b'1,"2',
-            "",
-            "expected quotes around whole cells, and doubled inside them (',' expected after '\"')",
-        ),
+        (b'"1"x,2', "", f"{QUOTES} (',' expected after '\"')"),
+        (b'1,"2', "", f"{QUOTES} (',' expected after '\"')"),
         (b"1,\xe9", "b", "expected UTF-8, got the byte 0xe9"),
         (b"\0,2", "a", "expected text, got a NUL byte"),
     ],
@@ -125,7 +118,7 @@ def test_a_row_of_csv_that_cannot_be_read(tmp_path: Path, broken: bytes, column:
 
 def test_an_open_quote_swallows_nothing(tmp_path: Path) -> None:
     found = read(tmp_path / "rows.csv", b'a,b\n1,"2\n3,4\n5,6')
-    problem = "expected quotes around whole cells, and doubled inside them (unexpected end of data) (line 2)"
+    problem = f"{QUOTES} (unexpected end of data) (line 2)"
     assert found == [(1, "", problem), {"a": "3", "b": "4"}, {"a": "5", "b": "6"}]
 
 
