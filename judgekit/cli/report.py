@@ -13,7 +13,7 @@ from typer import Argument, Option
 from judgekit.cli import output
 from judgekit.cli.output import AsJson, emit, say
 from judgekit.errors import InputError, UsageError
-from judgekit.text import escaped, one_line
+from judgekit.text import escaped, lines_of, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -224,4 +224,4 @@ def parts_text(parts: Sequence[Part]) -> str:
         console.print(grid)
         if isinstance(part, Table) and len(part.rows) > _MOST_ROWS:
             console.print(f"and {len(part.rows) - _MOST_ROWS} more; --html FILE shows them")
-    return "\n".join(f"  {line.rstrip()}" for line in out.getvalue().splitlines())
+    return "\n".join(f"  {line.rstrip()}" for line in lines_of(out.getvalue()))
