@@ -101,7 +101,7 @@ def run(arguments: list[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
     words = [*words[1:], "--help"] if words[:1] == ["help"] else words
     command = next((word for word in words if not word.startswith("-")), "")
-    output.current = output.Streams()
+    output.current = output.Streams(words=words)
     with terminable():
         ours = [name for name in os.environ if name.startswith("JUDGEKIT_")]
         # Tests have variables of their own.

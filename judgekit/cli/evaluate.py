@@ -60,7 +60,7 @@ def judge(
     ] = None,
     repeat: Annotated[int, Option(min=1, max=20, help="Ask about each case so often; count flips.")] = 1,
     jobs: Annotated[int, Option("-j", min=1, max=256, help="Cases to ask about at the same time.")] = 8,
-    html: Annotated[Path | None, Option(metavar="FILE.html", help="Also write a page.")] = None,
+    html: output.HtmlOption = None,
     as_json: AsJson = False,
     model: output.ModelOption = None,
     _out: output.OutOption = None,
@@ -73,8 +73,6 @@ def judge(
     from judgekit.evaluation import report as judged
     from judgekit.rubric import loader
 
-    if html is not None and not html.parent.is_dir():  # refused before any model is asked
-        raise InputError(f"{html}: cannot be written; there is no folder {html.parent}")
     project = Path(environment.project_root())
     loaded = loader.find_rubric(rubric, project) if rubric else None
     cases = _cases(file)
@@ -110,7 +108,9 @@ def _say_judges(report: JudgingReport, *, is_comparison: bool) -> None:
     say(f"{report.file}: {report.items} labelled items{about}")
     if is_comparison:
         say(f"\n{parts_text([pages.judges_table(report).turned])}")
-        say(f"\nItems that they disagree about\n{parts_text([pages.outcomes_table(report, disputed=True)])}")
+        disputed = pages.outcomes_table(report, disputed=True)
+        if disputed.rows:
+            say(f"\nItems that they disagree about\n{parts_text([disputed])}")
     else:
         for each in report.judges:
             _say_judge(each)
@@ -443,7 +443,10 @@ def calibrate(
         float | None, Option(metavar="RATE", help="Promise at most this much more error than deep alone.")
     ] = None,
     confidence: Annotated[float, Option(help="Confidence of the promise, between 0 and 1.")] = 0.95,
-    out: Annotated[Path | None, Option(metavar="FILE", help="Write to this file, not your folder.")] = None,
+    out: Annotated[
+        Path | None,
+        Option(metavar="FILE", callback=output.unread, help="Write to this file, not your folder."),
+    ] = None,
     as_json: AsJson = False,
     _model: output.ModelOption = None,
 ) -> int:

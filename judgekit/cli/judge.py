@@ -76,7 +76,7 @@ def judge(
         how = rows.How(jobs or rows.ROW_JOBS, use_engine, show_prompt, exit_on or rows.USUAL_EXIT)
         return rows.run("judge", dataset, task, wish, list(filter(None, [author_family])), how)
     if out:
-        output.into_file_beside(out, files)
+        output.into_file(Path(out))
     unreadable: list[InputError] = []
     subjects = _documents(files, unreadable, task_id, task, author_family)
     words: set[str] = set()
@@ -246,7 +246,7 @@ def compare(
         task = documents.Task(encodable(prompt or ""))
         return rows.run("compare", dataset, task, request._asdict(), author_family or [], how)
     if out:
-        output.into_file_beside(out, files)
+        output.into_file(Path(out))
     prompt = prompt or ""
     if not prompt.strip():
         raise UsageError("--prompt is missing or empty; give the prompt that the texts answer")

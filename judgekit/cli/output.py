@@ -19,7 +19,7 @@ from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import escaped, lines_of, rubric_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from judgekit.providers.base import Message
 
@@ -46,10 +46,11 @@ _CONTROL: Final = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x
 
 @dataclass
 class Streams:
-    """How much goes to stderr; the file that the results go to, if any, and those so far."""
+    """How much goes to stderr; the command line; the file that results go to, if any, and those so far."""
 
     quiet: bool = False
     verbose: bool = False
+    words: Sequence[str] = ()
     file: Path | None = None
     results: list[str] = field(default_factory=list)
 
@@ -78,7 +79,13 @@ def say(text: str = "") -> None:
     if current.file is not None:
         current.results.append(colourless(printable(text, "utf-8")))
         return
-    colour = True if os.environ.get("FORCE_COLOR") else False if os.environ.get("TERM") == "dumb" else None
+    colour = (
+        True
+        if os.environ.get("FORCE_COLOR", "0") not in ("", "0")
+        else False
+        if os.environ.get("TERM") == "dumb"
+        else None
+    )
     with _stdout():
         typer.echo(printable(text), color=False if os.environ.get("NO_COLOR") else colour)
 
@@ -107,18 +114,30 @@ def _stdout() -> Iterator[None]:
 
 
 def into_file(path: Path | None) -> Path | None:
-    """Have the results written to a file when the command ends; raises `InputError` without its folder."""
-    if path is not None and not path.parent.is_dir():
-        raise InputError(f"{path}: cannot be written; there is no folder {path.parent}")
-    current.file = path
+    """Have the results written to a file when the command ends; raises as `unread` does."""
+    current.file = unread(_in_folder(path))
     return path
 
 
-def into_file_beside(out: str, inputs: Iterable[str]) -> None:
-    """Have the results written to `out`, if it is none of the inputs; raises `UsageError`."""
-    if any(Path(each).exists() and Path(each).resolve() == Path(out).resolve() for each in inputs):
-        raise UsageError(f"--out {out}: this file is judged; name another one for the result")
-    into_file(Path(out))
+def page_file(path: Path | None) -> Path | None:
+    """Return where a page is to be written; raises as `unread` does, and for another ending."""
+    if path is not None and path.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"--html {path}: name a file that ends in .html")
+    return unread(_in_folder(path))
+
+
+def _in_folder(path: Path | None) -> Path | None:
+    if path is not None and not path.parent.is_dir():
+        raise InputError(f"{path}: cannot be written; there is no folder {path.parent}")
+    return path
+
+
+def unread(path: Path | None) -> Path | None:
+    """Return where to write; raises `UsageError` where the command line names this file as an input, too."""
+    named = [Path(word.rpartition("=")[2] if word.startswith("-") else word) for word in current.words]
+    if path and path.exists() and sum(each.resolve() == path.resolve() for each in named) > 1:
+        raise UsageError(f"{path}: the command reads this file; name another one for the result")
+    return path
 
 
 def finish(file: Path) -> None:
@@ -218,6 +237,8 @@ ModeOption = Annotated[
 ]
 _MODEL = Option("--model", metavar="NAME", callback=ask_only, help="Model to ask in every tier.")
 ModelOption = Annotated[str | None, _MODEL]
+_HTML = Option("--html", metavar="FILE.html", callback=page_file, help="Also write a page.")
+HtmlOption = Annotated[Path | None, _HTML]
 _OUT = Option("--out", metavar="FILE", callback=into_file, help="Write the result to this file, at once.")
 OutOption = Annotated[Path | None, _OUT]
 NoCache = Annotated[bool, Option("--no-cache", help="Do not use cached replies.")]

@@ -38,7 +38,7 @@ def report(
     by: Annotated[
         str | None, Option(metavar="COLUMN", help="Also report the rows with each value of this column.")
     ] = None,
-    html: Annotated[Path | None, Option(metavar="FILE.html", help="Also write a page.")] = None,
+    html: output.HtmlOption = None,
     as_json: AsJson = False,
     _out: output.OutOption = None,
 ) -> int:
@@ -84,7 +84,10 @@ def _about(found: ResultsReport) -> str:
         if count
         else ""
     )
-    cost = "" if found.cost_usd is None else f"; {found.cost_usd:.4f} USD"
+    least = "" if found.cost_complete else "at least "
+    cost = "; cost unknown" if found.tiers else ""
+    if found.cost_usd is not None:
+        cost = f"; {least}{found.cost_usd:.4f} USD"
     return f"{found.rows:,} rows: {words}{left}{cost}"
 
 
@@ -104,21 +107,31 @@ def _sections(found: ResultsReport) -> list[Section]:
     if found.groups:
         columns = [found.column or "", "rows", "as judged", "corrected", *found.verdicts]
         groups = [_group(each, found.verdicts) for each in found.groups]
-        sections.append(Section(f"By {found.column}", [Table(columns, groups)]))
+        sections.append(Section(f"By {found.column}", [Table(columns, groups, total=found.values)]))
     if found.dimensions:
         sections.append(Section("Scores", [shares("dimension", found.dimensions)]))
     if found.tiers:
-        columns = ["tier", "rows decided", "calls answered", "calls failed", "seconds", "USD"]
+        columns = [
+            "tier",
+            "rows decided",
+            "calls answered",
+            "calls failed",
+            "seconds of calls",
+            "USD",
+            "unpriced",
+        ]
         tiers: list[Row] = [[tier, *each.values()] for tier, each in found.tiers.items()]
         sections.append(Section("Tiers", [Table(columns, tiers)]))
+    known, apart = found.labelled, found.difference
     lists = {
-        "Verdicts that differ from the label": found.labelled.wrong if found.labelled else [],
-        "Verdicts that differ between the results": found.difference.rows_that_differ
-        if found.difference
-        else [],
-        "The worst rows": found.worst,
+        "Verdicts that differ from the label": (known.wrong, known.differing) if known else ([], 0),
+        "Verdicts that differ between the results": (apart.rows_that_differ, apart.differing)
+        if apart
+        else ([], 0),
+        "The worst rows": (found.worst, found.not_accepted),
     }
-    return [*sections, *(Section(title, [_table(rows)]) for title, rows in lists.items() if rows)]
+    shown = {title: _table(rows, total) for title, (rows, total) in lists.items() if rows}
+    return [*sections, *(Section(title, [table]) for title, table in shown.items())]
 
 
 def _figures(found: ResultsReport) -> list[Figure]:
@@ -150,13 +163,17 @@ def _counts(win: WinRate) -> str:
 
 
 def _notes(found: ResultsReport) -> list[str]:
+    judged = [f"Judged by {judge}: {count:,} rows." for judge, count in found.judged_by.items()]
+    reasons = [f"No verdict for {count:,} rows: {error}." for error, count in found.errors.items()]
     notes = [f"No corrected rate: {found.needs}."] if found.needs else []
+    if (known := found.labelled) and known.is_binary:
+        notes.append("No label says improve, so agreement and kappa count an improve as a reject.")
     if found.labelled and found.labelled.left_out:
         notes.append(f"{found.labelled.left_out} labels left out: no row with this id has a verdict.")
     if (apart := found.difference) and apart.only_first + apart.only_second:
         only = f"{apart.only_first} rows that only the first results have, {apart.only_second} of the second"
         notes.append(f"Left out of the difference: {only}.")
-    return notes
+    return [*notes, *judged, *reasons]
 
 
 def _win_cell(win: WinRate | None) -> Cell | None:
@@ -175,7 +192,7 @@ def _group(group: Group, words: Iterable[str]) -> Row:
     return [group.value, group.rows, rate.judged if rate else None, corrected, *counts]
 
 
-def _table(rows: Sequence[Shown]) -> Table:
+def _table(rows: Sequence[Shown], total: int) -> Table:
     """Return a table of rows, with the columns that any of them has."""
     from judgekit.evaluation.page import Table
 
@@ -189,7 +206,7 @@ def _table(rows: Sequence[Shown]) -> Table:
         "text": [row.text for row in rows],
     }
     filled = {name: cells for name, cells in columns.items() if any(cells)}
-    return Table(list(filled), list(zip(*filled.values(), strict=True)))
+    return Table(list(filled), list(zip(*filled.values(), strict=True)), total=total)
 
 
 def parts_text(parts: Sequence[Part]) -> str:
@@ -222,6 +239,7 @@ def parts_text(parts: Sequence[Part]) -> str:
         for row in rows:
             grid.add_row(*(Text(escaped(cell)) for cell in row))
         console.print(grid)
-        if isinstance(part, Table) and len(part.rows) > _MOST_ROWS:
-            console.print(f"and {len(part.rows) - _MOST_ROWS} more; --html FILE shows them")
+        if isinstance(part, Table) and (total := max(part.total, len(part.rows))) > _MOST_ROWS:
+            of_them = "" if total == len(part.rows) else f" the first {len(part.rows)} of"
+            console.print(f"and {total - _MOST_ROWS} more; --html FILE shows{of_them} them")
     return "\n".join(f"  {line.rstrip()}" for line in lines_of(out.getvalue()))

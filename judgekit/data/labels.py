@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from judgekit.data.rows import DataRow
 
 _EVERYTHING = Given(reference="reference", sources="sources")  # the rubric says later what models see
-_WANTED = "name a file that judge or compare --data wrote, or one with these columns"
+_WORDS = "expected accept, improve, reject, pass, fail or undetermined (of a comparison: A, B or tie)"
 
 
 class ResultRow(NamedTuple):
@@ -54,7 +54,7 @@ def results(rows: Rows) -> Iterator[ResultRow]:
         word = given if given in UNDECIDED else _word(given)
         if not word:
             raise InputError(
-                f"{rows.name}: row {row.number}: unknown verdict {one_line(given, 40)!r}; {_WANTED}"
+                f"{rows.name}: row {row.number}: unknown verdict {one_line(given, 40)!r}; {_WORDS}"
             )
         if (first := ids.add(row_id, row.number)) is not None:
             raise InputError(
@@ -80,13 +80,15 @@ def labelled_cases(rows: Rows) -> list[Case]:
     """Return rows with a label, an outcome or a number, as cases to try judges on; raises `InputError`."""
     found, names = columns(rows)
     fields_ = fields.fields_of("judge", names, {}, rows.name)
-    column, cases = fields_.columns.get("label"), list[Case]()
+    column, cases, ids = fields_.columns.get("label"), list[Case](), set[str]()
     if column is None:
         raise InputError(f"{rows.name}: expected a column label; it has {', '.join(names)}")
     for row in found:
         if isinstance(row, UnreadableRow):
             raise unreadable(rows.name, row, 0)
         row_id, given = str(row.columns.get("id") or row.number), row.columns.get(column)
+        if given is None or not str(given).strip():  # not labelled yet
+            continue
         label = fields.label(given) or number(given)
         if label is None:
             wanted = "label must be accept, improve, reject or a number"
@@ -98,7 +100,12 @@ def labelled_cases(rows: Rows) -> list[Case]:
         first, *others = document.files
         about = {role: getattr(document.task, role) for role in TASK_ROLES}
         files = {each.path: each.text for each in others}
+        if row_id in ids:
+            raise InputError(f"{rows.name}: row {row.number}: duplicate id {row_id!r}; keep one")
+        ids.add(row_id)
         cases.append(Case(id=row_id, text=first.text, files=files, label=label, **about))
+    if len({type(case.label) for case in cases}) > 1:
+        raise InputError(f"{rows.name}: some labels are words and some are numbers; use one kind")
     return cases
 
 
@@ -107,7 +114,8 @@ def _answers(rows: Rows, name: str) -> Iterator[tuple[DataRow, str, str]]:
         if isinstance(row, UnreadableRow):
             raise unreadable(rows.name, row, 0)
         if row.columns.get("id") in (None, "") or name not in row.columns:
-            raise InputError(f"{rows.name}: row {row.number}: expected the columns id and {name}; {_WANTED}")
+            wanted = f"expected the columns id and {name}; in CSV with commas between them"
+            raise InputError(f"{rows.name}: row {row.number}: {wanted}")
         given = row.columns[name]
         yield row, str(row.columns["id"]), "" if given is None else str(given).strip()
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 LEAST_LABELS = 30  # of fewer the bounds are not those that they claim to be
+_REASONS = 5  # of those that judged, and of errors
 MOST_SHOWN = 100  # rows of a list, and values of a column
 _SHOWN_CHARS = 400
 
@@ -73,7 +74,9 @@ class Labelled(ReportPart):
     accuracy: stats.BootstrapInterval | None
     kappa: stats.BootstrapInterval | None
     confusion: dict[str, dict[str, int]]
+    differing: int
     wrong: list[Shown]
+    is_binary: bool = False
 
 
 class Difference(ReportPart):
@@ -114,8 +117,13 @@ class ResultsReport(ReportPart):
     matrix: dict[str, dict[str, WinRate]] = {}
     dimensions: dict[str, dict[str, int]] = {}
     worst: list[Shown] = []
-    tiers: dict[str, dict[str, float]] = {}
+    tiers: dict[str, dict[str, float | None]] = {}
     cost_usd: float | None = None
+    cost_complete: bool = True
+    judged_by: dict[str, int] = {}
+    errors: dict[str, int] = {}
+    not_accepted: int = 0
+    values: int = 0
     labelled: Labelled | None = None
     difference: Difference | None = None
     column: str | None = None
@@ -173,6 +181,8 @@ class _Tally:
             rare = max(missing / decided, 1 / (len(self.pairs) + 2))
             chance = ceil(log(1 - stats.LEVEL) / log(1 - rare)) if rare < 1 else 1
             more, why = max(more, chance), f"no label says {'' if bad else 'anything but '}{best}"
+        if decided < LEAST_LABELS:
+            return f"{decided} rows with a verdict are too few"
         more = min(more, decided - len(self.pairs))
         return f"{why}; {more} more would do" if more > 0 else why if not (good and bad) else None
 
@@ -190,28 +200,26 @@ def summarise(
     """
     labels, whole, groups = labels or {}, _Tally(), defaultdict[str, _Tally](_Tally)
     dimensions, tiers = defaultdict[str, Counter[str]](Counter), defaultdict[str, dict[str, float]](_tier)
-    rows, ranks, costs = _Lists(second), list[ResultRow](), list[float]()
-    has_column = False
+    rows, ranks, costs = _Lists(second), list[ResultRow](), list[float | None]()
+    judges, errors = Counter[str](), Counter[str]()
     for each in found:
         label = labels.get(each.row_id)
         whole.add(each.word, label)
-        if column is not None:
-            has_column |= column in each.columns
-            groups[str(each.columns.get(column))].add(each.word, label)
+        if column is not None and column in each.columns:
+            groups[str(each.columns[column])].add(each.word, label)
         rows.add(each, label)
-        if (usd := number(each.columns.get("cost_usd"))) is not None:
-            costs.append(usd)
+        costs.append(number(each.columns.get("cost_usd")))
+        if error := each.columns.get("error"):
+            errors[one_line(str(error), 200)] += 1
         if each.word in OUTCOMES:
             for dimension, score in each.scores.items():
                 dimensions[dimension][f"{score:g}"] += 1
         elif each.word not in UNDECIDED:
             ranks.append(each._replace(columns={}))
-        judged = nested(each.columns.get("judged")) or {}
-        if str(judged.get("schema")).startswith("judgekit/"):  # another program may have such a column
-            _count(tiers, judged)
+        _count(tiers, judges, each.columns)
     if not whole.words:
         raise InputError(f"{name}: no row; name a file that judge or compare --data wrote")
-    if column is not None and not has_column:
+    if column is not None and not groups:
         raise UsageError(f"--by {column}: {name} has no such column")
     best, (wins, matrix) = ("A" if ranks else "accept"), _wins(ranks)
     pairs = whole.pairs
@@ -227,16 +235,23 @@ def summarise(
         matrix=matrix,
         dimensions={name: _by_number(counts) for name, counts in dimensions.items()},
         worst=rows.worst(),
-        tiers=dict(tiers),
-        cost_usd=sum(costs) if costs else None,
+        tiers={name: _priced(tier) for name, tier in tiers.items()},
+        cost_usd=sum(known) if (known := [usd for usd in costs if usd]) else None if None in costs else 0.0,
+        cost_complete=None not in costs,
+        judged_by=dict(judges.most_common(_REASONS)),
+        errors=dict(errors.most_common(_REASONS)),
+        not_accepted=sum(whole.words[word] for word in OUTCOMES[:2]),
+        values=len(groups),
         labelled=_labelled(pairs, len(labels) - len(pairs), rows.wrong) if labels else None,
         difference=rows.difference(best) if second else None,
         column=column,
-        groups=[
-            tally.group(value, best, is_labelled=bool(labels))
-            for value, tally in sorted(groups.items(), key=lambda item: -item[1].words.total())[:MOST_SHOWN]
-        ],
+        groups=_groups(groups, best, is_labelled=bool(labels)),
     )
+
+
+def _groups(groups: Mapping[str, _Tally], best: str, *, is_labelled: bool) -> list[Group]:
+    largest = sorted(groups.items(), key=lambda item: -item[1].words.total())[:MOST_SHOWN]
+    return [tally.group(value, best, is_labelled=is_labelled) for value, tally in largest]
 
 
 class _Lists:
@@ -307,16 +322,28 @@ def _shown(each: ResultRow, label: str | None = None, second: str | None = None)
 
 
 def _tier() -> dict[str, float]:
-    return dict.fromkeys(("decided", "answered", "failed", "seconds", "cost_usd"), 0)
+    return dict.fromkeys(("decided", "answered", "failed", "seconds", "cost_usd", "unpriced"), 0)
 
 
-def _count(tiers: dict[str, dict[str, float]], judged: Mapping[str, Any]) -> None:
-    """Add what the tiers did about one row, by the record of its verdict."""
+def _priced(tier: Mapping[str, float]) -> dict[str, float | None]:
+    """Return what a tier did; its cost is None where calls have none and the others cost nothing."""
+    return {**tier, "cost_usd": tier["cost_usd"] or (None if tier["unpriced"] else 0.0)}
+
+
+def _count(tiers: dict[str, dict[str, float]], judges: Counter[str], columns: Mapping[str, Any]) -> None:
+    """Add what the tiers did about one row, and who judged it, by the record of its verdict."""
+    judged = nested(columns.get("judged")) or {}
+    if not str(judged.get("schema")).startswith("judgekit/"):  # another program may have such a column
+        return
+    rubric = judged.get("rubric") or {}
+    parts = [f"{rubric.get('id')}@{rubric.get('version')}", judged.get("mode"), columns.get("model")]
+    judges[one_line(", ".join(str(part) for part in parts if part), 200)] += 1
     for each in judged.get("rounds", ()):
         tier, usage = tiers[each["tier"]], each.get("usage") or {}
         tier["failed" if each.get("failure") else "answered"] += 1
         tier["seconds"] += each.get("latency_ms", 0) / 1000
         tier["cost_usd"] += usage.get("cost_usd") or 0.0
+        tier["unpriced"] += usage.get("cost_usd") is None and not each.get("failure")
     if tier_name := judged.get("judge_tier"):
         tiers[tier_name]["decided"] += 1
 
@@ -325,14 +352,20 @@ def _labelled(pairs: Sequence[stats.Pair], left_out: int, wrong: list[Shown]) ->
     confusion: dict[str, dict[str, int]] = {}
     for (label, said), count in sorted(Counter(pairs).items()):
         confusion.setdefault(label, {})[said] = count
-    kappa, _ = stats.kappas(pairs)
+    is_binary = {label for label, _ in pairs} <= {"accept", "reject"} and any(
+        said == "improve" for _, said in pairs
+    )
+    same = [(label, "reject" if is_binary and said == "improve" else said) for label, said in pairs]
+    kappa, _ = stats.kappas(same)
     return Labelled(
         labels=len(pairs),
         left_out=left_out,
-        accuracy=stats.accuracy(pairs),
+        accuracy=stats.accuracy(same),
         kappa=kappa,
         confusion=confusion,
+        differing=sum(label != said for label, said in pairs),
         wrong=wrong,
+        is_binary=is_binary,
     )
 
 

@@ -54,11 +54,12 @@ Row: TypeAlias = "Sequence[str | float | Cell | None]"
 
 
 class Table(NamedTuple):
-    """Rows of texts, numbers and cells; in a long table readers can filter by the words of some columns."""
+    """Rows of texts, numbers and cells: all, or the first of `total`. Readers can filter a long table."""
 
     columns: Sequence[str]
     rows: Sequence[Row]
     title: str = ""
+    total: int = 0
 
     @property
     def turned(self) -> Table:

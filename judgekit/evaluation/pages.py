@@ -98,7 +98,7 @@ def judges_table(report: JudgingReport) -> Table:
         ]
         cost = judge.cost
         usd = None if cost.usd is None else f"{cost.usd:.6f}"
-        milliseconds = None if cost.milliseconds is None else round(cost.milliseconds)
+        milliseconds = "cached" if cost.milliseconds is None else round(cost.milliseconds)
         name = Cell(judge.judge, "" if judge.model == judge.judge else judge.model)
         rows.append([name, *cells, cost.calls, usd, milliseconds])
     return Table(["judge", *known, "calls", "USD", "ms"], rows)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from statistics import median
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pydantic import Field
@@ -38,7 +39,7 @@ class Lift(stats.ReportPart):
 
 
 class MeanCost(stats.ReportPart):
-    """Means by item: calls, US dollars over the `known` ones with a price, milliseconds of uncached ones."""
+    """Means by item: calls, US dollars over the `known` ones with a price; the median of milliseconds."""
 
     calls: float
     known: int
@@ -78,7 +79,7 @@ class Outcome(stats.ReportPart):
 
     @property
     def is_disputed(self) -> bool:
-        return len(set(self.said.values())) > 1
+        return len({said for said in self.said.values() if said is not None}) > 1
 
 
 class JudgeReport(stats.ReportPart):
@@ -198,7 +199,7 @@ def _judge(judge: str, model: str, items: Sequence[Item], wanted: str) -> JudgeR
     pairs: list[stats.Pair] = [(item.label, item.said) for item in worded if item.said is not None]
     scored = [item.scores for item in originals if item.scores]
     numbers = [(human, said) for human, said in scored if said is not None]
-    waits = [wait for item in originals if (wait := item.recorded.latency_ms) is not None]
+    waits = [wait for item in items if (wait := item.recorded.latency_ms) is not None]
     kappa, weighted = stats.kappas(pairs)
     by_order = [tuple((item.recorded.orders or {}).values()) for item in originals]
     both_orders = [words for words in by_order if len(words) == len(ORDERS)]
@@ -239,7 +240,7 @@ def _judge(judge: str, model: str, items: Sequence[Item], wanted: str) -> JudgeR
             calls=calls,
             known=len(known),
             usd=sum(known) / len(known) if known else None,
-            milliseconds=sum(waits) / len(waits) if waits else None,
+            milliseconds=median(waits) if waits else None,
         ),
         scores=Scores(
             items=len(numbers),

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
@@ -154,7 +155,9 @@ def unanswered(cases: Sequence[Case]) -> str | None:
     missing = sum(map(any, failures))
     if not missing:
         return None
-    found, rest = "not every tier answered", "the figures omit these answers"
+    lacking = Counter(name for case in cases for name, judge in case.judges.items() if judge.unanswered)
+    omitted = ", ".join(f"{count} of {name}" for name, count in lacking.items())
+    found, rest = "not every tier answered", f"the figures omit {omitted}"
     if all(map(all, failures)):
         found, rest = "no model answered", "there are no figures"
     why = ", ".join(sorted({str(kind) for kinds in failures for kind in kinds if kind}))

@@ -183,6 +183,10 @@ class Reader:
         """Return the mean of a document's scores, as a judge gave them; None where they are unreadable."""
         if not isinstance(self.rubric, ScoreRubric) or case.subjects:
             raise InputError(f"{case.where}: label: expected words; a number is for a scored document")
+        scale = self.rubric.scale
+        if case.score is not None and not scale.min <= case.score <= scale.max:
+            wanted = f"a number from {scale.min} to {scale.max}, as on the rubric's scale"
+            raise InputError(f"{case.where}: label: expected {wanted}, got {case.score:g}")
         scores = [_scores(self.rubric, case, juror) for juror in recorded.jurors]
         known = [self.rubric.mean(each) for each in scores if each]
         return fmean(known) if jury.has_quorum(len(known), len(scores)) else None

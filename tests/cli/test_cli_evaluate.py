@@ -296,6 +296,8 @@ def test_scores_of_people_are_compared_as_numbers(project: Path, served: Served)
     done, _ = served(_by_model, *command)
     assert "mean error of scores" in done.out
     for text, problem in (
+        ("id,answer,label\na,x,4\nb,y,accept\n", "some labels are words and some are numbers"),
+        ("id,answer,label\na,x,4\na,y,3\n", "row 2: duplicate id 'a'; keep one"),
         ("id,answer,label\na,x,great\n", "row 1: label must be accept, improve, reject or a number"),
         ("id,answer\na,x\n", "expected a column label"),
     ):

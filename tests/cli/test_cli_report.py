@@ -105,3 +105,42 @@ def test_what_cannot_be_done_is_said_in_one_line(
     done = judgekit("report", *arguments)
     assert (done.code, done.err.count("\n"), Path(results).exists()) == (code, 1, True)
     assert problem in done.err
+
+
+def test_a_result_never_replaces_what_the_command_reads(judgekit: Run, results: str) -> None:
+    Path("labels.csv").write_text("id,label\nr0,accept\n")
+    Path("cases.csv").write_text("id,answer,label\na,x,accept\n")
+    before = {path: path.read_bytes() for path in map(Path, (results, "labels.csv", "cases.csv", "good.md"))}
+    for command in (
+        ("report", results, "--html", results),
+        ("report", results, "--out", f"./{results}"),
+        ("report", results, "--labels", "labels.csv", f"--out={Path('labels.csv').resolve()}"),
+        ("eval", "judge", "cases.csv", "--rubric", "kls", "--html", "cases.csv"),
+        ("eval", "judge", "cases.csv", "--rubric", "kls", "--out", "cases.csv"),
+        ("calibrate", "cases.csv", "--rubric", "kls", "--mode", "strict", "--out", "cases.csv"),
+        ("judge", "good.md", "--out", "good.md"),
+    ):
+        done = judgekit(*command)
+        assert (done.code, done.out, done.err.count("\n")) == (64, "", 1), command
+    assert {path: path.read_bytes() for path in before} == before
+    assert judgekit("report", results, "--out", "new.txt").code == 0
+    assert judgekit("report", results, "--out", "new.txt").code == 0  # an old result may be replaced
+
+
+def test_what_was_not_counted_is_said(judgekit: Run) -> None:
+    rounds = [{"tier": "quick", "latency_ms": 5, "usage": {"cost_usd": None}}]
+    rubric = {"rubric": {"id": "kls", "version": "1.0.0"}, "mode": "strict", "schema": "judgekit/verdict@1"}
+    judged = {**rubric, "judge_tier": "quick", "rounds": rounds}
+    own = {"model": "m", "judged": judged, "cost_usd": None}
+    rows = [{"id": n, "verdict": "reject", "topic": n, **own} for n in range(150)]
+    rows += [{"id": "u", "verdict": "undetermined", "topic": 0, "error": "timeout: too late"}]
+    done = judgekit("report", write("r.jsonl", rows), "--by", "topic")
+    for part in (
+        "cost unknown",
+        "Judged by kls@1.0.0, strict, m: 150 rows.",
+        "No verdict for 1 rows: timeout: too late.",
+        "and 140 more; --html FILE shows the first 100 of them",
+    ):
+        assert part in done.out, part
+    assert done.out.count("and 140 more") == 2  # of the worst rows and of the topics
+    assert judgekit("report", "r.jsonl", "--json").json["tiers"]["quick"]["cost_usd"] is None

@@ -103,8 +103,15 @@ def test_scores_tiers_costs_and_the_worst_rows(tmp_path: Path, form: str) -> Non
     found = report(path)
     assert found.dimensions == {"clear": {"1": 1, "2": 1, "4": 1}}
     assert found.tiers == {
-        "quick": {"decided": 2, "answered": 3, "failed": 0, "seconds": 1.5, "cost_usd": pytest.approx(0.003)},
-        "deep": {"decided": 1, "answered": 0, "failed": 1, "seconds": 2, "cost_usd": 0},
+        "quick": {
+            "decided": 2,
+            "answered": 3,
+            "failed": 0,
+            "seconds": 1.5,
+            "cost_usd": pytest.approx(0.003),
+            "unpriced": 0,
+        },
+        "deep": {"decided": 1, "answered": 0, "failed": 1, "seconds": 2, "cost_usd": 0, "unpriced": 0},
     }
     assert found.cost_usd == pytest.approx(0.003)
     assert [(each.id, each.text, each.reasoning) for each in found.worst] == [
