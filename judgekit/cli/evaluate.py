@@ -48,7 +48,7 @@ app = typer.Typer(no_args_is_help=True, help="Measure judges and retrieval on la
 
 @app.command()
 def judge(
-    file: Annotated[Path, Argument(metavar="FILE", help="Labelled cases, one JSON object a line.")],
+    file: Annotated[Path, Argument(metavar="FILE", help="Labelled cases: JSON Lines, CSV, TSV or Parquet.")],
     rubric: output.RubricOption = None,
     mode: Annotated[ModeName, Option(help="Mode whose thresholds apply.")] = "strict",
     wanted: Annotated[
@@ -118,13 +118,19 @@ def _say_judges(report: JudgingReport, *, is_comparison: bool) -> None:
 
 
 def _cases(file: Path) -> list[Case]:
-    """Return labelled cases: one JSON object a line, or a table with the usual columns of rows."""
+    """Return labelled cases; or rows with the usual columns: a table, or lines with other keys than cases."""
     from judgekit.data.labels import labelled_cases
-    from judgekit.data.rows import DELIMITERS, open_rows
+    from judgekit.data.rows import DELIMITERS, ENDINGS, DataRow, open_rows
     from judgekit.evaluation import cases
 
-    if file.suffix.lower() in (*DELIMITERS, ".parquet"):
-        return labelled_cases(open_rows(str(file), sys.stdin.buffer))
+    if file.suffix.lower() in ENDINGS:
+        rows = open_rows(str(file), sys.stdin.buffer)
+        first = next(iter(rows), None)
+        keys = first.columns.keys() if isinstance(first, DataRow) else set()
+        if file.suffix.lower() in (*DELIMITERS, ".parquet") or (
+            "label" in keys and not keys <= cases.Case.model_fields.keys()
+        ):
+            return labelled_cases(rows)
     return cases.read(file)
 
 

@@ -77,6 +77,9 @@ def judge(
         return rows.run("judge", dataset, task, wish, list(filter(None, [author_family])), how)
     if out:
         output.into_file(Path(out))
+    for file in files:
+        if file.endswith((".jsonl", ".csv", ".tsv")):
+            output.note(f"{file}: judged as one document; --data judges each of its rows")
     unreadable: list[InputError] = []
     subjects = _documents(files, unreadable, task_id, task, author_family)
     words: set[str] = set()

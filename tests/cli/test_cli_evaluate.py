@@ -295,6 +295,9 @@ def test_scores_of_people_are_compared_as_numbers(project: Path, served: Served)
     assert kind["scores"]["spearman"] is None  # which gives all the same score
     done, _ = served(_by_model, *command)
     assert "mean error of scores" in done.out
+    Path("cases.jsonl").write_text('{"id": "a", "question": "q?", "answer": "TODO", "label": "reject"}\n')
+    done, asked = served(_by_model, "eval", "judge", "cases.jsonl", *command[3:], "--json")
+    assert (done.json["judges"][0]["accuracy"]["value"], "q?" in asked[0].text) == (1, True)
     for text, problem in (
         ("id,answer,label\na,x,4\nb,y,accept\n", "some labels are words and some are numbers"),
         ("id,answer,label\na,x,4\na,y,3\n", "row 2: duplicate id 'a'; keep one"),
