@@ -123,7 +123,7 @@ def _cases(file: Path) -> list[Case]:
     from judgekit.data.rows import DELIMITERS, ENDINGS, DataRow, open_rows
     from judgekit.evaluation import cases
 
-    if file.suffix.lower() in ENDINGS:
+    if file.suffix.lower() in ENDINGS and file.is_file():
         rows = open_rows(str(file), sys.stdin.buffer)
         first = next(iter(rows), None)
         keys = first.columns.keys() if isinstance(first, DataRow) else set()
