@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import functools
-import logging
 import os
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +51,8 @@ def _write_example(ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's 
 
 @functools.cache
 def help_table() -> dict[str, Any]:
+    import tomllib
+
     return tomllib.loads(Path(__file__).with_name("help.toml").read_text(encoding="utf-8"))
 
 
@@ -67,15 +67,16 @@ def _quiet() -> None:
 
 def _verbose() -> None:
     """Show each call on stderr, from this process: the engine's calls cannot be seen."""
+    import logging
+
+    class OnStderr(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            output.warn(record.getMessage())
+
     output.current.verbose, os.environ["JUDGEKIT_VERBOSE"] = True, "1"
     log = logging.getLogger("judgekit")
-    log.handlers, log.propagate = [_OnStderr()], False
+    log.handlers, log.propagate = [OnStderr()], False
     log.setLevel(logging.INFO)
-
-
-class _OnStderr(logging.Handler):
-    def emit(self, record: logging.LogRecord) -> None:
-        output.warn(record.getMessage())
 
 
 def _version() -> None:

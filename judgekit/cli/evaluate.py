@@ -119,15 +119,16 @@ def _say_judges(report: JudgingReport, *, is_comparison: bool) -> None:
 
 def _cases(file: Path) -> list[Case]:
     """Return labelled cases; or rows with the usual columns: a table, or lines with other keys than cases."""
+    from judgekit.data import tables
     from judgekit.data.labels import labelled_cases
-    from judgekit.data.rows import DELIMITERS, ENDINGS, DataRow, open_rows
+    from judgekit.data.rows import ENDINGS, DataRow, open_rows
     from judgekit.evaluation import cases
 
     if file.suffix.lower() in ENDINGS and file.is_file():
         rows = open_rows(str(file), sys.stdin.buffer)
         first = next(iter(rows), None)
         keys = first.columns.keys() if isinstance(first, DataRow) else set()
-        if file.suffix.lower() in (*DELIMITERS, ".parquet") or (
+        if file.suffix.lower() in tables.ENDINGS or (
             "label" in keys and not keys <= cases.Case.model_fields.keys()
         ):
             return labelled_cases(rows)

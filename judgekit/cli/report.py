@@ -52,6 +52,7 @@ def report(
     first, *rest = [open_rows(path, sys.stdin.buffer) for path in results]
     if sample is not None:
         sheet = labels or f"{Path(first.name).with_suffix('')}.labels.csv"
+        output.unread(Path(sheet))
         added, total = files.add_sample(files.results(first), sheet, sample)
         say(escaped(f"{sheet}: {added} rows added, {total} in all"))
         say("Write accept, improve or reject into the column label of each row. Then run:")
@@ -63,15 +64,16 @@ def report(
     second = {each.row_id: each.word for each in files.results(rest[0])} if rest else {}
     other = (rest[0].name, second) if rest else None
     found = summarise(files.results(first), first.name, known, by, other)
+    sections = _sections(found)
     if html is not None:
         from judgekit.evaluation.page import page
 
-        output.write_drawing(html, page(f"Results of {found.file}", _about(found), _sections(found)))
+        output.write_drawing(html, page(f"Results of {found.file}", _about(found), sections))
     if as_json:
         emit(found.model_dump_json(by_alias=True))
         return 0
     say(escaped(f"{found.file}: {_about(found)}"))
-    text = "".join(f"\n{section.title}\n{parts_text(section.parts)}\n" for section in _sections(found))
+    text = "".join(f"\n{section.title}\n{parts_text(section.parts)}\n" for section in sections)
     say(text + "\nIn brackets 95% intervals" if "[0" in text or "[-" in text else text.rstrip())
     return 0
 

@@ -200,7 +200,7 @@ def summarise(
     """
     labels, whole, groups = labels or {}, _Tally(), defaultdict[str, _Tally](_Tally)
     dimensions, tiers = defaultdict[str, Counter[str]](Counter), defaultdict[str, dict[str, float]](_tier)
-    rows, ranks, costs = _Lists(second), list[ResultRow](), list[float | None]()
+    rows, ranks, usd, unpriced = _Lists(second), list[ResultRow](), 0.0, 0
     judges, errors = Counter[str](), Counter[str]()
     for each in found:
         label = labels.get(each.row_id)
@@ -208,7 +208,8 @@ def summarise(
         if column is not None and column in each.columns:
             groups[str(each.columns[column])].add(each.word, label)
         rows.add(each, label)
-        costs.append(number(each.columns.get("cost_usd")))
+        usd += (cost := number(each.columns.get("cost_usd"))) or 0.0
+        unpriced += cost is None
         if error := each.columns.get("error"):
             errors[one_line(str(error), 200)] += 1
         if each.word in OUTCOMES:
@@ -222,7 +223,6 @@ def summarise(
     if column is not None and not groups:
         raise UsageError(f"--by {column}: {name} has no such column")
     best, (wins, matrix) = ("A" if ranks else "accept"), _wins(ranks)
-    pairs = whole.pairs
     return ResultsReport(
         file=name,
         rows=whole.words.total(),
@@ -236,13 +236,13 @@ def summarise(
         dimensions={name: _by_number(counts) for name, counts in dimensions.items()},
         worst=rows.worst(),
         tiers={name: _priced(tier) for name, tier in tiers.items()},
-        cost_usd=sum(known) if (known := [usd for usd in costs if usd]) else None if None in costs else 0.0,
-        cost_complete=None not in costs,
+        cost_usd=usd or (None if unpriced else 0.0),
+        cost_complete=not unpriced,
         judged_by=dict(judges.most_common(_REASONS)),
         errors=dict(errors.most_common(_REASONS)),
         not_accepted=sum(whole.words[word] for word in OUTCOMES[:2]),
         values=len(groups),
-        labelled=_labelled(pairs, len(labels) - len(pairs), rows.wrong) if labels else None,
+        labelled=_labelled(whole.pairs, len(labels), rows.wrong) if labels else None,
         difference=rows.difference(best) if second else None,
         column=column,
         groups=_groups(groups, best, is_labelled=bool(labels)),
@@ -348,7 +348,7 @@ def _count(tiers: dict[str, dict[str, float]], judges: Counter[str], columns: Ma
         tiers[tier_name]["decided"] += 1
 
 
-def _labelled(pairs: Sequence[stats.Pair], left_out: int, wrong: list[Shown]) -> Labelled:
+def _labelled(pairs: Sequence[stats.Pair], labels: int, wrong: list[Shown]) -> Labelled:
     confusion: dict[str, dict[str, int]] = {}
     for (label, said), count in sorted(Counter(pairs).items()):
         confusion.setdefault(label, {})[said] = count
@@ -359,7 +359,7 @@ def _labelled(pairs: Sequence[stats.Pair], left_out: int, wrong: list[Shown]) ->
     kappa, _ = stats.kappas(same)
     return Labelled(
         labels=len(pairs),
-        left_out=left_out,
+        left_out=labels - len(pairs),
         accuracy=stats.accuracy(same),
         kappa=kappa,
         confusion=confusion,

@@ -119,6 +119,7 @@ def test_a_result_never_replaces_what_the_command_reads(judgekit: Run, results: 
         ("eval", "judge", "cases.csv", "--rubric", "kls", "--out", "cases.csv"),
         ("calibrate", "cases.csv", "--rubric", "kls", "--mode", "strict", "--out", "cases.csv"),
         ("judge", "good.md", "--out", "good.md"),
+        ("report", results, "--sample", "3", "--labels", results),
     ):
         done = judgekit(*command)
         assert (done.code, done.out, done.err.count("\n")) == (64, "", 1), command
