@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shlex
@@ -102,7 +103,8 @@ def test_verbose_shows_where_a_fault_of_ours_is(judgekit: Run, monkeypatch: pyte
     monkeypatch.setattr("judgekit.judging.search.search", lambda *_: 1 / 0)
     assert "Traceback" not in judgekit("search", "x").err
     with monkeypatch.context() as patch:
-        patch.setattr("judgekit.cli.common.logging.getLogger", lambda _: type("Log", (), {"setLevel": print}))
+        usual, ours = logging.getLogger, type("Log", (), {"setLevel": print})
+        patch.setattr("logging.getLogger", lambda name="": ours if name == "judgekit" else usual(name))
         patch.setenv("JUDGEKIT_VERBOSE", "1")  # put back at the end
         assert "Traceback" in judgekit("search", "x", "-v").err
 
