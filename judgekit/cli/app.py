@@ -29,7 +29,7 @@ COMMANDS = {
     "compare": "judge.compare",
     "report": "report.report",
     "gate": "gate.gate",
-    "calibrate": "evaluate.calibrate",
+    "calibrate": "calibrate.calibrate",
     "label": "label.label",
     "kpi": "ledger.kpi",
     "promote": "ledger.promote",

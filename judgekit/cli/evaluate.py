@@ -1,12 +1,10 @@
-"""`judgekit eval` and `calibrate`: how well judging and retrieval do on labels, and what labels promise."""
+"""`judgekit eval`: how well judging and retrieval do on labels."""
 
 from __future__ import annotations
 
 import enum
-import hashlib
 import json
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,7 +13,7 @@ from typer import Argument, Option
 
 from judgekit import environment
 from judgekit.cli import output
-from judgekit.cli.output import AsJson, emit, note, say, warn
+from judgekit.cli.output import AsJson, emit, say, warn
 from judgekit.config import ModeName
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.retrieval.compiled import KINDS
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from judgekit.evaluation.stats import BootstrapInterval, Resampling
     from judgekit.hooks.settings import Settings
     from judgekit.hooks.trial import Answers, HookReport, Share, Trial
-    from judgekit.judging.calibration import CalibratedRule, Calibration, Measured, Promise
     from judgekit.retrieval.confidence import Candidate
 
     ProfileKind = str
@@ -38,7 +35,7 @@ else:
     ProfileKind = enum.StrEnum("ProfileKind", [(kind, kind) for kind in KINDS])
 
 _FIRST_KIND = ProfileKind(KINDS[0])
-_WIDTH = 44  # of the first column
+WIDTH = 44  # of the first column
 _LONGEST_WORD = 40  # characters, in that column
 _PROMPT = 300  # characters of a prompt, title or path that a person is asked about
 _ANSWERS = {"y": True, "n": False, "s": None}
@@ -75,7 +72,7 @@ def judge(
 
     project = Path(environment.project_root())
     loaded = loader.find_rubric(rubric, project) if rubric else None
-    cases = _cases(file)
+    cases = read_cases(file)
     recorded = any(case.judges for case in cases)
     names = list(dict.fromkeys(filter(None, map(str.strip, (models or "").split(",")))))
     given = {"--again": again, "--model": model, "--models": models, "--repeat": repeat > 1}
@@ -86,7 +83,7 @@ def judge(
     missing = None
     if loaded and not recorded:
         cases = runner.again(cases, max(repeat - 1, int(again)), swapped=again)
-        shown = _progress(len(cases) * max(1, len(names)), "answers")
+        shown = progress(len(cases) * max(1, len(names)), "answers")
         asked: list[str | None] = [*names] or [None]
         cases = runner.ask(cases, file.parent, loaded, mode, project, shown, models=asked, at_once=jobs).cases
         missing = runner.unanswered(cases)
@@ -95,9 +92,9 @@ def judge(
         output.write_drawing(html, pages.judging_page(report))
     if as_json:
         emit(report.model_dump_json(by_alias=True))
-        return _answered(missing)
+        return answered(missing)
     _say_judges(report, is_comparison=bool(names))
-    return _answered(missing)
+    return answered(missing)
 
 
 def _say_judges(report: JudgingReport, *, is_comparison: bool) -> None:
@@ -117,7 +114,7 @@ def _say_judges(report: JudgingReport, *, is_comparison: bool) -> None:
     _say_resampling(report.bootstrap, "items")
 
 
-def _cases(file: Path) -> list[Case]:
+def read_cases(file: Path) -> list[Case]:
     """Return labelled cases; or rows with the usual columns: a table, or lines with other keys than cases."""
     from judgekit.data import tables
     from judgekit.data.labels import labelled_cases
@@ -135,14 +132,14 @@ def _cases(file: Path) -> list[Case]:
     return cases.read(file)
 
 
-def _answered(missing: str | None) -> int:
+def answered(missing: str | None) -> int:
     if missing is None:
         return Exit.ACCEPTED
     warn(missing)
     return Exit.HUMAN_NEEDED
 
 
-def _progress(total: int, what: str) -> Callable[[int], None]:
+def progress(total: int, what: str) -> Callable[[int], None]:
     return lambda done: output.progress(f"{done} of {total} {what}" if done < total else "")
 
 
@@ -151,7 +148,7 @@ def _figure(name: str, interval: BootstrapInterval | Share | None, more: str = "
     value = "    -"
     if interval is not None:
         value = f"{interval.value:.3f}  [{interval.low:.3f}, {interval.high:.3f}]"
-    say(f"  {name:<{_WIDTH}}{value}{more}")
+    say(f"  {name:<{WIDTH}}{value}{more}")
 
 
 def _say_resampling(how: Resampling, what: str) -> None:
@@ -167,13 +164,13 @@ def _say_judge(judge: JudgeReport) -> None:
         _figure("quadratically weighted kappa", judge.weighted_kappa)
     if judge.unanswered:
         why = ", ".join(f"{count} {kind}" for kind, count in judge.unanswered.items())
-        say(escaped(f"  {'not answered':<{_WIDTH}}{why}"))
+        say(escaped(f"  {'not answered':<{WIDTH}}{why}"))
     _figure("unreadable", judge.unreadable)
     for one in judge.classes:
         precision, recall = (f"{each.value:.3f}" if each else "-" for each in (one.precision, one.recall))
         times = f"{one.said} time{'' if one.said == 1 else 's'}"
         known = f"{one.labelled} labelled so" if one.labelled else f"said {times}, no label says so"
-        say(f"  {one_line(one.word, _LONGEST_WORD):<{_WIDTH}}precision {precision}, recall {recall}, {known}")
+        say(f"  {one_line(one.word, _LONGEST_WORD):<{WIDTH}}precision {precision}, recall {recall}, {known}")
     orders, reruns = judge.order_flips, judge.rerun_flips
     for name, flips in (("flips with another order", orders), ("flips when asked again", reruns)):
         if flips.pairs:
@@ -183,9 +180,9 @@ def _say_judge(judge: JudgeReport) -> None:
         _figure("lift by injected text", lift.lift, f" of {lift.pairs}")
     if probabilities := judge.probabilities:
         errors = f"{probabilities.brier:.3f}, {probabilities.ece:.3f} of {probabilities.answers}"
-        say(f"  {'Brier and ECE of its probabilities':<{_WIDTH}}{errors}")
+        say(f"  {'Brier and ECE of its probabilities':<{WIDTH}}{errors}")
     usd = "" if judge.cost.usd is None else f", ${judge.cost.usd:.6f}"
-    say(f"  {'an item':<{_WIDTH}}{judge.cost.calls:.2f} calls{usd}")
+    say(f"  {'an item':<{WIDTH}}{judge.cost.calls:.2f} calls{usd}")
 
 
 @app.command()
@@ -209,7 +206,7 @@ def retrieval(
     if run is not None:
         evaluation.check_run(run, (each.id for each in (*found.queries, *found.documents)))
     used = Profiles(compile_profiles(Path(environment.project_root()))).by_kind[profile]
-    shown = _progress(len(found.queries), "queries")
+    shown = progress(len(found.queries), "queries")
     seen = evaluation.search(found, used, scoped=scope_prefix, progress=shown)
     if run is not None:
         evaluation.write_run(run, ((each.query, each.ranking) for each in seen))
@@ -296,7 +293,7 @@ def memories(
     if not (kept or as_json or at_terminal()):
         known = "run this in a terminal, or read labels with --labels FILE (--json prints what to label)"
         raise UsageError(f"no terminal to ask at, and no answers are kept; {known}")
-    tried = trial.run(texts, configured, _progress(len(texts), "prompts"))
+    tried = trial.run(texts, configured, progress(len(texts), "prompts"))
     for line in [*notes, *tried.notes]:
         warn(line)
     asked = [(each, hit) for each in tried.trials for hit in each.injections(mentions=fit)]
@@ -395,10 +392,8 @@ def _say_memories(report: dict[str, Any], hook: HookReport, judged: HookReport |
     if judge := report["judge"]:
         for name in ("dropped", "added"):
             count, relevant, irrelevant = judge[name].values()
-            say(
-                f"  {f'{name} by the judge':<{_WIDTH}}{count}: {relevant} relevant, {irrelevant} not relevant"
-            )
-        say(f"  {'prompts that models judged':<{_WIDTH}}{judge['prompts']}{output.cost_text(judge)}")
+            say(f"  {f'{name} by the judge':<{WIDTH}}{count}: {relevant} relevant, {irrelevant} not relevant")
+        say(f"  {'prompts that models judged':<{WIDTH}}{judge['prompts']}{output.cost_text(judge)}")
         if judge["unjudged"]:
             warn(f"models did not decide all about {judge['unjudged']} prompts: {judge['reason']}")
     say("\nIn brackets exact 95% intervals (Clopper and Pearson)")
@@ -436,164 +431,3 @@ def _say_fit(fit: dict[str, Any]) -> None:
         say(f"  changed to: {after}; this holds in all your projects")
         for name, path in zip(("written", "the old one"), fit["written"], strict=False):
             say(f"  {name}: {path}")
-
-
-def calibrate(
-    files: Annotated[
-        list[Path],
-        Argument(metavar="LABELS.jsonl|accept FILE", help="Labelled cases; or `accept` and a calibration."),
-    ],
-    rubric: output.RubricOption = None,
-    mode: output.ModeOption = None,
-    error: Annotated[float | None, Option(metavar="RATE", help="Promise this error rate (or 0.05).")] = None,
-    excess: Annotated[
-        float | None, Option(metavar="RATE", help="Promise at most this much more error than deep alone.")
-    ] = None,
-    confidence: Annotated[float, Option(help="Confidence of the promise, between 0 and 1.")] = 0.95,
-    out: Annotated[
-        Path | None,
-        Option(metavar="FILE", callback=output.unread, help="Write to this file, not your folder."),
-    ] = None,
-    as_json: AsJson = False,
-    _model: output.ModelOption = None,
-) -> int:
-    """Learn which opinions of which tier may be final at a promised error rate; needs --rubric and --mode.
-
-    `calibrate accept FILE` shows what a project's calibration allows, and accepts it for you.
-    Exit code 2 when a model did not answer.
-    """
-    if len(files) == 2 and str(files[0]) == "accept":  # noqa: PLR2004 - the word and the file
-        return _accept(files[1])
-    if len(files) > 1:
-        raise UsageError(f"expected one file of labels, got {len(files)}; put all cases into one")
-    if rubric is None or mode is None:
-        missing = "--rubric" if rubric is None else "--mode"
-        raise UsageError(f"{missing} is missing; a calibration is for one rubric in one mode")
-    if error is not None and excess is not None:
-        raise UsageError("--error and --excess are two different promises; give one")
-    rate = next((each for each in (error, excess) if each is not None), 0.05)
-    for name, value in (("--error or --excess", rate), ("--confidence", confidence)):
-        if not 0 < value < 1:
-            raise UsageError(f"{name}: expected a number between 0 and 1, got {value:g}")
-    from judgekit.judging.calibration import Promise
-
-    promise = Promise(rate=rate, confidence=confidence, reference=None if excess is None else "deep")
-    return _learn(files[0], rubric, mode, promise, out, as_json=as_json)
-
-
-def _learn(
-    labels: Path, rubric: str, mode: ModeName, promise: Promise, out: Path | None, *, as_json: bool
-) -> int:
-    from judgekit.evaluation import runner, samples
-    from judgekit.evaluation.calibrate import learn
-    from judgekit.judging import calibration
-    from judgekit.rubric import loader
-
-    calibration.check(out)
-    project = Path(environment.project_root())
-    loaded = loader.find_rubric(rubric, project)
-    given, missing = _cases(labels), None
-    if any(case.judges for case in given):
-        if environment.environ().get("JUDGEKIT_ONLY_MODEL"):
-            raise UsageError("--model asks a model, and these cases have recorded answers; leave one out")
-        opinions = runner.Opinions(given, samples.models(given), {})
-    else:
-        opinions = runner.ask(given, labels.parent, loaded, mode, project, _progress(len(given), "cases"))
-        missing = runner.unanswered(opinions.cases)
-    known = learn(
-        opinions.cases,
-        opinions.models,
-        loaded,
-        mode,
-        promise,
-        made=datetime.now(UTC),
-        labels_sha256=hashlib.sha256(labels.read_bytes()).hexdigest(),
-        asking=opinions.asking,
-    )
-    if as_json:
-        emit(known.text().rstrip())
-    else:
-        _say_calibration(known)
-    if known.gates or out is not None:
-        path = out or calibration.default_path(known)
-        calibration.write(known, path)
-        calibration.accept(path)
-        note(f"written: {path}")
-    else:
-        note("these labels support no promise, so no file was written; the rubric's own rules apply")
-    return _answered(missing)
-
-
-def _accept(path: Path) -> int:
-    from judgekit.judging import calibration
-
-    known = calibration.read(path)
-    _say_calibration(known)
-    say(f"Made {known.made:%Y-%m-%d} from labels {known.labels_sha256[:12]}, which are not in the file")
-    question = "Accept this calibration in every project that has this file?"
-    if sys.stdin.isatty() and not typer.confirm(question):
-        warn("not accepted; the rubric's own rules apply")
-        return Exit.REJECTED
-    calibration.accept(path)
-    note(f"accepted: {path}; a changed file must be accepted again")
-    return 0
-
-
-def _say_calibration(known: Calibration) -> None:
-    from judgekit.judging.logprobs import WORDS
-
-    rubric = f"{known.rubric.id}@{known.rubric.version}, {known.mode}"
-    models = ", ".join(f"{tier} {model}" for tier, model in known.models.items())
-    say(f"{known.id}: {rubric}; {models}; {known.cases} labelled")
-    rate, reference = known.promise.rate, known.promise.reference
-    exact = f"{rate:.1%}" if round(rate, 3) == rate else f"{100 * rate:.10g}%"
-    promise = f"an opinion that is final differs from its label in at most {exact}"
-    if reference is not None:
-        promise = f"at most {exact} more errors than {reference} alone, which has the last word"
-    say(f"Promised with {known.promise.confidence:.0%} confidence: {promise}\n")
-    say("May be final" if known.gates else "May be final: nothing")
-    for gate in known.gates:
-        say(_rule_line(gate, known))
-    if known.not_promised:
-        say("Cannot be promised")
-    for refused in known.not_promised:
-        few = refused.more is not None
-        why = (
-            f"few labels; about {refused.more} more are needed"
-            if few
-            else "many errors; more labels would not help"
-        )
-        say(f"{_rule_line(refused, known)}; too {why}")
-    for tier, count in known.read_otherwise.items():
-        how = " and ".join(sorted(WORDS[each] for each in set(known.read[tier].values())))
-        say(f"Left out: {count} of {tier}; its scores were {how} in other cases, but not in these")
-    say(f"\n{f'On these {known.cases} labels':<46}{'calibrated':>12}{'without':>12}")
-    subjects = known.subjects.all if known.subjects else known.cases
-    least = subjects * sum(tier != "tiebreaker" for tier in known.models)
-
-    def row(name: str, figure: Callable[[Measured], str]) -> None:
-        say(f"  {name:<{_WIDTH}}{figure(known.with_gates):>12}{figure(known.without):>12}")
-
-    row("final by calibration", lambda each: f"{each.by_gate / known.cases:.1%}")
-    row("decided", lambda each: f"{each.decided / known.cases:.1%}")
-    row("wrong among the decided", lambda each: f"{each.errors / each.decided:.1%}" if each.decided else "-")
-    for tier in known.models:
-        row(f"calls of {tier}", lambda each, tier=tier: str(each.calls.get(tier, 0)))  # type: ignore[misc]
-    saved = "calls saved against quick and deep"
-    row(saved, lambda each: f"{1 - sum(each.calls.values()) / least if least else 0.0:.1%}")
-
-
-def _rule_line(rule: CalibratedRule, known: Calibration) -> str:
-    """Return which opinions a rule is about, how many of them were wrong, and the bound of their rate."""
-    if known.subjects:
-        after = {"accept": " after a lead", "improve": " after a tie"}.get(rule.after or "", "")
-        what = f"best of {rule.tier}{after}, ahead by {rule.least_margin:g} or more"
-    elif rule.stands:
-        what = f"a win of {rule.stands} against a tie of {rule.tier}, lead {rule.least_margin:g} or more"
-    else:
-        after = f" after {rule.after}" if rule.after else ""
-        margin = f", margin {rule.least_margin:g} or more" if rule.least_margin else ""
-        what = f"{rule.tier} {rule.outcome}{after}{margin}"
-    gains = f" and {rule.gains} gained" if rule.gains else ""
-    bound = max(rule.bound, 0.001) if rule.bound > 0 else rule.bound  # never "at most 0.0%"
-    return f"  {what:<{_WIDTH}} {rule.errors} wrong{gains} of {rule.labels}, at most {bound:.1%}"

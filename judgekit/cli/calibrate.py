@@ -1,0 +1,185 @@
+"""`judgekit calibrate`: which opinions may be final, learned from labels at a promised error rate."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Argument, Option
+
+from judgekit import environment
+from judgekit.cli import output
+from judgekit.cli.evaluate import WIDTH, answered, progress, read_cases
+from judgekit.cli.output import AsJson, emit, note, say, warn
+from judgekit.config import ModeName
+from judgekit.errors import Exit, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from judgekit.judging.calibration import CalibratedRule, Calibration, Measured, Promise
+
+
+def calibrate(
+    files: Annotated[
+        list[Path],
+        Argument(metavar="LABELS.jsonl|accept FILE", help="Labelled cases; or `accept` and a calibration."),
+    ],
+    rubric: output.RubricOption = None,
+    mode: output.ModeOption = None,
+    error: Annotated[float | None, Option(metavar="RATE", help="Promise this error rate (or 0.05).")] = None,
+    excess: Annotated[
+        float | None, Option(metavar="RATE", help="Promise at most this much more error than deep alone.")
+    ] = None,
+    confidence: Annotated[float, Option(help="Confidence of the promise, between 0 and 1.")] = 0.95,
+    out: Annotated[
+        Path | None,
+        Option(metavar="FILE", callback=output.unread, help="Write to this file, not your folder."),
+    ] = None,
+    as_json: AsJson = False,
+    _model: output.ModelOption = None,
+) -> int:
+    """Learn which opinions of which tier may be final at a promised error rate; needs --rubric and --mode.
+
+    `calibrate accept FILE` shows what a project's calibration allows, and accepts it for you.
+    Exit code 2 when a model did not answer.
+    """
+    if len(files) == 2 and str(files[0]) == "accept":  # noqa: PLR2004 - the word and the file
+        return _accept(files[1])
+    if len(files) > 1:
+        raise UsageError(f"expected one file of labels, got {len(files)}; put all cases into one")
+    if rubric is None or mode is None:
+        missing = "--rubric" if rubric is None else "--mode"
+        raise UsageError(f"{missing} is missing; a calibration is for one rubric in one mode")
+    if error is not None and excess is not None:
+        raise UsageError("--error and --excess are two different promises; give one")
+    rate = next((each for each in (error, excess) if each is not None), 0.05)
+    for name, value in (("--error or --excess", rate), ("--confidence", confidence)):
+        if not 0 < value < 1:
+            raise UsageError(f"{name}: expected a number between 0 and 1, got {value:g}")
+    from judgekit.judging.calibration import Promise
+
+    promise = Promise(rate=rate, confidence=confidence, reference=None if excess is None else "deep")
+    return _learn(files[0], rubric, mode, promise, out, as_json=as_json)
+
+
+def _learn(
+    labels: Path, rubric: str, mode: ModeName, promise: Promise, out: Path | None, *, as_json: bool
+) -> int:
+    from judgekit.evaluation import runner, samples
+    from judgekit.evaluation.calibrate import learn
+    from judgekit.judging import calibration
+    from judgekit.rubric import loader
+
+    calibration.check(out)
+    project = Path(environment.project_root())
+    loaded = loader.find_rubric(rubric, project)
+    given, missing = read_cases(labels), None
+    if any(case.judges for case in given):
+        if environment.environ().get("JUDGEKIT_ONLY_MODEL"):
+            raise UsageError("--model asks a model, and these cases have recorded answers; leave one out")
+        opinions = runner.Opinions(given, samples.models(given), {})
+    else:
+        opinions = runner.ask(given, labels.parent, loaded, mode, project, progress(len(given), "cases"))
+        missing = runner.unanswered(opinions.cases)
+    known = learn(
+        opinions.cases,
+        opinions.models,
+        loaded,
+        mode,
+        promise,
+        made=datetime.now(UTC),
+        labels_sha256=hashlib.sha256(labels.read_bytes()).hexdigest(),
+        asking=opinions.asking,
+    )
+    if as_json:
+        emit(known.text().rstrip())
+    else:
+        _say_calibration(known)
+    if known.gates or out is not None:
+        path = out or calibration.default_path(known)
+        calibration.write(known, path)
+        calibration.accept(path)
+        note(f"written: {path}")
+    else:
+        note("these labels support no promise, so no file was written; the rubric's own rules apply")
+    return answered(missing)
+
+
+def _accept(path: Path) -> int:
+    from judgekit.judging import calibration
+
+    known = calibration.read(path)
+    _say_calibration(known)
+    say(f"Made {known.made:%Y-%m-%d} from labels {known.labels_sha256[:12]}, which are not in the file")
+    question = "Accept this calibration in every project that has this file?"
+    if sys.stdin.isatty() and not typer.confirm(question):
+        warn("not accepted; the rubric's own rules apply")
+        return Exit.REJECTED
+    calibration.accept(path)
+    note(f"accepted: {path}; a changed file must be accepted again")
+    return 0
+
+
+def _say_calibration(known: Calibration) -> None:
+    from judgekit.judging.logprobs import WORDS
+
+    rubric = f"{known.rubric.id}@{known.rubric.version}, {known.mode}"
+    models = ", ".join(f"{tier} {model}" for tier, model in known.models.items())
+    say(f"{known.id}: {rubric}; {models}; {known.cases} labelled")
+    rate, reference = known.promise.rate, known.promise.reference
+    exact = f"{rate:.1%}" if round(rate, 3) == rate else f"{100 * rate:.10g}%"
+    promise = f"an opinion that is final differs from its label in at most {exact}"
+    if reference is not None:
+        promise = f"at most {exact} more errors than {reference} alone, which has the last word"
+    say(f"Promised with {known.promise.confidence:.0%} confidence: {promise}\n")
+    say("May be final" if known.gates else "May be final: nothing")
+    for gate in known.gates:
+        say(_rule_line(gate, known))
+    if known.not_promised:
+        say("Cannot be promised")
+    for refused in known.not_promised:
+        few = refused.more is not None
+        why = (
+            f"few labels; about {refused.more} more are needed"
+            if few
+            else "many errors; more labels would not help"
+        )
+        say(f"{_rule_line(refused, known)}; too {why}")
+    for tier, count in known.read_otherwise.items():
+        how = " and ".join(sorted(WORDS[each] for each in set(known.read[tier].values())))
+        say(f"Left out: {count} of {tier}; its scores were {how} in other cases, but not in these")
+    say(f"\n{f'On these {known.cases} labels':<46}{'calibrated':>12}{'without':>12}")
+    subjects = known.subjects.all if known.subjects else known.cases
+    least = subjects * sum(tier != "tiebreaker" for tier in known.models)
+
+    def row(name: str, figure: Callable[[Measured], str]) -> None:
+        say(f"  {name:<{WIDTH}}{figure(known.with_gates):>12}{figure(known.without):>12}")
+
+    row("final by calibration", lambda each: f"{each.by_gate / known.cases:.1%}")
+    row("decided", lambda each: f"{each.decided / known.cases:.1%}")
+    row("wrong among the decided", lambda each: f"{each.errors / each.decided:.1%}" if each.decided else "-")
+    for tier in known.models:
+        row(f"calls of {tier}", lambda each, tier=tier: str(each.calls.get(tier, 0)))  # type: ignore[misc]
+    saved = "calls saved against quick and deep"
+    row(saved, lambda each: f"{1 - sum(each.calls.values()) / least if least else 0.0:.1%}")
+
+
+def _rule_line(rule: CalibratedRule, known: Calibration) -> str:
+    """Return which opinions a rule is about, how many of them were wrong, and the bound of their rate."""
+    if known.subjects:
+        after = {"accept": " after a lead", "improve": " after a tie"}.get(rule.after or "", "")
+        what = f"best of {rule.tier}{after}, ahead by {rule.least_margin:g} or more"
+    elif rule.stands:
+        what = f"a win of {rule.stands} against a tie of {rule.tier}, lead {rule.least_margin:g} or more"
+    else:
+        after = f" after {rule.after}" if rule.after else ""
+        margin = f", margin {rule.least_margin:g} or more" if rule.least_margin else ""
+        what = f"{rule.tier} {rule.outcome}{after}{margin}"
+    gains = f" and {rule.gains} gained" if rule.gains else ""
+    bound = max(rule.bound, 0.001) if rule.bound > 0 else rule.bound  # never "at most 0.0%"
+    return f"  {what:<{WIDTH}} {rule.errors} wrong{gains} of {rule.labels}, at most {bound:.1%}"
