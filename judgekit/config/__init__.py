@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal, TypeAlias, get_args
 
 from judgekit.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ModeName: TypeAlias = Literal["strict", "lenient"]
 TierName: TypeAlias = Literal["quick", "deep", "tiebreaker"]

@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
-from judgekit.evaluation.page import Cell, Chart, Figure, Section, Table, drawing, page, shares
+from judgekit.evaluation.page import Cell, Chart, Figure, Row, Section, Table, drawing, page, shares
 from judgekit.ledger import kpi
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from judgekit.evaluation.page import Row
     from judgekit.evaluation.report import JudgeReport, JudgingReport
     from judgekit.evaluation.stats import BootstrapInterval
     from judgekit.ledger.kpi import Evidence, Kpi

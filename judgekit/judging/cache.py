@@ -14,17 +14,14 @@ import time
 import weakref
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from judgekit import environment
 from judgekit.config import files
 from judgekit.environment import __version__
 from judgekit.errors import KEPT
 from judgekit.judging.fence import without_nonce
-from judgekit.providers.base import Reply, secret_values
-
-if TYPE_CHECKING:
-    from judgekit.providers.base import Endpoint, Request
+from judgekit.providers.base import Endpoint, Reply, Request, secret_values
 
 MAX_DAYS = 30
 MAX_BYTES = 100_000_000  # of the file

@@ -39,14 +39,13 @@ from judgekit.judging.verdict import RubricRef
 from judgekit.providers import registry
 from judgekit.providers.base import Endpoint
 from judgekit.rubric import search_path
-from judgekit.rubric.schema import CompareRubric, ScoreRubric
+from judgekit.rubric.schema import CompareRubric, Rubric, ScoreRubric
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from judgekit.judging.logprobs import ScoreSource
     from judgekit.rubric.loader import LoadedRubric
-    from judgekit.rubric.schema import Rubric
 
 SCHEMA = "judgekit/calibration@1"
 TOGETHER = " + "  # between the models of one jury, where they stand as one name

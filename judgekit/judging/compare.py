@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.judging import panel, prompt, redact
 from judgekit.judging.documents import CONTEXT_CHARS, LEAST, ComparisonInput, Part, is_cut
-from judgekit.judging.escalation import UNDETERMINED, Final
+from judgekit.judging.escalation import UNDETERMINED, EscalationRules, Final
 from judgekit.judging.fence import Fence, labels
 from judgekit.judging.jury import ORDERS, WINS, TierVote, Vote, favourite, of_calls, outcomes, tier_vote
 from judgekit.judging.orchestrator import AnyRubric, Judge, JudgingState, ModelTurn, Task
 from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.replies import compare_reply_model
-from judgekit.judging.round import Answer, run_round
-from judgekit.judging.verdict import TIE, CompareRound, Comparison, Contestant, failures
-from judgekit.providers.base import CallKey, Request
+from judgekit.judging.round import Answer, Calls, Session, run_round
+from judgekit.judging.verdict import TIE, CompareRound, Comparison, Consensus, Contestant, failures
+from judgekit.providers.base import CallKey, Endpoint, Message, Request
 from judgekit.rubric.schema import CompareRubric
 from judgekit.text import visible
 
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from judgekit.config import ModeName, TierName
-    from judgekit.judging.escalation import EscalationRules
-    from judgekit.judging.round import Calls, Session
-    from judgekit.judging.verdict import Consensus
-    from judgekit.providers.base import Endpoint, Message
 
 
 class Ended(NamedTuple):

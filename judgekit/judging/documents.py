@@ -9,7 +9,7 @@ import stat
 from collections import Counter
 from dataclasses import astuple, dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 from judgekit.errors import InputError, UsageError
 from judgekit.git import GitError, Repository
@@ -17,7 +17,6 @@ from judgekit.text import encodable, is_blank
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import BinaryIO
 
     from judgekit.providers.base import Endpoint
     from judgekit.rubric.schema import Giving, ScoreRubric, Tier

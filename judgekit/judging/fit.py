@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeGuard, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeGuard, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from judgekit.judging.scan import CUT, QUOTES, SPELT_NUMBER, Array, Object, number
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 Model = TypeVar("Model", bound=BaseModel)
 

@@ -17,15 +17,13 @@ from typing import TYPE_CHECKING
 
 from judgekit.errors import KEPT, CallUsage, FailureKind, GatewayError, of_failure
 from judgekit.judging.prompt import PromptCandidate
-from judgekit.judging.round import Answer, failure_of, ms_since
+from judgekit.judging.round import Answer, Session, failure_of, ms_since
 from judgekit.providers import running
-from judgekit.providers.base import Message, Request
+from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from judgekit.judging.round import Session
-    from judgekit.providers.base import CallKey, Endpoint, Reply
 
 ALTERNATIVES = 20  # the most that OpenAI's wire format allows
 LEAST_MASS = 0.2  # below this the model was answering something else

@@ -15,22 +15,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from judgekit.judging import jury, logprobs
 from judgekit.judging.compare import ComparisonJudge, Ended
 from judgekit.judging.documents import ComparisonInput, Document, Task, is_cut
-from judgekit.judging.escalation import DIGITS, UNDETERMINED, Final
+from judgekit.judging.escalation import DIGITS, UNDETERMINED, Final, FinalityRules
 from judgekit.judging.fence import Fence
 from judgekit.judging.jury import Opinion
 from judgekit.judging.orchestrator import JudgingState, ModelTurn
 from judgekit.judging.orchestrator import Task as TierTask
 from judgekit.judging.score import ScoreTask
-from judgekit.judging.verdict import TIE, CompareRound
+from judgekit.judging.verdict import TIE, CompareRound, Comparison, Consensus
 from judgekit.rubric.schema import ScoreRubric
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 
     from judgekit.config import ModeName, Outcome, TierName
-    from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.round import Answer, Calls, Session
-    from judgekit.judging.verdict import Comparison, Consensus
     from judgekit.providers.base import Endpoint, Message
 
 

@@ -17,7 +17,7 @@ import string
 from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from judgekit.judging.documents import Task
+from judgekit.judging.documents import Document, File, Task
 from judgekit.judging.fence import folded
 from judgekit.text import visible
 
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from judgekit.judging.documents import Document, File
     from judgekit.judging.secret_search import SecretMatch
 
     Record = TypeVar("Record", bound=BaseModel)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from judgekit import environment
-from judgekit.config import TIERS, check, require
+from judgekit.config import TIERS, ModeName, check, require
 from judgekit.config import settings as configuration
 from judgekit.errors import ConfigError, InputError
 from judgekit.judging import redact as redaction
@@ -32,7 +32,6 @@ from judgekit.text import encodable, visible
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from judgekit.config import ModeName
     from judgekit.config.settings import Config
     from judgekit.judging.verdict import Selection
     from judgekit.retrieval.search import Candidate

@@ -18,9 +18,9 @@ from judgekit.judging.orchestrator import Judge, JudgingState, ModelTurn, Task
 from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.prompt import PromptCandidate, candidate_text
 from judgekit.judging.replies import KEEP, ReplyForm, select_reply_model
-from judgekit.judging.round import Answer, joined, run_round
+from judgekit.judging.round import Answer, Calls, Session, joined, run_round
 from judgekit.judging.verdict import Decision, Selection, failures
-from judgekit.providers.base import CallKey, Message, Request
+from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request
 from judgekit.rubric.schema import SelectRubric
 
 if TYPE_CHECKING:
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from judgekit.config import TierName
     from judgekit.judging.fence import Fence
-    from judgekit.judging.round import Calls, Session
-    from judgekit.providers.base import Endpoint, Reply
 
 Holds: TypeAlias = dict[str, dict[str, bool]]
 """Whether each criterion holds, by candidate."""

@@ -16,7 +16,7 @@ import httpx
 from pydantic import ValidationError
 
 from judgekit import environment
-from judgekit.config.settings import wrong
+from judgekit.config.settings import Config, wrong
 from judgekit.errors import Exit, GatewayError, JudgekitError
 from judgekit.judging import redact
 from judgekit.judging.orchestrator import JudgingState
@@ -27,7 +27,6 @@ from judgekit.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.config.settings import Config
     from judgekit.judging.documents import Document
     from judgekit.judging.score import DocumentJudge
 

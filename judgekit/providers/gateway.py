@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 
 from judgekit.errors import CallUsage, GatewayError, free
 from judgekit.providers import replay
-from judgekit.providers.base import CallKey, Message, Request, is_local
+from judgekit.providers.base import CallKey, Endpoint, Gateway, Message, Reply, Request, is_local
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from judgekit.providers.base import Endpoint, Gateway, Reply
 
 borrowed: ContextVar[Gateway | None] = ContextVar("gateway", default=None)
 """What `open_gateway` returns in the current task, in place of a gateway of its own."""

@@ -16,13 +16,11 @@ from judgekit import programs
 from judgekit.config import TIERS, TierName
 from judgekit.errors import UsageError
 from judgekit.providers import registry, replay, servers
-from judgekit.providers.base import INSIDE, endpoint, first_set
+from judgekit.providers.base import INSIDE, Endpoint, endpoint, first_set
 from judgekit.providers.registry import CommandProfile, LitellmProfile, Profile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from judgekit.providers.base import Endpoint
 
     Tiers: TypeAlias = Mapping[TierName, tuple[Endpoint, ...]]
     Named: TypeAlias = Mapping[TierName, str | Sequence[str]]

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from judgekit import environment
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers import running
-from judgekit.providers.base import NO_KEY, is_loopback
+from judgekit.providers.base import NO_KEY, Endpoint, is_loopback
 from judgekit.providers.registry import UNKNOWN_FAMILY, LitellmProfile, family_by_name
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     import httpx
 
-    from judgekit.providers.base import Endpoint
 
 MOST = 4_000_000  # bytes of a reply, as it is sent and as it is read
 _MOST_SAID = 64_000  # bytes of an error, and of a reply that need not be JSON

@@ -8,16 +8,14 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.errors import ConfigError
-from judgekit.rubric.loader import cases_path
-from judgekit.rubric.schema import CompareCase, ScoreCase, ScoreRubric, SelectCase, SelectRubric
+from judgekit.rubric.loader import LoadedRubric, cases_path
+from judgekit.rubric.schema import Case, CompareCase, Rubric, ScoreCase, ScoreRubric, SelectCase, SelectRubric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from judgekit.config import ModeName
-    from judgekit.rubric.loader import LoadedRubric
-    from judgekit.rubric.schema import Case, Rubric
 
 FEW = 10  # cases, below which a share of agreement says next to nothing
 LEAST_SHARE = 0.2  # of the cases should be on either side of acceptance

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, ClassVar, Generic, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
 
 from pydantic import (
     Field,
@@ -18,6 +18,7 @@ from pydantic import (
     RootModel,
     StringConstraints,
     ValidationError,
+    ValidatorFunctionWrapHandler,
     WrapValidator,
     model_validator,
 )
@@ -27,9 +28,7 @@ from judgekit.config.yamlfile import Identifier, Problem, Strict, Text, WrongVal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any, Self
 
-    from pydantic import ValidatorFunctionWrapHandler
 
 Value = TypeVar("Value")
 Key = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
