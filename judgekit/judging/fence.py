@@ -18,6 +18,7 @@ import hashlib
 import hmac
 import re
 import secrets
+import tomllib
 import unicodedata
 from contextlib import suppress
 from itertools import islice
@@ -32,32 +33,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
+_DATA: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_bytes().decode())
+_MARKS: Final[dict[str, str]] = _DATA["marks"]
 _BAR: Final = "|\uff5c"  # DeepSeek's is full-width
 _LONGEST: Final = 64
-_NAMES: Final = (
-    "s|bos|eos|sop|eop|pad|unk|think|endoftext|(?:start|end)_of_[a-z]+|tool_(?:call|response|result|output)s?"
-    r"|(?:seed|minimax):[a-z_]+|(?:fim|jupyter|issue)_[a-z]+|extra_id_\d+|unused\d+|reserved_\d+|SPECIAL_\d+"
-    r"|TOKENS_UNUSED_\d+|eoh|eoa|eosys|sep|cls|(?:BOS|EOS|PAD|UNK|MASK|SEP|CLS|EOP|EOT)(?:_TOKEN)?|file_sep"
-    "|repo_?name|gh_stars|empty_output"
-)
-_BRACKETED: Final = (
-    "[gs]?MASK|INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|MODEL_SETTINGS|THINK|TOOL_[A-Z]+|CALL_ID|BEGIN_AUDIO|IMG_(?:BREAK|END)"
-    r"|BOS|EOS|CLS|SEP|PAD|UNK|UNUSED_TOKEN_\d+"
-)
-_TURNS: Final = (
-    "system|user|assistant|human|bot|tool|tools|observation|developer|end(?:_?of_?(?:turn|text))?|think"
-)
-_SECTIONS: Final = (
-    "TITLE|ABSTRACT|INTRODUCTION|SUMMARY|COMMENT|ANSWER|QUESTION|DOMAIN|PREFIX|SUFFIX|MIDDLE"  # Falcon's
-)
-_ROLES: Final = "SYSTEM|HUMAN|ASSISTANT|OBSERVATION"  # Ling's
-# The bracket that opens a chat template's mark: with a blank behind it, it is text. Of marks between plain
-# brackets only known names are taken, since texts have tags and placeholders of their own.
+# The bracket that opens a chat template's mark: with a blank behind it, it is text.
 _OPENING: Final = re.compile(
-    rf"<(?=/?[{_BAR}][^\s<>]{{1,{_LONGEST}}}>|/?[^\s<>{_BAR}]{{1,{_LONGEST}}}[{_BAR}]>|/?(?:{_NAMES})>)"
-    rf"|<(?=</?SYS>>|role>(?:{_ROLES})</role>)"
-    rf"|\[(?=/?(?:{_BRACKETED})\]|\|(?:{_TURNS})\|\]|[a-z]~\[)"
-    rf"|\](?=~!?[a-z]{{1,8}}[\[\]]|![a-z]~\[)|>(?=>(?:{_SECTIONS})<<)"
+    rf"<(?=/?[{_BAR}][^\s<>]{{1,{_LONGEST}}}>|/?[^\s<>{_BAR}]{{1,{_LONGEST}}}[{_BAR}]>|/?(?:{_MARKS['names']})>)"
+    rf"|<(?=</?SYS>>|role>(?:{_MARKS['ling']})</role>)"
+    rf"|\[(?=/?(?:{_MARKS['bracketed']})\]|\|(?:{_MARKS['turns']})\|\]|[a-z]~\[)"
+    rf"|\](?=~!?[a-z]{{1,8}}[\[\]]|![a-z]~\[)|>(?=>(?:{_MARKS['falcon']})<<)"
 )
 
 _GUARD: Final = (
@@ -68,11 +53,9 @@ _GUARD: Final = (
 
 _WORD: Final = "judged"
 _DASHES: Final = "-_\u2010-\u2015\u2212\ufe58\ufe63\uff0d"
-_MARKS: Final = (
-    r"[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]*+"  # over letters
-)
+_OVER_LETTERS: Final = r"[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]*+"
 _WORD_BEFORE_NONCE: Final = re.compile(
-    "".join(char + _MARKS for char in _WORD) + rf"(?=[{_DASHES}])", re.IGNORECASE
+    "".join(char + _OVER_LETTERS for char in _WORD) + rf"(?=[{_DASHES}])", re.IGNORECASE
 )
 _NONCE_BYTES: Final = 8
 _NONCE_LETTERS: Final = 14  # 26 ** 14 is more than 2 ** 64
@@ -80,28 +63,11 @@ _TAG: Final = re.compile(rf"\b{_WORD}-[a-z]{{{_NONCE_LETTERS}}}\b")
 _QUOTED: Final = str.maketrans('"<>', "'()")
 _TRIES: Final = 50  # labels that may stand in what is shown: a text that holds more than that holds them all
 _SECRET_BYTES: Final = 32
-
-
-# Letters that look like Latin ones: from Unicode's confusables.txt (UTS #39), of scripts in use beside Latin.
-_CYRILLIC: Final = str.maketrans(
-    "\u0430\u0410\u0412\u0441\u0421\u0501\u0435\u0415\u050c\u04bb\u041d\u0456\u0406\u04cf\u04c0\u0458\u0408"
-    "\u043a\u041a\u041c\u043e\u041e\u0440\u0420\u051b\u051a\u0455\u0405\u0442\u0422\u0475\u0474\u051d\u051c"
-    "\u0445\u0425\u0443\u0423\u0433\u043f\u0417\u042c",
-    "aABcCdeEGhHiIlIjJkKMoOpPqQsStTvVwWxXyYrn3b",
+_CYRILLIC, _ARMENIAN, _GREEK, _CAPITALS, _PUNCTUATION = (
+    str.maketrans(*_DATA["alike"][name])
+    for name in ("cyrillic", "armenian", "greek", "capitals", "punctuation")
 )
-_GREEK: Final = str.maketrans(
-    "\u03b1\u0391\u0392\u0395\u0396\u0397\u03b9\u0399\u03ba\u039a\u039c\u039d\u03bd\u03bf\u039f\u03c1\u03a1"
-    "\u03c4\u03a4\u03c5\u03a5\u03a7\u03f2\u03f3",
-    "aABEZHiIkKMNvoOpPtTuYXcj",
-)
-_CAPITALS: Final = str.maketrans(
-    "\u1d00\u0299\u1d04\u1d05\u1d07\ua730\u0262\u029c\u026a\u1d0a\u1d0b\u029f\u1d0d\u0274\u1d0f\u1d18\ua7af"
-    "\u0280\ua731\u1d1b\u1d1c\u1d20\u1d21\u028f\u1d22",
-    "ABCDEFGHIJKLMNOPQRSTUVWYZ",
-)
-_ARMENIAN: Final = str.maketrans("\u0570\u0578\u057d\u0585\u0581\u053c\u0555\u054d", "hnuogLOU")
 _SKELETON: Final = _CYRILLIC | _ARMENIAN | _GREEK | _CAPITALS
-_PUNCTUATION: Final = str.maketrans("\u201a\u201e\u2032\u2033\u2236\ua789\u05c3\u2044\u2215", "'\"'\"::://")
 _CATEGORIES: Final = {"Mn": "\0", "Me": "\0", "Cf": "\0", "Zs": " ", "Pd": "-", "Pi": '"', "Pf": '"'}
 _STYLED_LEAST: Final = 2  # letters in a word: a single one is a symbol
 _CAPITALS_LEAST: Final = 3

@@ -149,47 +149,7 @@ def replies(record: Record) -> Record:
 
 # Text that is encoded, escaped, joined or broken over lines
 
-_GAP = r"[ \t]{0,20}"
-_PLUS = r"(?:\+|\.\.?|\|\||&|<>|\\)"
-_CALL = rf"\){{0,2}}{_GAP}(?:\n[ \t]{{1,60}})?\.(?:append|concat|add|push|join)\({_GAP}"
-_AGAIN = rf"{_GAP};?\n[ \t]{{0,60}}(?:export |set |local )?\$?\w{{1,40}}{_GAP}(?:[+.&]|\.\.)={_GAP}"
-_SHELL = r";?\n[ \t]{0,60}(?:export )?\w{1,40}=[\"']?\$\{?\w{1,40}\}?(?:[\"'](?=\w))?"
-_JOINED = rf"(?:{_GAP}(?:{_PLUS}{_GAP}(?:[`_]?{_GAP}\n[ \t]{{0,60}})?|\n[ \t]{{1,60}}(?:{_PLUS}{_GAP})?|(?<=[\"'`][ \t]))[rbuf]?|{_CALL}|{_AGAIN})[\"'`]"
-_LISTED = rf"{_GAP},{_GAP}(?:\n[ \t]{{0,60}})?[rbuf]?"
-# Each begins with one letter: it is what Python looks for first.
-_ESCAPED: Final = re.compile(
-    r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|u\{[0-9A-Fa-f]{1,6}\}|U[0-9A-Fa-f]{8}|[0-7]{3}|[!-/:-@\[-`{-~]"
-    r"|\n[ \t]*+)"
-    r"|%[0-9A-Fa-f]{2}(?:%[0-9A-Fa-f]{2})*+"
-    r"|&(?:#\d{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});"
-    r"|=(?:3D|\n(?<=[^\n=]{70}=\n))"
-    rf"|\"{_JOINED}|'{_JOINED}|`{_JOINED}|\"(?=')'|'(?=\")\"|(?<=[^\s'\"=(,:])(?:''(?=[^\s'),;])|\"\"(?=[^\s\"),;]))|[\"']{_SHELL}"
-)
-_LIST: Final = re.compile(rf"\"{_LISTED}\"|'{_LISTED}'")
-# Encoded text of ASCII begins with one of these letters: what it says is a printable character or a break.
-_BASE64: Final = re.compile(
-    r"[CI-Za-f](?<![A-Za-z0-9+/_-].)[A-Za-z0-9+/_-]{15,}+"
-    r"(?:[ \t]*+\n[ \t>#*|]*+[A-Za-z0-9+/]{16,}+)*+(?:[ \t]*+\n[ \t>#*|]*+[A-Za-z0-9+/]{2,15}={1,2})?+={0,2}"
-)
-_NO_BASE64: Final = re.compile(r"[^A-Za-z0-9+/_-]+")
-_HEX: Final = re.compile(
-    r"[2-7](?<![0-9A-Za-wyzA-WYZ].)[0-9A-Fa-f](?:[2-7][0-9A-Fa-f]|0[9AaDd]){11,}+(?![0-9A-Za-z])"
-)
-_DUMP: Final = re.compile(
-    r"[2-7](?<![0-9A-Za-z:].)[0-9A-Fa-f](?:[ :-](?:[2-7][0-9A-Fa-f]|0[9AaDd])){11,}+(?![0-9A-Za-z])"
-)
-_NUMBERS: Final = re.compile(
-    r"[0-9](?<![\w.,].)(?:x[2-7][0-9A-Fa-f]|\d{1,2})"
-    r"(?:,[ \t]{0,3}\n?[ \t]{0,60}(?:0x[2-7][0-9A-Fa-f]|(?:3[2-9]|[4-9]\d|1[012]\d))(?![\w.])){11,}+"
-)
-_JOINS: Final = re.compile(r"(?:join|concat|printf)[ \t]*\(|-join[ \t]*[(\"']")
-_FAR: Final = 200
-_BROKEN: Final = re.compile(
-    r"(?:sk-|gh[pousr]_|github_pat_|A[KS]IA|xox[abprs]-|eyJ|glpat-|AIza|hf_|npm_|pypi-|SG\."
-    r"|dop_v1_|hvs\.|shpat_|gsk_|xai-|[rs]k_live_|whsec_|dckr_pat_|ya29\.|GOCSPX-)"
-    r"[\w.+/=-]{0,300}+(?P<gap>(?:\\|[ \t]{1,4})?\n[ \t>#*|]{0,20})(?=[A-Za-z_-]{0,60}\d)(?=[\d_-]{0,60}[A-Za-z])"
-    r"(?=[\w.+/=-]{6,300}+[ \t\"'`,;)]{0,20}(?:\n|\Z))"
-)
+_FAR: Final = 200  # characters around a list in which its parts are joined
 _PRINTED: Final = string.printable.encode()
 
 
@@ -210,17 +170,19 @@ class View(NamedTuple):
 
 def views(text: str) -> Iterator[View]:
     """Yield what parts of a text say that are encoded, escaped, joined or broken over lines."""
-    for start, end, matches in _windows(text, _ESCAPED):
+    from judgekit.judging.secret_search import RE  # noqa: PLC0415 - compiles its patterns
+
+    for start, end, matches in _windows(text, RE["escaped"]):
         yield _view(text, start, end, [(*each.span(), _read(each[0])) for each in matches])
     if "join" in text or "concat" in text or "printf" in text:
-        for start, end, matches in _windows(text, _LIST):
-            if _JOINS.search(text, max(0, start - _FAR), end + _FAR):
+        for start, end, matches in _windows(text, RE["list"]):
+            if RE["joins"].search(text, max(0, start - _FAR), end + _FAR):
                 yield _view(text, start, end, [(*each.span(), "") for each in matches])
-    for start, end, matches in _windows(text, _BROKEN):
+    for start, end, matches in _windows(text, RE["broken"]):
         yield _view(text, start, end, [(*each.span("gap"), "") for each in matches])
-    for pattern in (_BASE64, _HEX, _DUMP, _NUMBERS):
-        for match in pattern.finditer(text):
-            if decoded := _decoded(match[0], pattern):
+    for kind in ("base64", "hex", "dump", "numbers"):
+        for match in RE[kind].finditer(text):
+            if decoded := _decoded(match[0], kind):
                 yield View(decoded, (0,), ((*match.span(), False),))
 
 
@@ -277,13 +239,13 @@ def _read(written: str) -> str:
     return chr(int(rest, 8)) if rest.isdigit() else rest
 
 
-def _decoded(written: str, pattern: re.Pattern[str]) -> str:
+def _decoded(written: str, kind: str) -> str:
     """Return encoded text, in UTF-16 as PowerShell has it too; nothing where it is no text."""
-    if pattern is _NUMBERS:
+    if kind == "numbers":
         codes = [int(each, 0 if "x" in each else 10) for each in re.findall(r"0x[0-9A-Fa-f]{2}|\d+", written)]
         data = bytes(code for code in codes if code < 0x80)  # noqa: PLR2004 - ASCII's end
-    elif pattern is _BASE64:
-        letters = _NO_BASE64.sub("", written).replace("-", "+").replace("_", "/")
+    elif kind == "base64":
+        letters = re.sub("[^A-Za-z0-9+/_-]+", "", written).replace("-", "+").replace("_", "/")
         whole = len(letters) - (len(letters) % 4 == 1)
         data = base64.b64decode(letters[:whole] + "=" * (-whole % 4))
     else:

@@ -48,7 +48,7 @@ def whole(text: str) -> str:
 
 RE: Final[dict[str, re.Pattern[str]]] = {
     name: re.compile(whole(pattern))
-    for section in ("names", "values", "settings", "blocks", "private_keys")
+    for section in ("names", "values", "settings", "blocks", "private_keys", "encoded")
     for name, pattern in RULES[section].items()
 }
 
