@@ -11,6 +11,7 @@ import io
 import json
 import re
 import stat
+import tomllib
 from copy import deepcopy
 from functools import cache, lru_cache
 from itertools import islice
@@ -186,46 +187,11 @@ class WrongValuesError(ValueError):
 _VALUE_ERROR = "Value error, "
 _QUOTED = re.compile("'([^']*)'")
 _MOST_GUESSED = 60  # characters of a key or word for which a similar one is looked for
-# These say all, or are about a value of the right kind: what stands there is not said.
-_WITHOUT_KIND = {"extra_forbidden", "missing", "json_invalid", "union_tag_invalid", "union_tag_not_found"}
-_OF_THE_RIGHT_KIND = {
-    *("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number"),
-    *("string_too_short", "string_too_long", "string_pattern_mismatch", "literal_error", "enum"),
-}
-_WORDS = {
-    "extra_forbidden": "unknown key; remove it or correct its spelling",
-    "missing": "missing key; add it",
-    "union_tag_not_found": "missing key {discriminator}; add it",
-    "union_tag_invalid": "expected one of {expected_tags}",
-    "json_invalid": "not valid JSON ({error}); correct it",
-    "greater_than": "expected a number above {gt}",
-    "greater_than_equal": "expected a number of at least {ge}",
-    "less_than": "expected a number below {lt}",
-    "less_than_equal": "expected a number of at most {le}",
-    "too_short": "expected {min_length} or more entries",
-    "too_long": "expected {max_length} entries at most",
-    "string_too_short": "expected a text of {min_length} or more characters",
-    "string_too_long": "expected a text of {max_length} characters at most",
-    "string_pattern_mismatch": "expected a text of the pattern {pattern}",
-    "literal_error": "expected {expected}",
-    "enum": "expected {expected}",
-    "invalid_key": "expected a key that is a text",
-}
-# By the first word of what pydantic calls a fault of type.
-_KINDS = {
-    "string": "a text",
-    "int": "a whole number",
-    "float": "a number",
-    "finite": "a number",
-    "bool": "true or false",
-    "list": "a list",
-    "dict": "a mapping",
-    "mapping": "a mapping",
-    "model": "a mapping",
-    "dataclass": "a mapping",
-    "none": "null",
-    "datetime": "a time such as 2026-02-17T14:30:00Z",
-}
+
+
+@cache
+def _faults() -> dict[str, Any]:
+    return tomllib.loads(files.COMPILED.with_name("faults.toml").read_bytes().decode())
 
 
 def problem(errors: Sequence[ErrorDetails], data: object) -> Problem:
@@ -239,7 +205,7 @@ def problems(errors: Sequence[ErrorDetails], data: object, model: object = None)
     be none of the reader's, since a file of a clone may lead to another one: its kind is said, never itself.
     """
     # A misspelt key explains the missing one, so it comes first.
-    details = sorted(errors, key=lambda each: each["type"] != "extra_forbidden")
+    details, got = sorted(errors, key=lambda each: each["type"] != "extra_forbidden"), _faults()["got"]
     left, meant = [(each, _place(each, data)) for each in details], set[Location]()
     while left:
         same = _alternatives([each for each, _ in left], left[0][1])
@@ -250,8 +216,8 @@ def problems(errors: Sequence[ErrorDetails], data: object, model: object = None)
         *most, last = (wanted[0], *(each.removeprefix("expected ") for each in wanted[1:]))
         text = " or ".join(filter(None, (", ".join(most), last)))
         value, kind, context = first["input"], first["type"], first.get("ctx", {})
-        is_said = kind in _WITHOUT_KIND or first["msg"].startswith(_VALUE_ERROR) or isinstance(value, bytes)
-        if not is_said and (kind not in _OF_THE_RIGHT_KIND or isinstance(value, bool | None)):
+        is_said = kind in got["never"] or first["msg"].startswith(_VALUE_ERROR) or isinstance(value, bytes)
+        if not is_said and (kind not in got["of_another_kind"] or isinstance(value, bool | None)):
             text += f", got {kind_of(value)}"
         location = tuple(first["loc"][part] for part in place)
         location += (
@@ -329,12 +295,12 @@ def _expectation(error: ErrorDetails) -> str:
     message = message.removeprefix("Input should be ")
     if message in {"an object", "a valid array"}:  # of JSON
         return "expected an object" if message == "an object" else "expected a list"
-    if kind in _WORDS:
+    if words := _faults()["words"].get(kind):
         figures = {
             name: f"{value:g}" if isinstance(value, float) else value for name, value in context.items()
         }
-        return _WORDS[kind].format(**figures)
-    return f"expected {_KINDS.get(kind.partition('_')[0], message)}"
+        return str(words.format(**figures))
+    return f"expected {_faults()['kinds'].get(kind.partition('_')[0], message)}"
 
 
 def kind_of(value: object) -> str:
