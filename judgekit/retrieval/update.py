@@ -30,30 +30,7 @@ _MAKING = ".making"
 _ABANDONED = 600  # seconds after which what is still being laid out belongs to a process that was killed
 _UNUSED = 30 * 86_400  # seconds after which the file of another version of this program goes
 
-# A change of these tables needs a new `VERSION` of the file.
-LAYOUT = (
-    "CREATE TABLE about (key TEXT PRIMARY KEY, value) WITHOUT ROWID",
-    # What is looked at before every query: folders (`x`, `y`, `z` are ctime, mtime, inode) and the
-    # store's own files (as in `file`). What was read too soon after its last change is not `sure`.
-    """CREATE TABLE watch (number INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, folder INTEGER NOT NULL,
-        x INTEGER, y INTEGER, z INTEGER, sure INTEGER NOT NULL)""",
-    # One row a file, `pending` until it is read. `inode` is mixed with the ctime, see `look`. `live` is
-    # 1 when it gave an entry; `read` is when, in nanoseconds; `digest` is of all that was found.
-    """CREATE TABLE file (
-        number INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, folder INTEGER NOT NULL,
-        pending INTEGER NOT NULL DEFAULT 1, size INTEGER, mtime INTEGER, inode INTEGER,
-        read INTEGER NOT NULL DEFAULT 0, live INTEGER NOT NULL DEFAULT 0, digest INTEGER,
-        problem TEXT, id TEXT, title TEXT, category TEXT, tags TEXT, updated REAL)""",
-    "CREATE INDEX file_folder ON file (folder)",
-    "CREATE INDEX file_pending ON file (number) WHERE pending",
-    "CREATE INDEX file_problem ON file (path) WHERE problem IS NOT NULL",
-    "CREATE TABLE note (place TEXT NOT NULL, text TEXT NOT NULL)",  # what is wrong beside single files
-    # In how many entries each stem of the table `text` occurs; the row `TOTAL` counts all words.
-    "CREATE TABLE term (term TEXT PRIMARY KEY, entries INTEGER NOT NULL) WITHOUT ROWID",
-    # It holds stems: all the rest was done before.
-    """CREATE VIRTUAL TABLE text
-        USING fts5(title, tags, body, parts, tokenize = 'unicode61 remove_diacritics 2')""",
-)
+LAYOUT = os.path.join(os.path.dirname(__file__), "index.sql")
 _SET_ABOUT = "INSERT OR REPLACE INTO about VALUES (?, ?)"
 _ADD_TEXT = "INSERT INTO text (rowid, title, tags, body, parts) VALUES (?, ?, ?, ?, ?)"
 _STEMS = "SELECT title, tags, body, parts FROM text WHERE rowid = ?"
@@ -69,8 +46,8 @@ _ADD_WATCH = "INSERT OR REPLACE INTO watch (number, path, folder, x, y, z, sure)
 
 
 def create(connection: Connection, root: str, profiles: Profiles, kind: str = "") -> None:
-    for statement in LAYOUT:
-        connection.execute(statement)
+    with open(LAYOUT, encoding="utf-8") as file:
+        connection.executescript(file.read())
     said = {"root": root, "read_by": index_file.read_by(profiles), "kind": kind, "size": 0, "pending": 0}
     said |= {"folders": 0, "updated": index_file.clock()}
     connection.executemany(_SET_ABOUT, said.items())

@@ -76,10 +76,13 @@ def test_when_no_model_answers_bm25_does(
     assert (done.err.count("\n"), done.code) == (1, 0)
 
 
-def test_without_judge(judgekit: Run, project: Path, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    missing = ["CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)"]
+def test_without_judge(
+    judgekit: Run, project: Path, served: Served, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    layout = tmp_path / "index.sql"
+    layout.write_text("CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)", encoding="utf-8")
     with monkeypatch.context() as patch:
-        patch.setattr(update, "LAYOUT", missing)
+        patch.setattr(update, "LAYOUT", str(layout))
         for query, first in ((QUERY, [sample_store.JWT.id]), ("zeppelin", [])):
             done, asked = served(says("{}"), "search", query, "--judge", "--json")
             assert (done.json["degraded"], done.code) == ("no model is asked without full-text search", 0)

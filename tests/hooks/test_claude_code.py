@@ -182,7 +182,9 @@ def test_what_the_user_can_have_shown_too(store: MemoryStore, run: Run, tmp_path
     assert run(payload(store, "Write a haiku about the sea")) == ("", [])
 
 
-def test_the_judge_decides_if_it_is_on(store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_judge_decides_if_it_is_on(
+    store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     by_user("retrieval: {judge: on}\n")
     asked = []
 
@@ -220,7 +222,9 @@ def test_the_judge_decides_if_it_is_on(store: MemoryStore, run: Run, monkeypatch
         assert TITLE in out
         assert err == ["judgekit: not judged (RuntimeError: model gone); showing the BM25 result"]
     shutil.rmtree(environment.cache_home())
-    monkeypatch.setattr(update, "LAYOUT", ["CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)"])
+    layout = tmp_path / "index.sql"
+    layout.write_text("CREATE VIRTUAL TABLE text USING fts5_that_is_missing(a)", encoding="utf-8")
+    monkeypatch.setattr(update, "LAYOUT", str(layout))
     out, (line,) = run(payload(store))
     assert TITLE in out
     assert "titles and tags only" in line

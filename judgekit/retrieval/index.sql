@@ -1,0 +1,29 @@
+-- The tables of an index. A change of these needs a new `VERSION` of the file, in index_file.py.
+
+CREATE TABLE about (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+
+-- What is looked at before every query: folders (`x`, `y`, `z` are ctime, mtime, inode) and the store's own files (as
+-- in `file`). What was read too soon after its last change is not `sure`.
+CREATE TABLE watch (number INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, folder INTEGER NOT NULL,
+        x INTEGER, y INTEGER, z INTEGER, sure INTEGER NOT NULL);
+
+-- One row a file, `pending` until it is read. `inode` is mixed with the ctime, see `look`. `live` is 1 when it gave an
+-- entry; `read` is when, in nanoseconds; `digest` is of all that was found.
+CREATE TABLE file (
+        number INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, folder INTEGER NOT NULL,
+        pending INTEGER NOT NULL DEFAULT 1, size INTEGER, mtime INTEGER, inode INTEGER,
+        read INTEGER NOT NULL DEFAULT 0, live INTEGER NOT NULL DEFAULT 0, digest INTEGER,
+        problem TEXT, id TEXT, title TEXT, category TEXT, tags TEXT, updated REAL);
+CREATE INDEX file_folder ON file (folder);
+CREATE INDEX file_pending ON file (number) WHERE pending;
+CREATE INDEX file_problem ON file (path) WHERE problem IS NOT NULL;
+
+-- What is wrong beside single files.
+CREATE TABLE note (place TEXT NOT NULL, text TEXT NOT NULL);
+
+-- In how many entries each stem of the table `text` occurs; the row with an empty term counts all words.
+CREATE TABLE term (term TEXT PRIMARY KEY, entries INTEGER NOT NULL) WITHOUT ROWID;
+
+-- It holds stems: all the rest was done before.
+CREATE VIRTUAL TABLE text
+        USING fts5(title, tags, body, parts, tokenize = 'unicode61 remove_diacritics 2');
