@@ -1,6 +1,7 @@
 """What a row gives to judging: which column is the text, which the question; and how a cell is read.
 
-A column is found by its usual names, in an order of priority, or named with `--map FIELD=COLUMN`.
+A column is found by its usual names (`fields.toml`), in an order of priority, or named with `--map
+FIELD=COLUMN`.
 """
 
 from __future__ import annotations
@@ -9,24 +10,17 @@ import difflib
 import hashlib
 import json
 import re
+import tomllib
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from judgekit.data import conversation
 from judgekit.data.conversation import ASSISTANT, kind
 from judgekit.errors import InputError, UsageError
 from judgekit.judging import documents
-from judgekit.judging.documents import (
-    LEAST,
-    LETTERS,
-    MOST,
-    TASK_ROLES,
-    ComparisonInput,
-    Document,
-    Task,
-    file_of,
-)
+from judgekit.judging.documents import LETTERS, MOST, TASK_ROLES, ComparisonInput, Document, Task, file_of
 from judgekit.text import encodable, escaped, is_blank, one_line
 
 if TYPE_CHECKING:
@@ -40,36 +34,8 @@ if TYPE_CHECKING:
 TaskName: TypeAlias = Literal["judge", "compare"]
 JudgeTurn: TypeAlias = Literal["last", "all"]
 
-# The usual names of the columns for each field, the likeliest first. `answer` comes late for the text: beside
-# a column of outputs it holds what is right more often than what was said.
-USUAL: dict[TaskName, dict[str, str]] = {
-    "judge": {
-        "text": "text output response completion actual_output model_output model_response model_answer"
-        " prediction generation generated_text generated candidate reply answer summary document content",
-        "conversation": "conversation conversations messages chat dialogue dialog turns trajectory",
-        "description": "description question prompt query instruction instructions user_input input task"
-        " problem request",
-        "acceptance": "acceptance acceptance_criteria criteria requirements",
-        "reference": "reference reference_answer reference_output expected expected_output expected_answer"
-        " expected_response gold gold_answer golden_answer ground_truth ideal ideal_answer ideal_response"
-        " correct_answer best_answer target solution",
-        "sources": "sources contexts context retrieved_contexts retrieval_context retrieved_documents"
-        " documents source_documents passages passage evidence document source",
-        "author": "author author_family author_model generator",
-        "label": "label human_label expected_verdict",
-    },
-    "compare": {
-        "a": "a answer_a response_a output_a text_a completion_a assistant_a answer_1 response_1 output_1"
-        " text_1 completion_1 chosen",
-        "b": "b answer_b response_b output_b text_b completion_b assistant_b answer_2 response_2 output_2"
-        " text_2 completion_2 rejected",
-        "texts": "texts answers responses outputs completions candidates",
-        "prompt": "prompt question instruction query input user_input description task problem request",
-        "winner": "winner preference preferred better human_preference label",
-        "author_a": "author_a model_a family_a model_1",
-        "author_b": "author_b model_b family_b model_2",
-    },
-}
+_TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_bytes().decode())
+USUAL: dict[TaskName, dict[str, str]] = _TABLE["usual"]
 _SHOWN = 12  # names of columns in a message
 _NAME_CHARS = 60
 _FAMILY_CHARS = 64
@@ -77,15 +43,12 @@ _TEXTS = ("text", "a", "b")  # what a row is not judged without
 _TEXT_KEYS = ("text", "content", "page_content")
 _NAME_KEYS = ("title", "name", "id")
 _LABELS: dict[str, Outcome] = {
-    **dict.fromkeys(("accept", "accepted", "pass", "passed", "good", "true", "yes", "correct"), "accept"),
-    **dict.fromkeys(("reject", "rejected", "fail", "failed", "bad", "false", "no", "incorrect"), "reject"),
-    "improve": "improve",
+    word: name for name, words in _TABLE["labels"].items() for word in words.split()
 }
-_TIES = ("tie", "0", "draw", "equal", "both", "bothbad", "bothgood", "neither", "tiebothbad", "same")
-_SIDE = re.compile(
-    r"(?:model|answer|response|output|text|completion|candidate|assistant|option)?([a-z]|\d\d?)", re.ASCII
-)
-_WORDS = {"chosen": "A", "first": "A", "left": "A", "rejected": "B", "second": "B", "right": "B"}
+_WINNERS: dict[str, str | None] = {
+    word: name for name, words in _TABLE["winners"].items() for word in words.split()
+}
+_SIDE = re.compile(rf"(?:{_TABLE['things'].replace(' ', '|')})?([a-z]|\d\d?)", re.ASCII)
 
 
 class FieldError(InputError):
@@ -144,9 +107,8 @@ def fields_of(task: TaskName, columns: Sequence[str], given: Mapping[str, str], 
         if column and column not in columns:
             near = difflib.get_close_matches(column, columns, n=1)
             meant = f" (did you mean {near[0]}?)" if near else ""
-            raise UsageError(
-                f"--map {field}={column}: {name} has no such column{meant}; it has {_names(columns)}"
-            )
+            problem = f"{name} has no such column{meant}; it has {_names(columns)}"
+            raise UsageError(f"--map {field}={column}: {problem}")
     by_name: dict[str, str] = {}
     for column in columns:
         by_name.setdefault(_plain(column), column)
@@ -184,9 +146,8 @@ def _settle(
             with suppress(UsageError):
                 fields_of("compare", columns, {}, name)
                 asked += ", or compare these texts with judgekit compare --data"
-        raise UsageError(
-            f"{name}: no column for {' and '.join(one)}; name it with {asked}. It has {_names(columns)}"
-        )
+        asked += f". It has {_names(columns)}"
+        raise UsageError(f"{name}: no column for {' and '.join(one)}; name it with {asked}")
 
 
 def document(
@@ -229,9 +190,9 @@ def comparison(
     if column := fields.columns.get("texts"):
         value = row.columns.get(column)
         value = parsed(value) if isinstance(value, str) else value
-        if not isinstance(value, list) or not LEAST <= len(value) <= MOST:
+        if not isinstance(value, list) or not documents.LEAST <= len(value) <= MOST:
             got = f"{len(value)} of them" if isinstance(value, list) else kind(value)
-            raise FieldError(column, f"expected a list of {LEAST} to {MOST} texts, got {got}")
+            raise FieldError(column, f"expected a list of {documents.LEAST} to {MOST} texts, got {got}")
         texts = [
             (f"{column} {letter}", _text(each, "text", column))
             for letter, each in zip(LETTERS, value, strict=False)
@@ -272,15 +233,11 @@ def winner(fields: Fields, row: DataRow) -> str | None:
             if name:  # one that stands for both texts says nothing
                 key = _plain(name[:_NAME_CHARS])
                 named[key] = None if named.get(key, letter) != letter else letter
-    if word in named:
-        return named[word]
-    if word in _TIES:
-        return "tie"
-    if found := _SIDE.fullmatch(word):
-        side = found.group(1)
-        place = int(side) - 1 if side.isdigit() else LETTERS.index(side.upper())
-        return LETTERS[place] if 0 <= place < (LEAST if "a" in fields.columns else MOST) else None
-    return _WORDS.get(word)
+    if (words := _WINNERS | named).keys() >= {word}:
+        return words[word]
+    side = found[1] if (found := _SIDE.fullmatch(word)) else "0"
+    place = int(side) - 1 if side.isdigit() else LETTERS.index(side.upper())
+    return LETTERS[place] if 0 <= place < (documents.LEAST if "a" in fields.columns else MOST) else None
 
 
 def label(value: object) -> Outcome | None:
