@@ -157,7 +157,7 @@ def run(
     runner = runs.here(project, judge_request, how.jobs)
     if how.use_engine:
         runner = runs.by_engine(task, project, judge_request, how.jobs, note)
-    with results.open_results(options.out, _emit, fresh=options.fresh, source=source) as kept:
+    with results.open_results(options.out, output.emit, fresh=options.fresh, source=source) as kept:
         work = runs.DatasetRun(dataset, kept, judge_request.max_cost_usd, partial(asked.expected, found))
         started, interrupted = time.monotonic(), False
         with _progress(work, total), _stoppable(work.stopped):
@@ -172,16 +172,10 @@ def run(
     for line in filter(None, (work.failed and work.failed + more, str(work.problem or ""))):
         warn(escaped(line))
     output.KEPT[task] = None  # the summary says it
-    _print_line(
-        summary(
-            work,
-            kept.name,
-            time.monotonic() - started,
-            total,
-            interrupted=interrupted,
-            resumes=bool(options.out),
-        )
-    )
+    seconds, resumes = time.monotonic() - started, bool(options.out)
+    line = summary(work, kept.name, seconds, total, interrupted=interrupted, resumes=resumes)
+    if sys.stderr is not None and not output.current.quiet:
+        sys.stderr.write(f"{output.printable(line)}\n")
     if interrupted:
         return Exit.INTERRUPTED
     undone = {"undetermined"} if work.is_spent else set()
@@ -209,9 +203,7 @@ def summary(
 ) -> str:
     """Return one line: rows by verdict, how many were judged now and kept, and what it cost."""
     count = run.now + run.kept
-    order = sorted(
-        run.words, key=lambda word: (word not in _WORDS, word in _WORDS and _WORDS.index(word), word)
-    )
+    order = sorted(run.words, key=lambda word: ((*_WORDS, word).index(word), word))
     words = ", ".join(f"{run.words[word]:,} {word}" for word in order) or "no verdict"
     parts = [
         f"{'interrupted: ' * interrupted}{_rows(count)} in {name}: {words}",
@@ -237,15 +229,6 @@ def cost(run: DatasetRun) -> str:
         return "cost 0 (local)" if run.is_local else "cost unknown"
     digits = 2 if run.spent_usd >= 1 or not run.spent_usd else 4
     return f"{'at least ' * bool(run.unpriced)}{run.spent_usd:.{digits}f} USD"
-
-
-def _emit(line: str) -> None:
-    output.emit(line.removesuffix("\n"))
-
-
-def _print_line(line: str) -> None:
-    if sys.stderr is not None and not output.current.quiet:
-        sys.stderr.write(f"{output.printable(line)}\n")
 
 
 @contextlib.contextmanager

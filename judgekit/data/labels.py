@@ -51,15 +51,11 @@ def results(rows: Rows) -> Iterator[ResultRow]:
     """Yield the rows of a file of results; raises `InputError` for a row without an id and a verdict."""
     ids = Ids()
     for row, row_id, given in _answers(rows, "verdict"):
-        word = given if given in UNDECIDED else _word(given)
+        word, where = given if given in UNDECIDED else _word(given), f"{rows.name}: row {row.number}"
         if not word:
-            raise InputError(
-                f"{rows.name}: row {row.number}: unknown verdict {one_line(given, 40)!r}; {_WORDS}"
-            )
+            raise InputError(f"{where}: unknown verdict {one_line(given, 40)!r}; {_WORDS}")
         if (first := ids.add(row_id, row.number)) is not None:
-            raise InputError(
-                f"{rows.name}: row {row.number}: duplicate id {row_id!r} (row {first}); keep one"
-            )
+            raise InputError(f"{where}: duplicate id {row_id!r} (row {first}); keep one")
         yield ResultRow(row_id, word, dict(_scores(row.columns)), row.columns)
 
 

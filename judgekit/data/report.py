@@ -31,6 +31,7 @@ LEAST_LABELS = 30  # of fewer the bounds are not those that they claim to be
 _REASONS = 5  # of those that judged, and of errors
 MOST_SHOWN = 100  # rows of a list, and values of a column
 _SHOWN_CHARS = 400
+_TIER = dict.fromkeys(("decided", "answered", "failed", "seconds", "cost_usd", "unpriced"), 0)
 
 
 class CorrectedRate(ReportPart):
@@ -156,9 +157,8 @@ class _Tally:
             return rate
         others = self.words - Counter(said for _, said in self.pairs)
         right, said = (_worths(words, best) for words in zip(*self.pairs, strict=True))
-        value, low, high = stats.corrected(
-            list(zip(said, right, strict=True)), _worths(others.elements(), best)
-        )
+        both, unlabelled = list(zip(said, right, strict=True)), _worths(others.elements(), best)
+        value, low, high = stats.corrected(both, unlabelled)
         return rate.model_copy(update={"corrected": value, "low": low, "high": high})
 
     def group(self, value: str, best: str, *, is_labelled: bool) -> Group:
@@ -199,7 +199,8 @@ def summarise(
     Raises `UsageError` for a `column` that no row has, `InputError` where there is no row.
     """
     labels, whole, groups = labels or {}, _Tally(), defaultdict[str, _Tally](_Tally)
-    dimensions, tiers = defaultdict[str, Counter[str]](Counter), defaultdict[str, dict[str, float]](_tier)
+    scores = defaultdict[str, Counter[str]](Counter)
+    tiers = defaultdict[str, dict[str, float]](lambda: {**_TIER})
     rows, ranks, usd, unpriced = _Lists(second), list[ResultRow](), 0.0, 0
     judges, errors = Counter[str](), Counter[str]()
     for each in found:
@@ -210,19 +211,18 @@ def summarise(
         rows.add(each, label)
         usd += (cost := number(each.columns.get("cost_usd"))) or 0.0
         unpriced += cost is None
-        if error := each.columns.get("error"):
-            errors[one_line(str(error), 200)] += 1
         if each.word in OUTCOMES:
             for dimension, score in each.scores.items():
-                dimensions[dimension][f"{score:g}"] += 1
+                scores[dimension][f"{score:g}"] += 1
         elif each.word not in UNDECIDED:
             ranks.append(each._replace(columns={}))
-        _count(tiers, judges, each.columns)
+        _count(tiers, judges, errors, each.columns)
     if not whole.words:
         raise InputError(f"{name}: no row; name a file that judge or compare --data wrote")
     if column is not None and not groups:
         raise UsageError(f"--by {column}: {name} has no such column")
     best, (wins, matrix) = ("A" if ranks else "accept"), _wins(ranks)
+    largest = sorted(groups.items(), key=lambda item: -item[1].words.total())[:MOST_SHOWN]
     return ResultsReport(
         file=name,
         rows=whole.words.total(),
@@ -233,7 +233,7 @@ def summarise(
         needs=whole.needs(best) if labels and not ranks else None,
         win_rates=wins,
         matrix=matrix,
-        dimensions={name: _by_number(counts) for name, counts in dimensions.items()},
+        dimensions={name: {key: own[key] for key in sorted(own, key=float)} for name, own in scores.items()},
         worst=rows.worst(),
         tiers={name: _priced(tier) for name, tier in tiers.items()},
         cost_usd=usd or (None if unpriced else 0.0),
@@ -245,13 +245,8 @@ def summarise(
         labelled=_labelled(whole.pairs, len(labels), rows.wrong) if labels else None,
         difference=rows.difference(best) if second else None,
         column=column,
-        groups=_groups(groups, best, is_labelled=bool(labels)),
+        groups=[each.group(value, best, is_labelled=bool(labels)) for value, each in largest],
     )
-
-
-def _groups(groups: Mapping[str, _Tally], best: str, *, is_labelled: bool) -> list[Group]:
-    largest = sorted(groups.items(), key=lambda item: -item[1].words.total())[:MOST_SHOWN]
-    return [tally.group(value, best, is_labelled=is_labelled) for value, tally in largest]
 
 
 class _Lists:
@@ -321,17 +316,17 @@ def _shown(each: ResultRow, label: str | None = None, second: str | None = None)
     )
 
 
-def _tier() -> dict[str, float]:
-    return dict.fromkeys(("decided", "answered", "failed", "seconds", "cost_usd", "unpriced"), 0)
-
-
 def _priced(tier: Mapping[str, float]) -> dict[str, float | None]:
     """Return what a tier did; its cost is None where calls have none and the others cost nothing."""
     return {**tier, "cost_usd": tier["cost_usd"] or (None if tier["unpriced"] else 0.0)}
 
 
-def _count(tiers: dict[str, dict[str, float]], judges: Counter[str], columns: Mapping[str, Any]) -> None:
-    """Add what the tiers did about one row, and who judged it, by the record of its verdict."""
+def _count(
+    tiers: dict[str, dict[str, float]], judges: Counter[str], errors: Counter[str], columns: Mapping[str, Any]
+) -> None:
+    """Add what the tiers did about one row, who judged it, and its error, by the record of its verdict."""
+    if error := columns.get("error"):
+        errors[one_line(str(error), 200)] += 1
     judged = nested(columns.get("judged")) or {}
     if not str(judged.get("schema")).startswith("judgekit/"):  # another program may have such a column
         return
@@ -349,12 +344,11 @@ def _count(tiers: dict[str, dict[str, float]], judges: Counter[str], columns: Ma
 
 
 def _labelled(pairs: Sequence[stats.Pair], labels: int, wrong: list[Shown]) -> Labelled:
-    confusion: dict[str, dict[str, int]] = {}
+    confusion = defaultdict[str, dict[str, int]](dict)
     for (label, said), count in sorted(Counter(pairs).items()):
-        confusion.setdefault(label, {})[said] = count
-    is_binary = {label for label, _ in pairs} <= {"accept", "reject"} and any(
-        said == "improve" for _, said in pairs
-    )
+        confusion[label][said] = count
+    known, given = ({pair[side] for pair in pairs} for side in (0, 1))
+    is_binary = known <= {"accept", "reject"} and "improve" in given
     same = [(label, "reject" if is_binary and said == "improve" else said) for label, said in pairs]
     kappa, _ = stats.kappas(same)
     return Labelled(
@@ -394,7 +388,3 @@ def _ordered(words: Mapping[str, int]) -> dict[str, int]:
     order = (*reversed(OUTCOMES), *UNDECIDED)
     names = sorted(words, key=lambda word: (order.index(word) if word in order else -1, word))
     return {word: words[word] for word in names}
-
-
-def _by_number(counts: Mapping[str, int]) -> dict[str, int]:
-    return {score: counts[score] for score in sorted(counts, key=float)}

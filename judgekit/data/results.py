@@ -30,17 +30,8 @@ if TYPE_CHECKING:
     from judgekit.data.rows import DataRow, Rows
 
 OURS = (
-    "id",
-    "verdict",
-    "average",
-    "scores",
-    "reasoning",
-    "model",
-    "cost_usd",
-    "duration_ms",
-    "error",
-    "fingerprint",
-    "judged",
+    *("id", "verdict", "average", "scores", "reasoning", "model", "cost_usd", "duration_ms", "error"),
+    *("fingerprint", "judged"),
 )
 """The columns that follow a row's own."""
 UNDETERMINED = "undetermined"
@@ -140,7 +131,7 @@ class Results:
 
     def add(self, found: Mapping[str, Any]) -> None:
         """Write a row of `result`, whole or not at all; raises `InputError` where that fails."""
-        self._write(_line(found).decode())
+        self._write(_line(found).decode().removesuffix("\n"))
 
     def finish(self) -> None:
         """Put the rows in the order of the input, each once, and write OUT if it is no JSON Lines."""
@@ -158,7 +149,7 @@ class _File(Results):
         # the next one is there, be it that the run is killed, or that it asked a model by mistake.
         self._aside = self._path.with_name(f"{self._path.name}.again.jsonl")
         self._places, self._begun, self._end = 0, False, 0
-        taken = [path for path in self._files() if path.exists()]
+        taken = [path for path in (self._path, self._part, self._aside) if path.exists()]
         if source is not None and source.path and any(path.samefile(source.path) for path in taken):
             raise UsageError(f"{self.name}: the rows are read from this file; choose another --out")
         self._schema = source.schema if source is not None else None
@@ -245,15 +236,12 @@ class _File(Results):
         if not self._is_table or not (written := self._written()):
             return
         what = "move it away, choose another --out, or lose it with --fresh"
-        if not self._part.exists():
-            raise UsageError(
-                f"{self.name}: there, but without {self._part.name} no row of it can be kept; {what}"
-            )
-        if written > self._part.stat().st_mtime_ns:
-            raise UsageError(f"{self.name}: changed since judgekit wrote it from {self._part.name}; {what}")
-
-    def _files(self) -> tuple[Path, ...]:
-        return self._path, self._part, self._aside
+        problem = f"there, but without {self._part.name} no row of it can be kept"
+        if self._part.exists():
+            if written <= self._part.stat().st_mtime_ns:
+                return
+            problem = f"changed since judgekit wrote it from {self._part.name}"
+        raise UsageError(f"{self.name}: {problem}; {what}")
 
     def _failed(self, error: OSError) -> InputError:
         what = "free space or choose another --out; run the same command again to go on"

@@ -13,7 +13,7 @@ from contextlib import aclosing, closing
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit import environment
 from judgekit.data import fields as row_fields
@@ -38,12 +38,13 @@ if TYPE_CHECKING:
     from judgekit.judging.ranking import RankingJudge
     from judgekit.judging.score import DocumentJudge
     from judgekit.judging.service import JudgeRequest
-    from judgekit.judging.verdict import Comparison, Verdict
     from judgekit.rubric.loader import LoadedRubric
 
     Record: TypeAlias = Mapping[str, Any]
     Reader: TypeAlias = Callable[[DataRow, str], Document | ComparisonInput]
     OnRecord: TypeAlias = Callable[["PendingRow", Record | None], object]
+    # Judges rows as they come, and hands on the record of each as it is complete.
+    Runner: TypeAlias = Callable[[Iterable["PendingRow"], OnRecord], None]
 
 _ID_CHARS = 1000
 _LOOKED_AT = 100  # rows whose columns count where fields are guessed; of a stream the first
@@ -57,12 +58,6 @@ class PendingRow(NamedTuple):
     fingerprint: str
     subject: Document | ComparisonInput | None
     error: str | None = None
-
-
-class Runner(Protocol):
-    """Judges rows as they come, and hands on the record of each as it is complete."""
-
-    def __call__(self, asked: Iterable[PendingRow], on_record: OnRecord, /) -> None: ...
 
 
 def unreadable(name: str, first: UnreadableRow, more: int) -> InputError:
@@ -98,9 +93,8 @@ class Mappings:
             if isinstance(columns, Mapping):
                 yield DataRow(number, columns)
             else:
-                yield UnreadableRow(
-                    number, "", f"expected a mapping of columns, got {type(columns).__name__}"
-                )
+                problem = f"expected a mapping of columns, got {type(columns).__name__}"
+                yield UnreadableRow(number, "", problem)
 
 
 @dataclass(frozen=True)
@@ -130,14 +124,10 @@ class Dataset:
     def _asked(self, row: DataRow, ids: Ids) -> PendingRow | UnreadableRow:
         column = self.id_column or ""
         row_id = row.columns.get(column) if column else row.number
-        if (
-            not isinstance(row_id, str | int)
-            or isinstance(row_id, bool)
-            or not 0 < len(str(row_id)) <= _ID_CHARS
-        ):
-            return UnreadableRow(
-                row.number, column, f"expected a text of up to {_ID_CHARS:,} characters, or a number"
-            )
+        size = 0 if isinstance(row_id, bool) else len(str(row_id))
+        if not isinstance(row_id, str | int) or not 0 < size <= _ID_CHARS:
+            expected = f"expected a text of up to {_ID_CHARS:,} characters, or a number"
+            return UnreadableRow(row.number, column, expected)
         if earlier := ids.add(row_id, row.number):
             why = f"row {earlier:,} has the same id {row_id!r:.80}; give each row its own"
             return UnreadableRow(row.number, column, why)
@@ -147,9 +137,8 @@ class Dataset:
             return UnreadableRow(row.number, error.column, error.problem)
         except row_fields.Unjudgeable as error:
             return PendingRow(row, row_id, "", None, str(error))
-        return PendingRow(
-            row, row_id, environment.digest(f"{self.basis}\0{row_fields.content(subject)}"), subject
-        )
+        fingerprint = environment.digest(f"{self.basis}\0{row_fields.content(subject)}")
+        return PendingRow(row, row_id, fingerprint, subject)
 
     def check(self) -> int:
         """Return how many rows there are; raises `InputError` for the first that cannot be read."""
@@ -288,9 +277,8 @@ class RowOptions(NamedTuple):
             prompt, families = self.fixed.description, self.families
             return lambda row, _: row_fields.comparison(fields, row, prompt, families)
         family, given = next(iter(self.families), None), _given(loaded)
-        return lambda row, row_id: row_fields.document(
-            fields, row, row_id, given, self.fixed, family, self.judge_turn
-        )
+        more = given, self.fixed, family, self.judge_turn
+        return lambda row, row_id: row_fields.document(fields, row, row_id, *more)
 
     def expected(self, fields: Fields, row: DataRow) -> str | None:
         """Return the outcome that a row says is right, if it does."""
@@ -329,26 +317,23 @@ def _given(loaded: LoadedRubric) -> Given:
 
 async def judged(
     asked: Iterable[PendingRow], project: Path, judge_request: JudgeRequest, at_once: int, *, in_order: bool
-) -> AsyncGenerator[tuple[PendingRow, Verdict | Comparison | None], None]:
-    """Yield each row with its verdict (None where it cannot be judged), judged in this process."""
+) -> AsyncGenerator[tuple[PendingRow, Record | None], None]:
+    """Yield each row with its verdict's record (None where it cannot be judged), judged in this process."""
     async with aclosing(open_gateway(environment.environ())) as gateway:
         judges: dict[object, Any] = {}
 
         def judge_of(subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three kinds
             if isinstance(subject, Document):
-                if 0 not in judges:
-                    judges[0] = document_judge(gateway, project, judge_request)[0]
-                return judges[0]
+                return judges.get(0) or judges.setdefault(
+                    0, document_judge(gateway, project, judge_request)[0]
+                )
             kind = len(subject.files), len(subject.distinct)
             if kind not in judges:
                 judges[kind] = comparison_judge(gateway, subject, project, judge_request)
             return judges[kind]
 
-        async def judge(each: PendingRow) -> Verdict | Comparison | None:
-            if each.subject is None:
-                return None
-            found: Verdict | Comparison = await judge_of(each.subject).judge(each.subject)
-            return found
+        async def judge(each: PendingRow) -> Record | None:
+            return (await judge_of(each.subject).judge(each.subject)).record() if each.subject else None
 
         head, rest = list[PendingRow](), iter(asked)
         for each in rest:
@@ -378,8 +363,8 @@ async def judged_rows(
     made, _, _ = dataset(Mappings(rows), options, project, judge_request)
     run = DatasetRun(made, Results(lambda _: None), judge_request.max_cost_usd)
     async with aclosing(judged(run.pending(), project, judge_request, at_once, in_order=in_order)) as found:
-        async for asked, verdict in found:
-            yield run.on_record(asked, None if verdict is None else verdict.record())
+        async for asked, record in found:
+            yield run.on_record(asked, record)
     if run.problem:
         raise run.problem
 
@@ -390,8 +375,8 @@ def here(project: Path, judge_request: JudgeRequest, at_once: int) -> Runner:
     def runner(asked: Iterable[PendingRow], on_record: OnRecord) -> None:
         async def run() -> None:
             async with aclosing(judged(asked, project, judge_request, at_once, in_order=False)) as stream:
-                async for each, found in stream:
-                    on_record(each, None if found is None else found.record())
+                async for each, record in stream:
+                    on_record(each, record)
 
         running.run(run())
 

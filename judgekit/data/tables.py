@@ -7,6 +7,7 @@ import io
 import json
 import os
 from contextlib import contextmanager
+from itertools import chain
 from typing import IO, TYPE_CHECKING, Any
 
 from judgekit.data.rows import DELIMITERS, parquet_module, plain_cells
@@ -116,9 +117,8 @@ def _scores(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _cells(found: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
-    return {renamed.get(name, name): value for name, value in found.items() if name != "scores"} | _scores(
-        found
-    )
+    own = {renamed.get(name, name): value for name, value in found.items() if name != "scores"}
+    return own | _scores(found)
 
 
 def text_of(value: object) -> str:
@@ -161,36 +161,27 @@ def _write_parquet(
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     schema = pa.schema([(name, types.get(name, _arrow_type(found))) for name, found in kinds.items()])
-    held: list[dict[str, Any]] = []
-    size = 0
+    held, size = list[dict[str, Any]](), 0
     with parquet_module(part.name).ParquetWriter(file, schema) as writer:
-
-        def write() -> None:
-            columns = [
-                _array([cells.get(field.name) for cells in held], field, given=field.name in types)
-                for field in schema
-            ]
-            writer.write_batch(pa.record_batch(columns, schema))
-            held.clear()
-
-        for length, found in _lines(part):
-            held.append(_cells(found, renamed))
+        for length, found in chain(_lines(part), [(_BYTES + 1, None)]):  # which ends the last group
+            held += [] if found is None else [_cells(found, renamed)]
             size += length
-            if len(held) == _ROWS or size > _BYTES:
-                write()
-                size = 0
-        if held:
-            write()
+            if held and (len(held) == _ROWS or size > _BYTES):
+                values = ([cells.get(name) for cells in held] for name in kinds)
+                columns = (
+                    _array(*each, given=each[1].name in types) for each in zip(values, schema, strict=True)
+                )
+                writer.write_batch(pa.record_batch([*columns], schema))
+                held, size = [], 0
 
 
 def _array(values: list[Any], field: pa.Field, *, given: bool) -> pa.Array:
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     if not given:
-        texts = pa.types.is_string(field.type)
-        return pa.array(
-            [text_of(each) if texts and each is not None else each for each in values], field.type
-        )
+        if pa.types.is_string(field.type):
+            values = [each if each is None else text_of(each) for each in values]
+        return pa.array(values, field.type)
     try:
         try:
             array = pa.array(values, field.type)
