@@ -242,6 +242,7 @@ BEHIND: dict[str, tuple[Any, ...]] = {
     "hooks.entries.loaded": ("settings.json",),
     "judging.extract.extract": (Answer,),
     "judging.score.mentions": (RUBRIC,),
+    "ledger.records.quote_hash": (b"key",),
     "providers.command.explained": (SimpleNamespace(reply="json", reply_key="result"),),
     "providers.base.without_values": (["sk-abcdefgh"],),
     "retrieval.terms.hidden_words": (PROFILE.language,),

@@ -37,20 +37,26 @@ def sarif(verdicts: Sequence[Mapping[str, Any]]) -> str:
     """Return a SARIF log: one result a verdict, and one for each finding."""
     from urllib.parse import quote
 
-    results = []
+    results: list[dict[str, Any]] = []
     for verdict in verdicts:
         texts = {subject["path"]: _judged_text(subject) for subject in verdict["subjects"]}
         first = (verdict["subjects"][0]["path"], _FIRST_LINE)
-        found = [(f"{verdict['verdict']}: {_summary(verdict)}", first)]
+        found = [(f"{verdict['verdict']}: {_summary(verdict)}", first, None)]
         for finding in verdict["findings"]:
             message = " ".join(filter(None, (finding["issue"], finding["suggestion"])))
             places = ((path, region(finding["quote"], text)) for path, text in texts.items())
-            found.append((message, next(((path, at) for path, at in places if at is not None), first)))
-        for message, (path, place) in found:
+            at = next(((path, at) for path, at in places if at is not None), first)
+            found.append((message, at, finding.get("dismissed")))
+        for message, (path, place), dismissed in found:
             location = {"artifactLocation": {"uri": quote(path)}, "region": place}
             result = {"ruleId": _rule(verdict), "level": _LEVELS.get(verdict["verdict"], "warning")}
             more = {"message": {"text": message}, "locations": [{"physicalLocation": location}]}
             results.append({**result, **more})
+            if dismissed:
+                why = f"dismissed by {dismissed['who']}"
+                results[-1]["suppressions"] = [{"kind": "external", "justification": why}]
+    if any("suppressions" in result for result in results):  # the standard wants it of all or of none
+        results = [result | {"suppressions": result.get("suppressions", [])} for result in results]
     rules = [{"id": name} for name in sorted({_rule(verdict) for verdict in verdicts})]
     driver = {"name": "judgekit", "version": __version__, "rules": rules}
     run = {"tool": {"driver": driver}, "results": results, "columnKind": "unicodeCodePoints"}

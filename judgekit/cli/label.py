@@ -30,10 +30,18 @@ _OF_JUDGES: dict[str, LabelWord] = {"accept": "go", "improve": "no-go", "reject"
 _IN_FILES = _OF_JUDGES | {word: word for word in _WORDS.values()}
 _KEYS = "g go, n no-go, u unsure, s skip, b back (undo), a all of the text, q quit"
 _SHOWN = 100  # characters of a line that cannot be used
+_START = 8  # digits of a verdict's id, at least
 _LINES = 40  # of each file, until `a` is pressed
 
 
 def label(
+    verdict: Annotated[
+        str | None, Argument(metavar="ID", help="With --dismiss: id of a verdict, or its PATH.")
+    ] = None,
+    dismiss: Annotated[
+        int | None, Option(min=1, metavar="N", help="Finding N of a verdict, as printed, is no problem.")
+    ] = None,
+    undo: Annotated[bool, Option("--undo", help="With --dismiss: the finding counts again.")] = False,
     blind: Annotated[bool, Option("--blind", help="Hide the verdict and its findings.")] = False,
     since: Since = None,
     limit: Annotated[int, Option("-n", min=1, help="Label at most this many.")] = 1_000_000,
@@ -50,6 +58,10 @@ def label(
     from judgekit.ledger import LineFilter, labels, store
 
     ledger, who = here(), labels.who()
+    if verdict is not None and dismiss is not None:
+        return _dismiss(ledger, verdict, dismiss, who, undo=undo)
+    if verdict is not None or dismiss is not None or undo:
+        raise UsageError("name a verdict and one of its findings: judgekit label ID --dismiss N [--undo]")
     if from_ is not None:
         return _from_file(ledger, from_, who)
     if not labels.at_terminal():
@@ -61,6 +73,27 @@ def label(
     waiting = labels.waiting(records, who, lacking.labels, lacking.found)[:limit]
     count = _go_through(ledger, waiting, who, blind=blind)
     say(f"{count} labelled, {len(waiting) - count} left")
+    return 0
+
+
+def _dismiss(ledger: Ledger, name: str, number: int, who: str, *, undo: bool) -> int:
+    from judgekit.ledger import DismissalLine
+
+    verdict = _last_verdict(ledger, name)
+    if verdict is None:
+        raise UsageError(f"{name}: no verdict on it in {ledger.folder}; judgekit triage lists verdicts")
+    if number > len(verdict.findings):
+        raise UsageError(
+            f"--dismiss {number}: the verdict on {verdict.task_id} has {len(verdict.findings)} findings"
+        )
+    finding = verdict.findings[number - 1]
+    if not finding.quote_hash:
+        why = "it quotes nothing, so it cannot be recognised in other files"
+        raise UsageError(f"--dismiss {number}: {why}; override the verdict, or change the file")
+    about = {"of": verdict.id, "rubric": verdict.rubric.id, "quote_hash": finding.quote_hash}
+    ledger.add(DismissalLine(**about, who=who, withdrawn=undo))
+    what = "counts again" if undo else f"dismissed by {who}, for this quote under {verdict.rubric.id}"
+    say(f"{verdict.task_id}: finding {number} {what}: {one_line(finding.issue, _SHOWN)}")
     return 0
 
 
@@ -188,7 +221,7 @@ def override(
 
 
 def _last_verdict(ledger: Ledger, task: str) -> VerdictLine | None:
-    """Return the last verdict on a task, an id or a path, from the current folder or the repository's."""
+    """Return the last verdict on a task, an id (or its start), or a path, from the folder or repository."""
     from judgekit.git import GitError, Repository
     from judgekit.ledger import LineFilter, VerdictLine, records
 
@@ -198,14 +231,16 @@ def _last_verdict(ledger: Ledger, task: str) -> VerdictLine | None:
     except GitError:
         from_root = task
     names = dict.fromkeys([task, from_root] if records.is_blob(task) else [from_root, task])
-    last: dict[str, VerdictLine] = {}
+    last, begun = dict[str, VerdictLine](), dict[str, VerdictLine]()
     for record in ledger.records(LineFilter(kinds=[VerdictLine]), damaged):
         if isinstance(record, VerdictLine):
+            begun |= {record.id: record} if record.id.startswith(task) else {}
             known = (record.id, record.task_id, record.task_id.rpartition("@")[0])
             for name in names:
                 if name in known or records.same_blob(record.task_id, name):
                     last[name] = max(record, last.get(name, record), key=lambda line: line.timestamp)
-    return next((last[name] for name in names if name in last), None)
+    only = next(iter(begun.values())) if len(begun) == 1 and len(task) >= _START else None
+    return next((last[name] for name in names if name in last), only)
 
 
 def escalate(

@@ -315,6 +315,8 @@ def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: b
         lines.append(f"- {where + ': ' if where else ''}{finding['issue']}")
         lines += [f'  > "{finding["quote"]}"'] if finding["quote"] else []
         lines += [f"  -> {finding['suggestion']}"] if finding["suggestion"] else []
+        if said := finding.get("dismissed"):
+            lines.append(f"  dismissed by {said['who']} on {said['at'][:10]}: no problem")
     return "\n".join([lines[0], *(f"    {line}" for text in lines[1:] for line in lines_of(text))])
 
 

@@ -21,10 +21,11 @@ from judgekit.gate import Begin, Held, Report, Row, Run, commits, policy, tasks
 from judgekit.judging import documents, panel, service
 from judgekit.judging.documents import Author, Document, File
 from judgekit.judging.service import JudgeRequest
-from judgekit.ledger import Ledger, LedgerError, LineFilter, ModeChange, OverrideLine, PushRecord
+from judgekit.ledger import Ledger, LedgerError, ModeChange, PushRecord
 from judgekit.ledger.export import hand_on
 from judgekit.ledger.kpi import standing, window
-from judgekit.ledger.records import newest_override, verdict_line, word_of
+from judgekit.ledger.records import newest_override, word_of
+from judgekit.ledger.store import DECISIONS
 from judgekit.providers import running
 from judgekit.providers.gateway import open_gateway
 from judgekit.rubric import loader
@@ -179,11 +180,11 @@ class _Gatekeeper:
     async def judge(self, files: Sequence[tuple[ChangedFile, Document, str]], until: float) -> None:
         """Judge all files, `until` a time at the latest; raises `ConfigError` before a model is asked."""
         any_override, mode = self.settings.gate.override_without_terminal, self.settings.gate.judge_mode
-        overrides = list(self.ledger.records(LineFilter(kinds=[OverrideLine])))
+        said = list(self.ledger.records(DECISIONS))
         left: list[tuple[ChangedFile, Document]] = []
         for change, document, reason in files:
             task, hashes = document.task_id, [file.sha256 for file in document.files]
-            override = newest_override(overrides, task, hashes, without_terminal=any_override)
+            override = newest_override(said, task, hashes, without_terminal=any_override)
             if reason or override:
                 decided = None if reason else override
                 self._settle(change, tasks.without_models(self.loaded, mode, document, decided, reason))
@@ -213,7 +214,7 @@ class _Gatekeeper:
                 push = self.push.model_copy(update={"cached": cached})
                 lost = False
                 try:
-                    self.ledger.add(verdict_line(verdict, text=self.settings.ledger.text, gate=push))
+                    verdict = self.ledger.note(verdict, said, push, text=self.settings.ledger.text)
                 except LedgerError as error:
                     self.notes.append(str(error))
                     lost = True

@@ -16,10 +16,12 @@ from judgekit.config.patterns import Patterns
 from judgekit.config.yamlfile import Strict, Text
 from judgekit.errors import InputError
 from judgekit.git import Repository
-from judgekit.judging import documents, service
+from judgekit.judging import documents, redact, service
 from judgekit.judging.service import AS_CONFIGURED, JudgeRequest
 from judgekit.judging.verdict import Override, Subject, Verdict, rubric_ref
-from judgekit.ledger import Ledger, LedgerError, OverrideLine, verdict_line
+from judgekit.ledger import Ledger, LedgerError
+from judgekit.ledger.records import newest_override
+from judgekit.ledger.store import DECISIONS
 from judgekit.providers import running
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.judging.documents import Document, File
+    from judgekit.ledger import OverrideLine
     from judgekit.rubric.loader import LoadedRubric
 
 
@@ -61,7 +64,9 @@ def judge(
     settings = configuration.load(project)
     ledger = Ledger.of(project)
     task, hashes = document.task_id, [file.sha256 for file in document.files]
-    override = ledger.override_for(task, hashes, without_terminal=settings.gate.override_without_terminal)
+    said, any_override = list(ledger.records(DECISIONS)), settings.gate.override_without_terminal
+    # The ledger has names without secrets.
+    override = newest_override(said, redact.redact(task).text, hashes, without_terminal=any_override)
     if override is not None:
         loaded = service.rubric(settings, project, judge_request)
         verdict = without_models(loaded, judge_request.mode or settings.judge.mode, document, override)
@@ -69,7 +74,7 @@ def judge(
     (verdict,) = running.run(service.ajudge_documents([document], project, judge_request))
     if verdict.rounds:
         try:
-            ledger.add(verdict_line(verdict, text=settings.ledger.text, of_task=True))
+            verdict = ledger.note(verdict, said, text=settings.ledger.text)
         except LedgerError as error:
             return verdict, [str(error)]
     return verdict, []

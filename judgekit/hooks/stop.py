@@ -24,7 +24,7 @@ from judgekit.text import one_line, rubric_name
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from judgekit.judging.verdict import Verdict
+    from judgekit.judging.verdict import Finding, Verdict
 
 FOLDER = "stop"
 MAX_FINDINGS = 10
@@ -66,7 +66,7 @@ def answer(payload: Mapping[str, Any], project: str, configured: Mapping[str, An
     if verdict.human_override is not None:
         asks = verdict.human_override.decision == "reject"
     else:
-        asks = verdict.verdict in ("reject", "improve") and bool(verdict.findings)
+        asks = verdict.verdict in ("reject", "improve") and bool(_open(verdict))
     asks = asks and told < configured["blocks"]
     judged = [*seen, key][-_MAX_SEEN:] if verdict.verdict in _SETTLED else seen
     sessions = environment.cache_folder(FOLDER)
@@ -99,7 +99,7 @@ def reason(verdict: Verdict) -> str:
     if decided is not None:
         return f"{head}, decided by a person: {_harmless(decided.why)}"[:MAX_REASON]
     lines = []
-    for finding in verdict.findings[:MAX_FINDINGS]:
+    for finding in _open(verdict)[:MAX_FINDINGS]:
         parts = [_harmless(part, 100) for part in (finding.dimension, finding.location) if part]
         where = f"{', '.join(parts)}: " if parts else ""
         suggestion = f" (suggested: {_harmless(finding.suggestion)})" if finding.suggestion else ""
@@ -111,6 +111,10 @@ def reason(verdict: Verdict) -> str:
         "What the judge found follows. It is a description of the files, written by another model.\n"
         f"<judge-findings>\n{shown}\n</judge-findings>"
     )
+
+
+def _open(verdict: Verdict) -> list[Finding]:
+    return [finding for finding in verdict.findings if not finding.dismissed]
 
 
 def _harmless(text: str, limit: int = MAX_TEXT) -> str:

@@ -104,14 +104,23 @@ class CompareRound(_Record):
     usage: Usage = Usage()
 
 
+class Dismissed(_Record):
+    """Who looked at a finding and found no problem, and when."""
+
+    who: str
+    at: AwareDatetime
+
+
 class Finding(_Record):
-    """One thing that a model found wanting in a document."""
+    """One thing that a model found wanting in a document; the ledger has the `quote_hash` of its quote."""
 
     dimension: str = ""
     location: str = ""
     issue: str
     suggestion: str = ""
     quote: str = ""
+    quote_hash: str = Field(default="", exclude_if=operator.not_)
+    dismissed: Dismissed | None = Field(default=None, exclude_if=operator.not_)
 
 
 class Override(_Record):

@@ -1,5 +1,6 @@
 """The ledger: an append-only log of verdicts and of what people said about them, and measures over it."""
 
+from judgekit.ledger.records import DismissalLine as DismissalLine
 from judgekit.ledger.records import Fault as Fault
 from judgekit.ledger.records import Label as Label
 from judgekit.ledger.records import ModeChange as ModeChange

@@ -77,10 +77,13 @@ def who(folder: Path | None = None) -> str:
 def signed(record: Record, name: str) -> Record:
     """Return a record that came over the network as said by `name`, whoever it names itself."""
     if isinstance(record, VerdictLine):
-        override = record.human_override
-        return record.model_copy(
-            update={"human_override": override and override.model_copy(update={"who": name})}
-        )
+        override, by = record.human_override, {"who": name}
+        findings = [
+            each.model_copy(update={"dismissed": each.dismissed and each.dismissed.model_copy(update=by)})
+            for each in record.findings
+        ]
+        decided = override and override.model_copy(update=by)
+        return record.model_copy(update={"human_override": decided, "findings": findings})
     return record.model_copy(update={"who": name} if "who" in type(record).model_fields else {})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import re
 import uuid
@@ -12,11 +13,12 @@ from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Fiel
 
 from judgekit.errors import FailureKind
 from judgekit.judging.redact import without_secrets
-from judgekit.judging.verdict import Verdict, VerdictWord
+from judgekit.judging.verdict import Dismissed, Verdict, VerdictWord
+from judgekit.retrieval.terms import fold
 from judgekit.text import encodable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
 
 GateWord: TypeAlias = Literal["GO", "NO-GO", "UNDETERMINED"]
@@ -108,6 +110,17 @@ class OverrideLine(_Line):
     subjects: list[str] = []
 
 
+class DismissalLine(_Line):
+    """A finding `of` a verdict is no problem, wherever the rubric (its id) finds the same quote again."""
+
+    schema_: Literal["judgekit/dismissal@1"] = Field(default="judgekit/dismissal@1", alias="schema")
+    of: str
+    rubric: Name
+    quote_hash: str
+    who: Name
+    withdrawn: bool = False
+
+
 class Skip(_Line):
     """A push that went past the gate because of a `variable`."""
 
@@ -138,7 +151,7 @@ class Fault(_Line):
     paths: list[Name] = []
 
 
-Record: TypeAlias = VerdictLine | Label | OverrideLine | Skip | ModeChange | Fault
+Record: TypeAlias = VerdictLine | Label | OverrideLine | DismissalLine | Skip | ModeChange | Fault
 
 
 class Line(RootModel[Annotated[Record, Field(discriminator="schema_")]]):
@@ -149,11 +162,43 @@ SCHEMAS: dict[type[Record], str] = {kind: kind.model_fields["schema_"].default f
 """What `schema` says in the lines of each kind, such as `judgekit/label@1`."""
 
 
+def quote_hash(quote: str, key: bytes) -> str:
+    """Return what stands for a quote under a key, whatever its blanks, capitals and accents; "" for none."""
+    folded = " ".join(fold(quote).split())
+    return hmac.digest(key, folded.encode("utf-8", "replace"), "sha256").hex() if folded else ""
+
+
+def with_dismissals(verdict: Verdict, hashes: Sequence[str], said: Iterable[Record]) -> Verdict:
+    """Return a verdict whose findings, with these hashes of quotes, say who dismissed them."""
+    of_rubric = [
+        each for each in said if isinstance(each, DismissalLine) and each.rubric == verdict.rubric.id
+    ]
+    newest = {each.quote_hash: each for each in sorted(of_rubric, key=lambda each: each.timestamp)}
+    found = [newest.get(name) for name in hashes]
+    findings = [
+        finding.model_copy(update={"dismissed": Dismissed(who=each.who, at=each.timestamp)})
+        if each and not each.withdrawn
+        else finding
+        for finding, each in zip(verdict.findings, found, strict=True)
+    ]
+    return verdict.model_copy(update={"findings": findings})
+
+
 def verdict_line(
-    verdict: Verdict, *, text: bool = False, gate: PushRecord | None = None, of_task: bool = False
+    verdict: Verdict,
+    hashes: Sequence[str] = (),
+    *,
+    text: bool = False,
+    gate: PushRecord | None = None,
+    of_task: bool = False,
 ) -> VerdictLine:
-    """Return a verdict as the ledger keeps it: without `text` nothing that may quote what was sent."""
+    """Return a verdict as the ledger keeps it: without `text` nothing that may quote what was sent.
+
+    `hashes` stand for the quotes of its findings.
+    """
     kept = verdict.model_dump(by_alias=True, include=set(Verdict.model_fields))
+    for finding, name in zip(kept["findings"], hashes, strict=False):
+        finding["quote_hash"] = name
     if not text:
         kept["reasoning"] = ""
         findings = [*kept["findings"]]

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 from collections import Counter
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
@@ -24,24 +25,40 @@ from judgekit import environment
 from judgekit.config.files import held
 from judgekit.config.yamlfile import problem_in
 from judgekit.errors import Exit, JudgekitError, UsageError
-from judgekit.judging.redact import redact
-from judgekit.ledger.records import SCHEMAS, Label, Line, OverrideLine, VerdictLine, line, newest_override
+from judgekit.ledger.records import (
+    SCHEMAS,
+    DismissalLine,
+    Label,
+    Line,
+    OverrideLine,
+    VerdictLine,
+    line,
+    quote_hash,
+    verdict_line,
+    with_dismissals,
+)
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
-    from judgekit.ledger.records import Record
+    from judgekit.judging.verdict import Verdict
+    from judgekit.ledger.records import PushRecord, Record
 
 MAX_BYTES = 32_000_000  # of one file; a day that has more goes on in a second one
 MAX_LINE = 16_000_000  # bytes: far above any real line
 LOCK = ".lock"
+KEY = ".quotes.key"
 SECONDS = 10.0  # a writer holds it for a millisecond; 20 at once wait for a fraction of a second
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
 _SUFFIX = ".jsonl"
 _DAY = re.compile(r"(\d{4}-\d\d-\d\d)(?:\.(\d+))?\.jsonl")
 _MOST_SHOWN = 300  # characters of what is wrong with a line
-_BY_HAND = (Label, OverrideLine)  # what a person typed cannot be had again: it waits for the disk
+_BY_HAND = (
+    Label,
+    OverrideLine,
+    DismissalLine,
+)  # what a person typed cannot be had again: it waits for the disk
 _HASH = 12
 _READABLE = 40
 _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_READABLE - 1}}}-[0-9a-f]{{{_HASH}}}")
@@ -97,6 +114,8 @@ class LineFilter:
 
 
 EVERYTHING = LineFilter()
+DECISIONS = LineFilter(kinds=[OverrideLine, DismissalLine])
+"""What a person said that later verdicts heed."""
 
 
 class Damage(NamedTuple):
@@ -285,12 +304,31 @@ class Ledger:
     ) -> Iterator[Record]:
         return (read_line.record for read_line in entries([self.folder], wanted, damaged))
 
-    def override_for(
-        self, task_id: str, subjects: Collection[str] = (), *, without_terminal: bool = False
-    ) -> OverrideLine | None:
-        task_id = redact(task_id).text  # as the ledger has it
-        overrides = self.records(LineFilter(kinds=[OverrideLine]))
-        return newest_override(overrides, task_id, subjects, without_terminal=without_terminal)
+    def note(
+        self, verdict: Verdict, said: Iterable[Record], gate: PushRecord | None = None, *, text: bool
+    ) -> Verdict:
+        """Append a verdict, of a task where no `gate` came to it, and return it with the dismissals `said`.
+
+        Raises `LedgerError`.
+        """
+        key = self._key() if any(each.quote for each in verdict.findings) else b""
+        hashes = [quote_hash(each.quote, key) for each in verdict.findings]
+        marked = with_dismissals(verdict, hashes, said)
+        self.add(verdict_line(marked, hashes, text=text, gate=gate, of_task=gate is None))
+        return marked
+
+    def _key(self) -> bytes:
+        """Return the secret behind the hashes of quotes, made when it is first needed."""
+        path = self.folder / KEY
+        try:
+            if not path.exists():
+                environment.private_folder(str(self.folder))
+                with held(self.folder / LOCK, seconds=SECONDS):
+                    if not path.exists():
+                        environment.write_private(str(path), secrets.token_bytes(32), durable=True)
+            return path.read_bytes()
+        except OSError as error:
+            raise LedgerError(self.folder, error) from None
 
 
 def purge(folder: Path, before: date, *, preview: bool = False) -> Counter[str]:

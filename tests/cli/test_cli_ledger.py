@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 import typer
 from hooking import by_user
-from ledger_lines import content, given, label, several
+from ledger_lines import content, given, label, override_for, several
 from outcome import by_project
 
 from judgekit.config import settings
@@ -413,11 +413,11 @@ def test_an_override_needs_a_known_task_a_word_and_a_reason_and_counts_at_a_term
         assert (done.code, said in done.err, list(ledger.records())) == (64, True, [])
     by_user("gate: {override_without_terminal: true}\n")
     assert judgekit("override", TASK, "accept", "--why", "x").err.count("terminal") == 0
-    assert ledger.override_for(TASK) is None
+    assert override_for(ledger, TASK) is None
     at_terminal()
     done = judgekit("override", TASK, "reject", "--why", "no")
     assert (done.code, "yet; the override applies to the next one" in done.err) == (0, True)
-    assert ledger.override_for(TASK) is not None
+    assert override_for(ledger, TASK) is not None
 
 
 def test_a_ledger_that_cannot_be_written_is_said_in_one_line(judgekit: Run, isolated: Path) -> None:

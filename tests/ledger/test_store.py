@@ -19,7 +19,7 @@ from typing import IO, TYPE_CHECKING, Any
 import ledger_writer
 import pytest
 from git_repo import GitRepo
-from ledger_lines import NOW, label, verdict
+from ledger_lines import NOW, label, override_for, verdict
 
 from judgekit.config.files import held
 from judgekit.errors import JudgekitError, UsageError
@@ -334,9 +334,9 @@ BLOBS = {
 
 def test_the_newest_override_holds_for_its_blob_alone(ledger: Ledger) -> None:
     ledger.add(override(hours=2, decision="reject"), override(hours=1), override(hours=3, terminal=False))
-    found = [ledger.override_for(TASK, without_terminal=each) for each in (False, True)]
+    found = [override_for(ledger, TASK, without_terminal=each) for each in (False, True)]
     assert [each and each.decision for each in found] == ["reject", "accept"]
-    assert {task: ledger.override_for(task) is not None for task in BLOBS} == BLOBS
+    assert {task: override_for(ledger, task) is not None for task in BLOBS} == BLOBS
 
 
 def test_an_override_of_few_digits_or_of_a_named_task_needs_the_same_files(ledger: Ledger) -> None:
@@ -344,11 +344,11 @@ def test_an_override_of_few_digits_or_of_a_named_task_needs_the_same_files(ledge
     path, _, sha256 = f"{TASK}{'0' * 48}".rpartition("@")
     for digits in (8, 15):
         ledger.add(override(f"{path}@{sha256[:digits]}"))
-    assert ledger.override_for(TASK, [sha256]) is None
+    assert override_for(ledger, TASK, [sha256]) is None
     ledger.add(override("T-42", subjects=["aa", "bb"]), override(f"{path}@{sha256[:8]}", subjects=[sha256]))
     honoured = [("T-42", ["bb", "aa"]), (TASK, [sha256])]
     for each in [*honoured, ("T-42", ["bb", "ab"]), ("T-42", []), (TASK, ["1" * 64]), (TASK, [])]:
-        assert (ledger.override_for(*each) is not None) == (each in honoured), each
+        assert (override_for(ledger, *each) is not None) == (each in honoured), each
 
 
 class Team:

@@ -53,6 +53,7 @@ _VARYING = (
     (re.compile(r'("id": ?")[0-9a-f-]{12,40}(")'), r"\1ID\2"),
     (re.compile(r'(\btime(?:stamp)?=")[^"]*(")'), r"\1S\2"),
     (re.compile(r"project-[0-9a-f]{12}"), "project-ID"),
+    (re.compile(r',"quote_hash":"[0-9a-f]{64}"'), ""),  # under a secret that is another each time
     (re.compile(r"\b\d+(?:\.\d+)? (ms|s)\b"), r"N \1"),
 )
 

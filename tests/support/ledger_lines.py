@@ -6,10 +6,11 @@ import hashlib
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from judgekit.ledger.records import Label, VerdictLine
+from judgekit.ledger.records import Label, OverrideLine, VerdictLine, newest_override
 
 if TYPE_CHECKING:
     from judgekit.judging.verdict import VerdictWord
+    from judgekit.ledger import Ledger
     from judgekit.ledger.records import LabelWord
 
 NOW = datetime(2026, 3, 20, 12, tzinfo=UTC)
@@ -78,3 +79,9 @@ def several(word: VerdictWord, count: int, days: float) -> list[VerdictLine]:
         given(word, days=days + n / 100, name=f"{word}{n}", **content(f"{word}{n}", f"{n}.md"))
         for n in range(count)
     ]
+
+
+def override_for(
+    ledger: Ledger, task: str, subjects: list[str] | None = None, *, without_terminal: bool = False
+) -> OverrideLine | None:
+    return newest_override(ledger.records(), task, subjects or [], without_terminal=without_terminal)
