@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from judgekit import environment
 from judgekit.cli import output
-from judgekit.cli.output import AsJson, emit, say, warn
+from judgekit.cli.output import AsJson, emit, note, say, warn
 from judgekit.config import ModeName
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.retrieval.compiled import KINDS
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from judgekit.evaluation.cases import Case
-    from judgekit.evaluation.report import JudgeReport, JudgingReport
+    from judgekit.evaluation.report import JudgeReport, JudgingReport, Repeats, Spread
     from judgekit.evaluation.retrieval import RetrievalReport
     from judgekit.evaluation.stats import BootstrapInterval, Resampling
     from judgekit.hooks.settings import Settings
     from judgekit.hooks.trial import Answers, HookReport, Share, Trial
+    from judgekit.judging.score import DocumentJudge
     from judgekit.retrieval.confidence import Candidate
 
     ProfileKind = str
@@ -36,6 +37,7 @@ else:
 
 _FIRST_KIND = ProfileKind(KINDS[0])
 WIDTH = 44  # of the first column
+COURSE = "course: what tiers and escalation come to"
 _LONGEST_WORD = 40  # characters, in that column
 _PROMPT = 300  # characters of a prompt, title or path that a person is asked about
 _ANSWERS = {"y": True, "n": False, "s": None}
@@ -55,7 +57,8 @@ def judge(
     models: Annotated[
         str | None, Option(metavar="A,B,C", help="Compare these models, each asked alone.")
     ] = None,
-    repeat: Annotated[int, Option(min=1, max=20, help="Ask about each case so often; count flips.")] = 1,
+    repeat: output.Repeat = 1,
+    keep: output.Keep = False,
     jobs: Annotated[int, Option("-j", min=1, max=256, help="Cases to ask about at the same time.")] = 8,
     html: output.HtmlOption = None,
     as_json: AsJson = False,
@@ -80,21 +83,26 @@ def judge(
         raise UsageError(f"{option} asks models: name a --rubric, and a file without recorded answers")
     if models is not None and (model or not names):
         raise UsageError("--models: expected names of models with commas between them, and no --model")
-    missing = None
+    if keep and (models is not None or repeat == 1):
+        raise UsageError("--keep is for the noise of the configured models: add --repeat, and no --models")
+    missing = judge = rules = None
     if loaded and not recorded:
         cases = runner.again(cases, max(repeat - 1, int(again)), swapped=again)
         shown = progress(len(cases) * max(1, len(names)), "answers")
         asked: list[str | None] = [*names] or [None]
-        cases = runner.ask(cases, file.parent, loaded, mode, project, shown, models=asked, at_once=jobs).cases
-        missing = runner.unanswered(cases)
-    report = judged.report(cases, file.name, loaded, mode, wanted)
+        found = runner.ask(cases, file.parent, loaded, mode, project, shown, models=asked, at_once=jobs)
+        cases, missing = found.cases, runner.unanswered(found.cases)
+        if repeat > 1 and not names:
+            judge, rules = found.judge, found.rules
+    report = judged.report(cases, file.name, loaded, mode, wanted, rules)
     if html is not None:
         output.write_drawing(html, pages.judging_page(report))
     if as_json:
         emit(report.model_dump_json(by_alias=True))
-        return answered(missing)
-    _say_judges(report, is_comparison=bool(names))
-    return answered(missing)
+    else:
+        _say_judges(report, is_comparison=bool(names))
+    kept = keep_noise(report.course, judge) if keep else Exit.ACCEPTED
+    return answered(missing) or kept
 
 
 def _say_judges(report: JudgingReport, *, is_comparison: bool) -> None:
@@ -111,7 +119,36 @@ def _say_judges(report: JudgingReport, *, is_comparison: bool) -> None:
     else:
         for each in report.judges:
             _say_judge(each)
+    if report.course and report.course.flips.pairs:
+        say_repeats(COURSE, report.course)
     _say_resampling(report.bootstrap, "items")
+
+
+def say_repeats(name: str, repeats: Repeats) -> None:
+    say(f"\n{escaped(name)}")
+    _figure("flips when asked again", repeats.flips.rate, f" of {repeats.flips.pairs}")
+    _say_spread(repeats.spread)
+
+
+def _say_spread(spread: Spread | None) -> None:
+    if spread:
+        _figure("spread of the distance from acceptance", spread.distance, f" points, {spread.cases} items")
+        for name, score in spread.scores.items():
+            _figure(f"spread of {name}", score)
+        say(f"  {'noise: 1.96 times that of the distance':<{WIDTH}}{spread.noise:.3f} points")
+
+
+def keep_noise(course: Repeats | None, judge: DocumentJudge | None) -> Exit:
+    """Keep the noise of the course for the gate, if there is enough of it; return the exit code."""
+    from judgekit.judging import noise
+
+    spread = course.spread if course else None
+    if judge is None or spread is None or spread.answers - spread.cases < noise.LEAST:
+        warn(f"noise not kept: it takes scores of documents, and {noise.LEAST} repeats or more in all")
+        return Exit.HUMAN_NEEDED
+    path = noise.keep(judge, spread.cases, spread.answers, spread.noise)
+    note(f"written: {path}; judgekit gate says which verdicts are within {spread.noise:g} points")
+    return Exit.ACCEPTED
 
 
 def read_cases(file: Path) -> list[Case]:
@@ -132,7 +169,7 @@ def read_cases(file: Path) -> list[Case]:
     return cases.read(file)
 
 
-def answered(missing: str | None) -> int:
+def answered(missing: str | None) -> Exit:
     if missing is None:
         return Exit.ACCEPTED
     warn(missing)
@@ -175,6 +212,7 @@ def _say_judge(judge: JudgeReport) -> None:
     for name, flips in (("flips with another order", orders), ("flips when asked again", reruns)):
         if flips.pairs:
             _figure(name, flips.rate, f" of {flips.pairs}")
+    _say_spread(judge.spread)
     if lift := judge.injection:
         _figure(f"{one_line(lift.wanted, _LONGEST_WORD)} before injected text", lift.before)
         _figure("lift by injected text", lift.lift, f" of {lift.pairs}")

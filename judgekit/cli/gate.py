@@ -91,6 +91,10 @@ def _print(report: Report, form: output.Format) -> None:
             verdict, word = row["verdict"], row["word"]
             shown = typer.style(word.ljust(12), fg=output.COLOURS[_KIND[word]], bold=True)
             lines = [f"{shown}  {escaped(row['path'])}  ({row['commit'][:7]} {escaped(row['author'])})"]
+            if noise := verdict.get("noise"):
+                lines.append(
+                    f"within the noise ({noise:g} points): judged again, it may get the other answer"
+                )
             if decided := verdict["human_override"]:
                 lines.append(f"{decided['decision']}ed by {decided['who']}: {decided['why']}")
             elif word == "GO" and verdict["rounds"]:
@@ -109,13 +113,14 @@ def _print(report: Report, form: output.Format) -> None:
     for line in report.notes:
         warn(line)
     output.tell_sent(name for row in report.rows for name in row["verdict"].get("substitutes", ()))
-    stopping = [
-        row for row in report.rows if row["word"] == STOPS or (report.holds and row["word"] == UNKNOWN)
-    ]
+    stopping = report.stopping
     words = [row["word"] for row in stopping]
     if not report.blocked:
-        if STOPS in words:
-            note(f"advisory: {words.count(STOPS)} NO-GO; the push continues")
+        if count := sum(row["word"] == STOPS for row in report.rows):
+            kind = (
+                f"advisory: {count} NO-GO" if report.mode == "advisory" else f"{count} NO-GO within the noise"
+            )
+            note(f"{kind}; the push continues")
         return
     words += [UNKNOWN] * len(report.unjudged) if report.holds else []  # what could not be judged at all
     counted = [f"{words.count(word)} {word}" for word in (STOPS, UNKNOWN) if word in words]

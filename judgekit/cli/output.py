@@ -245,6 +245,10 @@ NoCache = Annotated[bool, Option("--no-cache", help="Do not use cached replies."
 NoEngine = Annotated[bool, Option("--no-engine", help="Judge in this process, without the engine.")]
 ShowPrompt = Annotated[bool, Option("--show-prompt", help="Print the prompts; send nothing.")]
 FormatOption = Annotated[Format, Option("--format", help="Output format.")]
+_REPEAT = Option(min=1, max=20, help="Ask about each case so often; count flips, and how far scores move.")
+Repeat = Annotated[int, _REPEAT]
+_KEEP = Option("--keep", help="With --repeat: keep the noise, for the gate to say which verdicts are within.")
+Keep = Annotated[bool, _KEEP]
 _DEADLINE = Option(min=0.1, max=3600, callback=finite, help="Time limit of each judgement, in seconds.")
 Deadline = Annotated[float | None, _DEADLINE]
 _MAX_COST = Option(

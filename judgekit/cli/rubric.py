@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from judgekit import environment
-from judgekit.cli.output import ModelOption, OutOption, emit, finite, note, say, warn
+from judgekit.cli.output import Keep, ModelOption, OutOption, Repeat, emit, finite, note, say, warn
 from judgekit.config import ModeName
 from judgekit.errors import ConfigError, Exit, UsageError
 
@@ -84,6 +84,8 @@ def check(
         float,
         Option(min=0, max=1, callback=finite, metavar="SHARE", help="Exit with 1 when fewer cases agree."),
     ] = 0.0,
+    repeat: Repeat = 1,
+    keep: Keep = False,
     as_json: Annotated[bool, Option("--json", help="Print the results of --run as JSON Lines.")] = False,
     model: ModelOption = None,
     _out: OutOption = None,
@@ -93,10 +95,13 @@ def check(
     Exit code: 78 when a rubric is wrong; with --run, 2 when a case stays undecided.
     """
     from judgekit.rubric import loader, search_path
-    from judgekit.rubric.lint import remarks
+    from judgekit.rubric.lint import MODES, remarks
 
-    if (as_json or model) and not run:
-        raise UsageError(f"{'--json' if as_json else '--model'} is for the cases of --run; add --run")
+    given = {"--json": as_json, "--model": model, "--repeat": repeat > 1, "--keep": keep}
+    if not run and (option := next(filter(given.get, given), None)):
+        raise UsageError(f"{option} is for the cases of --run; add --run")
+    if keep and repeat == 1:
+        raise UsageError("--keep keeps what --repeat measures; add --repeat 3, or more")
     codes = [Exit.ACCEPTED]
     for reference in references or [str(path) for _, path in search_path.rubric_files(_project())]:
         try:
@@ -117,6 +122,8 @@ def check(
             say(f"{loaded.path}: {loaded.rubric.ref} {summary}")
         if run:
             codes += _try_out(loaded, mode, at_least, as_json=as_json)
+            for each in [mode] if mode else MODES:
+                codes += [_repeat(loaded, each, repeat, keep=keep, as_json=as_json)] if repeat > 1 else []
     return max(codes, key=_BY_BADNESS.index)
 
 
@@ -149,6 +156,34 @@ def _try_out(loaded: LoadedRubric, mode: ModeName | None, at_least: float, *, as
         undecided = Exit.HUMAN_NEEDED if agreed.undecided else Exit.ACCEPTED
         codes.append(Exit.REJECTED if agreed.share < at_least else undecided)
     return codes
+
+
+def _repeat(loaded: LoadedRubric, mode: ModeName, times: int, *, keep: bool, as_json: bool) -> Exit:
+    """Ask every tier again about a rubric's cases; say how often outcomes flip, and how far scores move."""
+    from judgekit.cli.evaluate import COURSE, answered, keep_noise, progress, say_repeats
+    from judgekit.evaluation import report as judged
+    from judgekit.evaluation import runner
+    from judgekit.evaluation.cases import Case
+    from judgekit.rubric.loader import read_cases
+
+    cases = [Case.model_validate(case.model_dump()) for case in read_cases(loaded)]
+    cases = runner.again(cases, times - 1, swapped=False)
+    shown = progress(len(cases), "answers")
+    asked = runner.ask(cases, loaded.path.parent, loaded, mode, _project(), shown)
+    report = judged.report(asked.cases, loaded.rubric.ref, loaded, mode, rules=asked.rules)
+    found = {
+        f"{each.judge} ({each.model})": judged.Repeats(flips=each.rerun_flips, spread=each.spread)
+        for each in report.judges
+    }
+    found |= {COURSE: report.course} if report.course and report.course.flips.pairs else {}
+    if as_json:
+        repeats = {name: each.model_dump() for name, each in found.items()}
+        emit(json.dumps({"mode": mode, "repeat": times, "judges": repeats}, ensure_ascii=False))
+    else:
+        for name, each in found.items():
+            say_repeats(f"{mode}, asked {times} times: {name}", each)
+    kept = keep_noise(report.course, asked.judge) if keep else Exit.ACCEPTED
+    return answered(runner.unanswered(asked.cases)) or kept
 
 
 @app.command()

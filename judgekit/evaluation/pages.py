@@ -23,6 +23,7 @@ _FIGURES: dict[str, Callable[[JudgeReport], BootstrapInterval | None]] = {
     "unreadable": lambda judge: judge.unreadable,
     "order flips": lambda judge: judge.order_flips.rate,
     "rerun flips": lambda judge: judge.rerun_flips.rate,
+    "spread of the distance": lambda judge: judge.spread.distance if judge.spread else None,
     "injection lift": lambda judge: judge.injection.lift if judge.injection else None,
     "mean error of scores": lambda judge: judge.scores.mean_error if judge.scores else None,
     "Spearman's correlation": lambda judge: judge.scores.spearman if judge.scores else None,

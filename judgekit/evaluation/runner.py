@@ -21,7 +21,7 @@ from judgekit.evaluation.stats import UNDECIDED
 from judgekit.judging import calibration, fence, service
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.documents import ComparisonInput, Document, Task, file_of
-from judgekit.judging.escalation import FinalityRules
+from judgekit.judging.escalation import EscalationRules, FinalityRules
 from judgekit.judging.jury import ORDERS
 from judgekit.judging.logprobs import score_source
 from judgekit.judging.orchestrator import JudgingState
@@ -91,11 +91,17 @@ def prepared(judge: AnyJudge, case: Case, folder: Path | None = None) -> tuple[A
 
 
 class Opinions(NamedTuple):
-    """The cases with the models' answers, the model of each tier, and a hash of how each is asked."""
+    """The cases with the models' answers, the model of each tier, a hash of how each is asked; who asked."""
 
     cases: list[Case]
     models: Mapping[TierName, str]
     asking: calibration.Asking
+    judge: DocumentJudge | None = None
+
+    @property
+    def rules(self) -> EscalationRules | None:
+        """What governs escalation where the judge is not only measured."""
+        return self.judge.rules(margin=self.judge.options.margin) if self.judge else None
 
 
 def ask(
@@ -144,7 +150,7 @@ def ask(
                         done += 1
                         progress(done)
             known = calibration.fingerprint(judges[0].panel, loaded.rubric, judges[0].options)
-            return Opinions(found, known.models, known.asking)
+            return Opinions(found, known.models, known.asking, judges[0])
 
     return running.run(run())
 

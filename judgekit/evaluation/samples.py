@@ -100,11 +100,15 @@ def score_sources(cases: Sequence[Case]) -> tuple[Readings, list[frozenset[TierN
 
 
 class TierOpinion(NamedTuple):
-    """One tier's opinion; no outcome where it failed, no margin where no gate may let it through."""
+    """One tier's opinion; no outcome where it failed, no margin where no gate may let it through.
+
+    `rated` are a document's scores, and under "" its distance from acceptance.
+    """
 
     outcome: Outcome | None
     margin: float | None = 0.0
     divided: bool | None = None
+    rated: Mapping[str, float] | None = None
 
 
 FAILED = TierOpinion(None)
@@ -175,9 +179,7 @@ class Reader:
             scored = [(voter.name, given) for voter, given in points(case, recorded).items()]
             means = ranking.values(scored, case.letters)
             return {"": None if means is None else ranking.last_word(means, 0.0, self.mode) or TIE}
-        return {
-            part: opinion.outcome for part, opinion in self._opinions(self.rubric, case, recorded).items()
-        }
+        return {part: opinion.outcome for part, opinion in self.opinions(self.rubric, case, recorded).items()}
 
     def score(self, case: Case, recorded: Recorded) -> float | None:
         """Return the mean of a document's scores, as a judge gave them; None where they are unreadable."""
@@ -190,6 +192,12 @@ class Reader:
         scores = [_scores(self.rubric, case, juror) for juror in recorded.jurors]
         known = [self.rubric.mean(each) for each in scores if each]
         return fmean(known) if jury.has_quorum(len(known), len(scores)) else None
+
+    def rated(self, case: Case, recorded: Recorded) -> Mapping[str, float] | None:
+        """Return a document's scores and, under "", their distance from acceptance, where it has any."""
+        if not isinstance(self.rubric, ScoreRubric) or case.subjects:
+            return None
+        return self.opinions(self.rubric, case, recorded)[""].rated
 
     def labels(self, case: Case) -> dict[str, str]:
         label = case.right(self.mode)
@@ -223,9 +231,7 @@ class Reader:
             won = words.index("accept") if lenient and "accept" in words else len(words)
             ties = frozenset(tier for tier in list(outcomes)[:won] if outcomes[tier] == "improve")
         else:
-            by_tier = {
-                tier: self._opinions(self.rubric, case, recorded) for tier, recorded in answers.items()
-            }
+            by_tier = {tier: self.opinions(self.rubric, case, recorded) for tier, recorded in answers.items()}
             labels = self.labels(case)
         for part, label in labels.items():
             outcome = next(each for each in _OUTCOMES if each == label)
@@ -235,9 +241,10 @@ class Reader:
             }
             yield Sample(f"{case.id}/{part}" if part else case.id, outcome, voices, cut, ties, lenient)
 
-    def _opinions(
+    def opinions(
         self, rubric: ScoreRubric | SelectRubric, case: Case, recorded: Recorded
     ) -> dict[str, TierOpinion]:
+        """Return the opinion on a document, under "", or on each candidate."""
         jurors = recorded.jurors
         if isinstance(rubric, ScoreRubric):
             opinions = [
@@ -248,7 +255,8 @@ class Reader:
             if not jury.has_quorum(len(opinions), len(jurors)):
                 return {"": FAILED}
             one = jury.opinion(opinions, recorded.rule, partial(rubric.decide, mode=self.mode))
-            return {"": TierOpinion(one.outcome, margin(rubric, one.scores, self.mode), one.divided)}
+            rated = {"": margin(rubric, one.scores, self.mode, signed=True), **one.scores}
+            return {"": TierOpinion(one.outcome, margin(rubric, one.scores, self.mode), one.divided, rated)}
         said = [(juror.endpoint, self._marks(rubric, case, juror)) for juror in jurors]
         marks = jury.marks(said, len(jurors), recorded.rule)
         return {

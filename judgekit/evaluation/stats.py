@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from dataclasses import dataclass
+from itertools import combinations
 from math import sqrt
 from random import Random
 from statistics import NormalDist, StatisticsError, correlation, covariance, fmean, pvariance
@@ -99,6 +100,20 @@ def intervals(measures: Mapping[str, Measure]) -> dict[str, BootstrapInterval | 
 def difference(first: Sequence[float], second: Sequence[float]) -> BootstrapInterval | None:
     """Return by how much the first mean is above the second; raises `ValueError` for unequal sizes."""
     return interval(mean([one - other for one, other in zip(first, second, strict=True)]))
+
+
+def disagreement(groups: Sequence[Sequence[str]]) -> Measure:
+    """Return of how many pairs of answers about the same thing how many differ, by thing."""
+    pairs = [list(combinations(group, 2)) for group in groups]
+    return Measure([sum(one != other for one, other in own) for own in pairs], [len(own) for own in pairs])
+
+
+def repeatability(groups: Sequence[Sequence[float]]) -> BootstrapInterval | None:
+    """Return the standard deviation of values about the same thing, pooled over things (ISO 5725-2: s_r)."""
+    squares = [pvariance(group) * len(group) for group in groups]
+    if found := interval(Measure(squares, [len(group) - 1 for group in groups])):
+        return BootstrapInterval(sqrt(found.value), sqrt(found.low), sqrt(found.high))
+    return None
 
 
 # --- Means of thousands of rows: in closed form, since drawing them again would take minutes

@@ -67,7 +67,11 @@ class Report(NamedTuple):
     holds: bool = False
 
     @property
-    def blocked(self) -> bool:
+    def stopping(self) -> list[Row]:
+        """The rows that stop a push while blocking: no NO-GO within the noise of its judges."""
         stops = (STOPS, UNKNOWN) if self.holds else (STOPS,)
-        words = [row["word"] for row in self.rows if row["word"] in stops]
-        return self.mode == "blocking" and bool(words or (self.holds and self.unjudged))
+        return [row for row in self.rows if row["word"] in stops and not row["verdict"].get("noise")]
+
+    @property
+    def blocked(self) -> bool:
+        return self.mode == "blocking" and bool(self.stopping or (self.holds and self.unjudged))

@@ -18,7 +18,7 @@ from judgekit import environment
 from judgekit.config import settings as configuration
 from judgekit.errors import ConfigError, InputError
 from judgekit.gate import Begin, Held, Report, Row, Run, commits, policy, tasks
-from judgekit.judging import documents, panel, service
+from judgekit.judging import documents, noise, panel, service
 from judgekit.judging.documents import Author, Document, File
 from judgekit.judging.service import JudgeRequest
 from judgekit.ledger import Ledger, LedgerError, ModeChange, PushRecord
@@ -207,6 +207,10 @@ class _Gatekeeper:
                 async with free:
                     seconds = min(judge.deadline, until - time.monotonic())
                     verdict = await replace(judge, deadline=seconds).judge(document)
+                try:
+                    verdict = noise.marked(judge, document, verdict)
+                except ConfigError as error:
+                    self.notes.append(f"noise not known: {error}")
                 if self.run.id:
                     name = f"{self.run.id}\0{change.path}\0{change.blob}".encode("utf-8", "surrogatepass")
                     verdict = verdict.model_copy(update={"id": hashlib.sha256(name).hexdigest()[:32]})

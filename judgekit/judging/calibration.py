@@ -258,7 +258,7 @@ def fingerprint(
             same = [endpoint for endpoint in jury if endpoint.model == model]
             now.able[tier][model] = frozenset().union(*(logprobs.able(one, scores=scores) for one in same))
             if hashes := sorted(filter(None, map(profile_sha256, same))):
-                now.asking[tier][model] = hashes[0] if len(hashes) == 1 else _sha256(hashes)
+                now.asking[tier][model] = hashes[0] if len(hashes) == 1 else sha256(hashes)
     return now
 
 
@@ -280,7 +280,7 @@ def profile_sha256(endpoint: Endpoint) -> str | None:
         how = profile.model_dump(include={"argv", "reply", "reply_key", "reply_where", "files", "set_env"})
     else:
         return None
-    return _sha256([how, endpoint.output, profile.limits.context_chars])
+    return sha256([how, endpoint.output, profile.limits.context_chars])
 
 
 def misfit(known: Calibration, loaded: LoadedRubric, now: PanelFingerprint, subjects: int = 0) -> str | None:
@@ -360,7 +360,7 @@ def wording(rubric: Rubric, mode: ModeName) -> str:
         bars = [pointwise.LEAST_MASS, pointwise.LEAST_GAIN, pointwise.LEAST_GAIN_OVER_MEMORY]
         bars += [select.KEEP_AT, select.POINTWISE_CHARS]
     plain = [[(each.role, without_nonce(each.content)) for each in messages] for messages in (*sent, *points)]
-    return _sha256([plain, idle, bars])
+    return sha256([plain, idle, bars])
 
 
 @functools.lru_cache(maxsize=64)
@@ -370,7 +370,7 @@ def recorded(model: str, family: str) -> Endpoint:
     return Endpoint(profile, model, family, profile.output)
 
 
-def _sha256(content: object) -> str:
+def sha256(content: object) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
 

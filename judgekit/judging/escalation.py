@@ -75,8 +75,13 @@ def _before(tier: TierName, seen: Seen) -> TierName | None:
     return tiers[tiers.index(tier) - 1] if tiers[0] != tier else None
 
 
-def margin(rubric: ScoreRubric, scores: Mapping[str, float], mode: ModeName) -> float:
-    """Return how far the scores are from another outcome, in points of the rubric's scale."""
+def margin(
+    rubric: ScoreRubric, scores: Mapping[str, float], mode: ModeName, *, signed: bool = False
+) -> float:
+    """Return how far the scores are from another outcome, in points of the rubric's scale.
+
+    If `signed`, how far they are above what acceptance needs: below 0 where they miss it.
+    """
     rule: ScoreMode = getattr(rubric.modes, mode)
     values = [scores[name] for name in rubric.dimensions]
     above = [min(values) - rule.accept.each]
@@ -84,7 +89,7 @@ def margin(rubric: ScoreRubric, scores: Mapping[str, float], mode: ModeName) -> 
         above.append(rubric.mean(scores) - rule.accept.mean)
     below = rule.reject.any_below - min(values)
     distance = {"accept": min(above), "reject": below, "improve": min(-below, -min(above))}
-    return round(distance[rubric.decide(scores, mode)], DIGITS)
+    return round(min(above) if signed else distance[rubric.decide(scores, mode)], DIGITS)
 
 
 def certainty(probability: float | None) -> float:

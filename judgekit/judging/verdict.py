@@ -138,6 +138,8 @@ class Verdict(_Record):
     `cost_source` says who states the cost, `cost_complete` whether it holds every call; null where an older
     version did not say. `redacted` is how many secrets were left out of what was sent; absent where none was.
     `substitutes` are the providers that were asked in place of the author's own family; absent where not.
+    `noise`, in points, is there where the scores are nearer to the threshold of acceptance than that: judged
+    again, the text may get the other answer.
     """
 
     schema_: Literal["judgekit/verdict@1"] = Field(default="judgekit/verdict@1", alias="schema")
@@ -161,6 +163,7 @@ class Verdict(_Record):
     truncated: bool = False
     redacted: int = Field(default=0, exclude_if=operator.not_)
     substitutes: list[str] = Field(default=[], exclude_if=operator.not_)
+    noise: float | None = Field(default=None, exclude_if=operator.not_)
     author: Author = Author()
     independent: bool | None = None
     human_override: Override | None = None

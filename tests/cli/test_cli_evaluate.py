@@ -269,7 +269,7 @@ def test_models_are_compared_on_the_same_cases(project: Path, served: Served) ->
     assert [each["judge"] for each in (wise, kind, unsure)] == ["wise", "kind", "unsure"]
     assert [each["accuracy"]["value"] for each in (wise, kind, unsure)] == [1, pytest.approx(1 / 3), 0]
     assert (wise["behind"], kind["behind"]["value"]) == (None, pytest.approx(2 / 3))
-    assert (wise["rerun_flips"]["pairs"], wise["rerun_flips"]["rate"]["value"]) == (60, 0)
+    assert (wise["rerun_flips"]["pairs"], wise["rerun_flips"]["rate"]["value"]) == (90, 0)
     outcomes = done.json["outcomes"]
     assert {each["id"] for each in outcomes} == {case["id"] for case in cases}
     said = {"wise": "reject", "kind": "accept", "unsure": "improve"}

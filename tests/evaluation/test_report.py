@@ -35,13 +35,11 @@ def select(name: str, kept: list[str], **said: Any) -> dict[str, Any]:  # noqa: 
     return {"id": name, "query": "q", "candidates": candidates, "label": kept, "judges": {"x": said}}
 
 
-def measured(
-    folder: Path, lines: list[dict[str, Any]], rubric: str | None = "kls", **options: str
-) -> JudgingReport:
+def measured(folder: Path, lines: list[dict[str, Any]], rubric: str | None = "kls") -> JudgingReport:
     path = folder / "cases.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     loaded = loader.find_rubric(rubric) if rubric else None
-    return judged.report(labelled.read(path), path.name, loaded, "strict", **options)
+    return judged.report(labelled.read(path), path.name, loaded, "strict")
 
 
 def only(folder: Path, *lines: dict[str, Any], rubric: str | None = "kls") -> JudgeReport:

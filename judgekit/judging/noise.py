@@ -1,0 +1,96 @@
+"""How far scores move when the same text is judged again, as it was measured, and which verdicts are within.
+
+A person keeps a measurement in their own configuration folder; a project cannot bring one. The name of its
+file has a hash of the rubric, mode, models, options and prompts that it was made with: it fits no others.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import AwareDatetime, Field
+
+from judgekit import environment
+from judgekit.config import ModeName, TierName, yamlfile
+from judgekit.config.yamlfile import Strict
+from judgekit.errors import InputError
+from judgekit.judging import calibration
+from judgekit.judging.calibration import Count
+from judgekit.judging.escalation import margin
+from judgekit.judging.verdict import RubricRef, rubric_ref
+
+if TYPE_CHECKING:
+    from judgekit.judging.documents import Document
+    from judgekit.judging.score import DocumentJudge
+    from judgekit.judging.verdict import Verdict
+
+SCHEMA, FOLDER = "judgekit/noise@1", "noise"
+COVERAGE = (
+    1.96  # standard deviations: 95 % of judgements are that near to their mean (Bland and Altman, 1996)
+)
+LEAST = 10  # answers beyond the first about a case: of fewer, the spread is little more than a guess
+
+
+class Noise(Strict):
+    """`judgekit/noise@1`: `points` is `COVERAGE` standard deviations of the distance from acceptance.
+
+    It was measured on `answers` about so many `cases`, several about each.
+    """
+
+    schema_: Literal["judgekit/noise@1"] = Field(alias="schema")
+    made: AwareDatetime
+    rubric: RubricRef
+    mode: ModeName
+    models: dict[TierName, str]
+    cases: Count
+    answers: Count
+    points: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+def marked(judge: DocumentJudge, document: Document, verdict: Verdict) -> Verdict:
+    """Return the verdict, with the noise where its scores are within it; raises `ConfigError`."""
+    folder = Path(environment.config_home()) / FOLDER
+    if not (folder.is_dir() and verdict.scores and judge.panel):
+        return verdict
+    # Models of the author's family may have been left out.
+    path = folder / _name(judge.for_subject(document))
+    if not path.is_file():
+        return verdict
+    points = yamlfile.read(path, Noise, version_key="schema").points
+    is_within = abs(margin(judge.rubric, verdict.scores, verdict.mode, signed=True)) < points
+    return verdict.model_copy(update={"noise": points}) if is_within else verdict
+
+
+def keep(judge: DocumentJudge, cases: int, answers: int, points: float) -> Path:
+    """Keep what was measured of a judge for the user; raises `InputError` when it cannot be written."""
+    models = calibration.fingerprint(judge.panel, judge.rubric).models
+    known = Noise(
+        schema=SCHEMA,
+        made=datetime.now(UTC),
+        rubric=rubric_ref(judge.loaded),
+        mode=judge.mode,
+        models=models,
+        cases=cases,
+        answers=answers,
+        points=points,
+    )
+    path = Path(environment.config_home()) / FOLDER / _name(judge)
+    try:
+        environment.private_folder(str(path.parent))
+        environment.write_private(str(path), known.model_dump_json(by_alias=True, indent=2) + "\n")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error.strerror}); check the folder") from None
+    return path
+
+
+def _name(judge: DocumentJudge) -> str:
+    """Return the file name of a judge's noise: it stands for what binds a calibration, and for the course."""
+    rubric, mode = judge.rubric, judge.mode
+    now = calibration.fingerprint(judge.panel, rubric, judge.options)
+    able = {tier: {model: sorted(how) for model, how in models.items()} for tier, models in now.able.items()}
+    prompts = [judge.loaded.sha256, rubric.prompt.sha256, calibration.wording(rubric, mode)]
+    course = [judge.options.margin, judge.finality.id if judge.finality else ""]
+    digest = calibration.sha256([mode, prompts, now.models, now.asked.model_dump(), able, now.asking, course])
+    return f"{rubric.rubric}-{mode}-{digest[:12]}.json"
