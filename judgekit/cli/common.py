@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from typer.core import TyperOption
@@ -13,18 +13,14 @@ from typer.core import TyperOption
 from judgekit import environment
 from judgekit.cli import output
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 _LONGEST = 1000  # characters; no summary is cut
 
 
 def extend(command: Any, *, top: bool = True) -> None:  # noqa: ANN401 - typer's own, which it does not name
     """Add to a command and those below it the options that all understand, and what their help lacks."""
-    for names, apply, help_ in _OPTIONS:
-        callback = functools.partial(_call_if_given, apply)
-        own: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False, "hidden": not top}
-        command.params.append(TyperOption(param_decls=names, callback=callback, help=help_, **own))
+    own: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False, "hidden": not top}
+    for names, help_ in _OPTIONS.items():
+        command.params.append(TyperOption(param_decls=[*names], callback=_apply, help=help_, **own))
     inner = getattr(command, "commands", {})
     if inner:
         command.format_commands = functools.partial(_write_commands, inner)
@@ -56,36 +52,29 @@ def help_table() -> dict[str, Any]:
     return tomllib.loads(Path(__file__).with_name("help.toml").read_text(encoding="utf-8"))
 
 
-def _call_if_given(apply: Callable[[], None], _context: object, _option: object, given: bool) -> None:
-    if given:
-        apply()
+def _apply(_context: object, option: Any, given: bool) -> None:  # noqa: ANN401 - typer's own
+    """Do as an option says; -v shows calls of this process on stderr, since the engine's cannot be seen."""
+    if not given:
+        return
+    if option.name == "version":
+        output.say(f"judgekit {environment.__version__}")
+        raise typer.Exit
+    output.current.quiet |= option.name == "quiet"
+    if option.name == "verbose":
+        import logging
+
+        class OnStderr(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                output.warn(record.getMessage())
+
+        output.current.verbose, os.environ["JUDGEKIT_VERBOSE"] = True, "1"
+        log = logging.getLogger("judgekit")
+        log.handlers, log.propagate = [OnStderr()], False
+        log.setLevel(logging.INFO)
 
 
-def _quiet() -> None:
-    output.current.quiet = True
-
-
-def _verbose() -> None:
-    """Show each call on stderr, from this process: the engine's calls cannot be seen."""
-    import logging
-
-    class OnStderr(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            output.warn(record.getMessage())
-
-    output.current.verbose, os.environ["JUDGEKIT_VERBOSE"] = True, "1"
-    log = logging.getLogger("judgekit")
-    log.handlers, log.propagate = [OnStderr()], False
-    log.setLevel(logging.INFO)
-
-
-def _version() -> None:
-    output.say(f"judgekit {environment.__version__}")
-    raise typer.Exit
-
-
-_OPTIONS = (
-    (["-q", "--quiet"], _quiet, "Print only results and errors."),
-    (["-v", "--verbose"], _verbose, "Show each call to a model (made without the engine) and tracebacks."),
-    (["-V", "--version"], _version, "Print the version."),
-)
+_OPTIONS = {
+    ("-q", "--quiet"): "Print only results and errors.",
+    ("-v", "--verbose"): "Show each call to a model (made without the engine) and tracebacks.",
+    ("-V", "--version"): "Print the version.",
+}

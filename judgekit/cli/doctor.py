@@ -9,7 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from judgekit import environment
 from judgekit.cli.output import AsJson, OutOption, emit, say
@@ -18,6 +18,7 @@ from judgekit.errors import ConfigError, Exit, JudgekitError
 if TYPE_CHECKING:
     from judgekit.config.settings import Config
     from judgekit.hooks.install import Finding as Check
+    from judgekit.rubric.loader import Section
 
 
 def doctor(as_json: AsJson = False, _out: OutOption = None) -> int:
@@ -35,12 +36,10 @@ def doctor(as_json: AsJson = False, _out: OutOption = None) -> int:
 def _checks(project: Path) -> Iterator[Check]:
     from judgekit.config import settings
     from judgekit.hooks import git_hook, install
+    from judgekit.rubric import loader
 
-    yield (
-        "ok",
-        "judgekit",
-        f"{environment.__version__}, Python {platform.python_version()} at {sys.executable}",
-    )
+    python = f"Python {platform.python_version()} at {sys.executable}"
+    yield "ok", "judgekit", f"{environment.__version__}, {python}"
     yield from _storage()
     yield from _guarded("rubrics", _rubrics(project))
     yield from _guarded("providers", _providers())
@@ -51,7 +50,9 @@ def _checks(project: Path) -> Iterator[Check]:
     else:
         files = [str(path) for path in settings.sources(project) if path.is_file()]
         yield "ok", "configuration", ", ".join(files) or "none; the defaults apply"
-        yield from _named_rubrics(config, project)
+        for section in get_args(loader.Section):
+            rubric = getattr(config, section).rubric
+            yield from _guarded("rubrics", _named_rubric(section, rubric, project))
         yield from _guarded("models", _models(config, project))
         for root in config.retrieval.roots:
             yield from _guarded(f"store {root}", _store(root, project))
@@ -95,19 +96,14 @@ def _rubrics(project: Path) -> Iterator[Check]:
     yield "ok", "rubrics", f"{len(list(loader.rubrics(project)))} are valid"
 
 
-def _named_rubrics(config: Config, project: Path) -> Iterator[Check]:
-    """Check the rubrics that the configuration names, which judging alone would read."""
+def _named_rubric(section: Section, rubric: str, project: Path) -> Iterator[Check]:
+    """Check a rubric that the configuration names, which judging alone would read."""
     from judgekit.rubric import loader
 
-    def named(section: loader.Section, rubric: str) -> Iterator[Check]:
-        loaded = loader.configured_rubric(section, rubric, project)
-        if loaded.source:
-            other = f"{section} uses {loaded.name}, not the bundled {loaded.rubric.rubric}"
-            yield "note", "rubrics", f"{other}: {loaded.path}"
-
-    yield from _guarded("rubrics", named("judge", config.judge.rubric))
-    yield from _guarded("rubrics", named("gate", config.gate.rubric))
-    yield from _guarded("rubrics", named("retrieval", config.retrieval.rubric))
+    loaded = loader.configured_rubric(section, rubric, project)
+    if loaded.source:
+        other = f"{section} uses {loaded.name}, not the bundled {loaded.rubric.rubric}"
+        yield "note", "rubrics", f"{other}: {loaded.path}"
 
 
 def _providers() -> Iterator[Check]:

@@ -59,13 +59,8 @@ def status(as_json: AsJson = False) -> int:
     known = process.running()
     if as_json:
         records = [
-            {
-                "pid": each.process,
-                "leaving": each.leaving,
-                **(process.health(each.place) or {}),
-                "socket": each.place.socket,
-                "log": each.place.log,
-            }
+            {"pid": each.process, "leaving": each.leaving, **(process.health(each.place) or {})}
+            | {"socket": each.place.socket, "log": each.place.log}
             for each in known
         ]
         emit(json.dumps({"engines": records}))
@@ -114,14 +109,7 @@ def serve(
         return 0
     from judgekit.engine.team import serve
 
-    serve(
-        host,
-        port,
-        project,
-        certificate=tls_cert,
-        key=tls_key,
-        begun=lambda where: note(f"judging at {where}"),
-    )
+    serve(host, port, project, certificate=tls_cert, key=tls_key, begun=note)
     return 0
 
 

@@ -20,6 +20,7 @@ _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 # The region of what is said of a whole file: GitHub's code scanning shows nothing without one.
 _FIRST_LINE = {"startLine": 1}
 _MOST_BYTES = 64_000_000
+_NOT_XML = re.compile("[^\t\n -\ud7ff\ue000-\U0010ffff]")  # control characters that XML 1.0 cannot hold
 _LEVELS = {"accept": "note", "reject": "error"}  # all else is a warning
 
 
@@ -128,7 +129,4 @@ def _summary(verdict: Mapping[str, Any]) -> str:
 
 
 def _xml(text: str) -> str:
-    """Drop the control characters that XML 1.0 cannot hold."""
-    return "".join(
-        char for char in text if char in "\t\n" or (char >= " " and not "\ud800" <= char <= "\udfff")
-    )
+    return _NOT_XML.sub("", text)

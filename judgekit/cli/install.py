@@ -18,12 +18,10 @@ from judgekit.hooks.entries import Scope
 if TYPE_CHECKING:
     from judgekit.hooks.files import FileChange
 
-_ClientScope = Annotated[
-    Scope, Option(help="Settings of: user (all projects), project (shared), local (yours, this project).")
-]
-_SharedScope = Annotated[
-    Literal["user", "project"], Option(help="Settings of: user (all projects) or project (shared).")
-]
+_OF = Option(help="Settings of: user (all projects), project (shared), local (yours, this project).")
+_ClientScope = Annotated[Scope, _OF]
+_OF_TWO = Option(help="Settings of: user (all projects) or project (shared).")
+_SharedScope = Annotated[Literal["user", "project"], _OF_TWO]
 _GitScope = Annotated[Scope, Option(help="local: this repository; user: the hooks folder of all yours.")]
 _Print = Annotated[bool, Option("--print", help="Print the result; change nothing.")]
 
@@ -88,10 +86,32 @@ def uninstall_pre_commit(print_: _Print = False) -> int:
 
 def _add(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an annotation
     def install(scope: Any = "user", print_: _Print = False) -> int:  # noqa: ANN401 - `scopes`
-        return _install(client, scope, print_=print_)
+        from judgekit.hooks import files, install
+
+        project = _project()
+        change = install.planned_change(scope, project, installs=True, client=client)
+        if print_:
+            return _show(change)
+        files.install(change)
+        reach = {"user": "in all your projects", "local": f"of yours in {project}"}
+        of_all = f"of everyone in {project} with judgekit installed"
+        say(f"{_wrote(change)}: {client.title} runs judgekit on every prompt {reach.get(scope, of_all)}")
+        notes = list(install.notes(project, client))
+        if client.trust and not any(client.trust in line for line in notes):
+            say(client.trust)
+        say(f'try: judgekit hook --explain "…"; undo: judgekit uninstall {client.command} --scope {scope}')
+        for line in notes:
+            note(line)
+        return 0
 
     def uninstall(scope: Any = "user", print_: _Print = False) -> int:  # noqa: ANN401 - `scopes`
-        return _uninstall(client, scope, print_=print_)
+        from judgekit.hooks import install
+
+        change = install.planned_change(scope, _project(), installs=False, client=client)
+        removed = f"removed the hook from {change.path}"
+        if change.after is None:
+            removed = f"removed {change.path}, which held nothing else"
+        return _uninstalled(change, removed, "the hook", print_=print_)
 
     install.__annotations__["scope"] = uninstall.__annotations__["scope"] = scopes
     installing.command(client.command, help=f"Install the prompt hook in {client.title}.")(install)
@@ -101,36 +121,6 @@ def _add(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an annotation
 
 for _client in CLIENTS:
     _add(_client, _ClientScope if "local" in _client.shared else _SharedScope)
-
-
-def _install(client: Client, scope: Scope, *, print_: bool) -> int:
-    from judgekit.hooks import files, install
-
-    project = _project()
-    change = install.planned_change(scope, project, installs=True, client=client)
-    if print_:
-        return _show(change)
-    files.install(change)
-    reach = {"user": "in all your projects", "local": f"of yours in {project}"}
-    of_all = f"of everyone in {project} with judgekit installed"
-    say(f"{_wrote(change)}: {client.title} runs judgekit on every prompt {reach.get(scope, of_all)}")
-    notes = list(install.notes(project, client))
-    if client.trust and not any(client.trust in line for line in notes):
-        say(client.trust)
-    say(f'try: judgekit hook --explain "…"; undo: judgekit uninstall {client.command} --scope {scope}')
-    for line in notes:
-        note(line)
-    return 0
-
-
-def _uninstall(client: Client, scope: Scope, *, print_: bool) -> int:
-    from judgekit.hooks import install
-
-    change = install.planned_change(scope, _project(), installs=False, client=client)
-    removed = f"removed the hook from {change.path}"
-    if change.after is None:
-        removed = f"removed {change.path}, which held nothing else"
-    return _uninstalled(change, removed, "the hook", print_=print_)
 
 
 def _project() -> Path:

@@ -79,13 +79,8 @@ def say(text: str = "") -> None:
     if current.file is not None:
         current.results.append(colourless(printable(text, "utf-8")))
         return
-    colour = (
-        True
-        if os.environ.get("FORCE_COLOR", "0") not in ("", "0")
-        else False
-        if os.environ.get("TERM") == "dumb"
-        else None
-    )
+    forced, dumb = os.environ.get("FORCE_COLOR", "0") not in ("", "0"), os.environ.get("TERM") == "dumb"
+    colour = True if forced else False if dumb else None
     with _stdout():
         typer.echo(printable(text), color=False if os.environ.get("NO_COLOR") else colour)
 
@@ -232,9 +227,8 @@ def finite(given: float | None) -> float | None:
 
 
 RubricOption = Annotated[str | None, Option("--rubric", help="Rubric: ID, ID@VERSION or a YAML file.")]
-ModeOption = Annotated[
-    ModeName | None, Option("--mode", help="strict avoids wrong acceptance, lenient wrong rejection.")
-]
+_MODE = Option("--mode", help="strict avoids wrong acceptance, lenient wrong rejection.")
+ModeOption = Annotated[ModeName | None, _MODE]
 _MODEL = Option("--model", metavar="NAME", callback=ask_only, help="Model to ask in every tier.")
 ModelOption = Annotated[str | None, _MODEL]
 _HTML = Option("--html", metavar="FILE.html", callback=page_file, help="Also write a page.")
@@ -251,10 +245,8 @@ _KEEP = Option("--keep", help="With --repeat: keep the noise, for the gate to sa
 Keep = Annotated[bool, _KEEP]
 _DEADLINE = Option(min=0.1, max=3600, callback=finite, help="Time limit of each judgement, in seconds.")
 Deadline = Annotated[float | None, _DEADLINE]
-_MAX_COST = Option(
-    min=0, callback=finite, metavar="USD", help="Stop calling models after spending this (USD)."
-)
-MaxCost = Annotated[float | None, _MAX_COST]
+_COST = Option(min=0, callback=finite, metavar="USD", help="Stop calling models after spending this (USD).")
+MaxCost = Annotated[float | None, _COST]
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 FAMILY = ("--author-family", "a family such as anthropic")
 
@@ -293,11 +285,11 @@ def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: b
     judged = [f"{rubric_name(ref, verdict['rubric'].get('source'))}, {verdict['mode']}"]
     opinions = [(each["tier"], each["opinion"], each["failure"]) for each in verdict["rounds"]]
     if opinions:
-        words = (
-            f"{tier} {opinion['outcome'] if opinion else fault and fault['kind']}"
+        came = [
+            (tier, opinion["outcome"] if opinion else fault and fault["kind"])
             for tier, opinion, fault in opinions
-        )
-        judged.append(", ".join(words))
+        ]
+        judged.append(", ".join(f"{tier} {word}" for tier, word in came))
         model = verdict["model"]
         decided = f"decided by {model} ({verdict['consensus']})" if model else "undecided"
         judged.append(f"{decided}, {verdict['duration_ms'] / 1000:.1f} s{cost_text(verdict)}")

@@ -35,9 +35,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "judge: asks a model; every test with `assert_accepted` gets this mark"
-    )
+    marker = "judge: asks a model; every test with `assert_accepted` gets this mark"
+    config.addinivalue_line("markers", marker)
     record, replay, usual = (*map(config.getoption, (_RECORD, _REPLAY)), config.getini("judge_replay"))
     if record and replay:
         raise pytest.UsageError(f"{_RECORD} and {_REPLAY} exclude each other: give one of them")

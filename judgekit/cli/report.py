@@ -22,6 +22,15 @@ if TYPE_CHECKING:
     from judgekit.evaluation.page import Cell, Figure, Part, Row, Section, Table
 
 _MOST_ROWS = 10  # of a table, in a terminal
+_TIER_COLUMNS = [
+    "tier",
+    "rows decided",
+    "calls answered",
+    "calls failed",
+    "seconds of calls",
+    "USD",
+    "unpriced",
+]
 _WIDTH, _COLUMN = 120, 24  # characters of a line where there is no terminal, and of a column at least
 
 
@@ -81,15 +90,11 @@ def report(
 def _about(found: ResultsReport) -> str:
     words = ", ".join(f"{count:,} {word}" for word, count in found.verdicts.items())
     count = found.undetermined
-    left = (
-        f"; {count:,} without a verdict {'is' if count == 1 else 'are'} left out of all rates"
-        if count
-        else ""
-    )
-    least = "" if found.cost_complete else "at least "
+    verb = "is" if count == 1 else "are"
+    left = f"; {count:,} without a verdict {verb} left out of all rates" if count else ""
     cost = "; cost unknown" if found.tiers else ""
     if found.cost_usd is not None:
-        cost = f"; {least}{found.cost_usd:.4f} USD"
+        cost = f"; {'at least ' * (not found.cost_complete)}{found.cost_usd:.4f} USD"
     return f"{found.rows:,} rows: {words}{left}{cost}"
 
 
@@ -101,9 +106,7 @@ def _sections(found: ResultsReport) -> list[Section]:
         sections.append(Section("Labels and verdicts", [shares("labelled", known.confusion)]))
     if found.matrix:
         letters = list(found.win_rates)
-        rows: list[Row] = [
-            [one, *(_win_cell(found.matrix[one].get(other)) for other in letters)] for one in found.matrix
-        ]
+        rows: list[Row] = [[one, *map(_win_cell, map(row.get, letters))] for one, row in found.matrix.items()]
         title = "How often the text of the row is better than that of the column"
         sections.append(Section(title, [Table(["", *letters], rows)]))
     if found.groups:
@@ -113,27 +116,14 @@ def _sections(found: ResultsReport) -> list[Section]:
     if found.dimensions:
         sections.append(Section("Scores", [shares("dimension", found.dimensions)]))
     if found.tiers:
-        columns = [
-            "tier",
-            "rows decided",
-            "calls answered",
-            "calls failed",
-            "seconds of calls",
-            "USD",
-            "unpriced",
-        ]
         tiers: list[Row] = [[tier, *each.values()] for tier, each in found.tiers.items()]
-        sections.append(Section("Tiers", [Table(columns, tiers)]))
-    known, apart = found.labelled, found.difference
-    lists = {
-        "Verdicts that differ from the label": (known.wrong, known.differing) if known else ([], 0),
-        "Verdicts that differ between the results": (apart.rows_that_differ, apart.differing)
-        if apart
-        else ([], 0),
-        "The worst rows": (found.worst, found.not_accepted),
-    }
-    shown = {title: _table(rows, total) for title, (rows, total) in lists.items() if rows}
-    return [*sections, *(Section(title, [table]) for title, table in shown.items())]
+        sections.append(Section("Tiers", [Table(_TIER_COLUMNS, tiers)]))
+    lists = [("The worst rows", found.worst, found.not_accepted)]
+    if apart := found.difference:
+        lists.insert(0, ("Verdicts that differ between the results", apart.rows_that_differ, apart.differing))
+    if known:
+        lists.insert(0, ("Verdicts that differ from the label", known.wrong, known.differing))
+    return [*sections, *(Section(title, [_table(rows, total)]) for title, rows, total in lists if rows)]
 
 
 def _figures(found: ResultsReport) -> list[Figure]:
@@ -150,10 +140,8 @@ def _figures(found: ResultsReport) -> list[Figure]:
     if known := found.labelled:
         for name, figure in (("agreement with labels", known.accuracy), ("Cohen's kappa", known.kappa)):
             if figure:
-                note = f"of {known.labels} labels"
-                figures.append(
-                    Figure(name, figure.value, figure.low, figure.high, note, least=min(0.0, figure.low))
-                )
+                note, least = f"of {known.labels} labels", min(0.0, figure.low)
+                figures.append(Figure(name, figure.value, figure.low, figure.high, note, least=least))
     if (apart := found.difference) and apart.value is not None:
         name, note = f"{one_line(apart.file, 40)}: rate above the first", f"of {apart.rows} rows in both"
         figures.append(Figure(name, apart.value, apart.low, apart.high, note, least=-1.0))
@@ -181,9 +169,7 @@ def _notes(found: ResultsReport) -> list[str]:
 def _win_cell(win: WinRate | None) -> Cell | None:
     from judgekit.evaluation.page import Cell
 
-    if win is None:
-        return None
-    return Cell(f"{win.rate:.3f} [{win.low:.3f}, {win.high:.3f}]", _counts(win), win.rate)
+    return Cell(f"{win.rate:.3f} [{win.low:.3f}, {win.high:.3f}]", _counts(win), win.rate) if win else None
 
 
 def _group(group: Group, words: Iterable[str]) -> Row:

@@ -296,7 +296,7 @@ def serve(
     key: Path | None = None,
     begun: Callable[[str], None],
 ) -> None:
-    """Serve until a signal ends it; `begun` gets the URL and the provider, once it listens.
+    """Serve until a signal ends it; `begun` gets a line with the URL and the provider, once it listens.
 
     Raises before that `UsageError` for an address that would show tokens, `ConfigError` for what is lacking.
     """
@@ -332,7 +332,7 @@ def serve(
         logging.getLogger().addHandler(log)  # else uvicorn's words of errors would go to stderr
         server.config.app = create_team_app(service, log, user_tokens(), project)
         await service.prepare()  # what fails is said to each request
-        begun(f"{url}: {who}")
+        begun(f"judging at {url}: {who}")
         try:
             await server.serve([listener])
         finally:

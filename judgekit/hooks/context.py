@@ -111,9 +111,8 @@ def render(
         described = descriptions.get(root, {})
         head = f'<memory-context source="{escape(one_line(source(root, project), _PATH))}"'
         categories = dict.fromkeys(candidate.category for candidate, _ in group)
-        texts = [
-            f"{name}: {one_line(described[name], _DESCRIPTION)}" for name in categories if name in described
-        ]
+        names = [name for name in categories if name in described]
+        texts = [f"{name}: {one_line(described[name], _DESCRIPTION)}" for name in names]
         lines = [f'{head} descriptions="{escape("; ".join(texts))}">' if texts else f"{head}>"]
         left = room - len(lines[0]) - len(foot) - 1
         for candidate, confidence in group:

@@ -155,12 +155,8 @@ def add(
         line["session"] = environment.digest(session)
     for part, candidates in became:
         line[part] = [
-            {
-                "path": hit.path,
-                "title": one_line(hit.title, 100),
-                "confidence": round(hit.confidence, 3),
-                "label": hit.confidence_label,
-            }
+            {"path": hit.path, "title": one_line(hit.title, 100)}
+            | {"confidence": round(hit.confidence, 3), "label": hit.confidence_label}
             for hit in candidates
         ]
     rest = [candidate for candidate in ranked.candidates if candidate not in [*shown[0], *shown[1]]]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 from judgekit import programs
 from judgekit.errors import ConfigError, JudgekitError, UsageError
 from judgekit.hooks import entries, files
-from judgekit.hooks.clients import CLAUDE_CODE, CLIENTS, CODEX, PROMPT, Client
+from judgekit.hooks.clients import CLAUDE_CODE, CLIENTS, CODEX, Client
 from judgekit.hooks.entries import Scope
 from judgekit.hooks.files import FileChange
 
@@ -27,10 +27,7 @@ Finding: TypeAlias = tuple[State, str, str]
 """A state, a subject and a text: `note` is worth knowing, `wrong` keeps something from working."""
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 PLUGIN = "judgekit"  # its name; the client lists it as NAME@MARKETPLACE
-MANAGED = {
-    "darwin": "/Library/Application Support/ClaudeCode",
-    "win32": r"C:\Program Files\ClaudeCode",
-}
+MANAGED = {"darwin": "/Library/Application Support/ClaudeCode", "win32": r"C:\Program Files\ClaudeCode"}
 DEADLINE = 10.0  # seconds: a prompt for which no model is asked
 
 
@@ -220,7 +217,9 @@ def problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
         try:
             done = subprocess.run(  # noqa: S603 - what the user's own settings run on every prompt
                 words if "args" in hook else shell,
-                input=json.dumps({"hook_event_name": PROMPT, "prompt": question, "cwd": folder}).encode(),
+                input=json.dumps(
+                    {"hook_event_name": CLAUDE_CODE.prompt, "prompt": question, "cwd": folder}
+                ).encode(),
                 cwd=folder,
                 env={**kept, "JUDGEKIT_HOME": str(Path(folder, "home"))},
                 capture_output=True,

@@ -77,10 +77,7 @@ def parts_of(candidates: Sequence[Candidate]) -> list[str]:
 
 
 def _judged(
-    prompt: str,
-    candidates: list[Candidate],
-    payload: Mapping[str, Any],
-    configured: settings.Settings,
+    prompt: str, candidates: list[Candidate], payload: Mapping[str, Any], configured: settings.Settings
 ) -> Judged | str:
     """Ask the engine, or judge here where there is none; return why no model could be asked, if so."""
     seconds = min(configured["deadline"], MOST_SECONDS)
@@ -91,13 +88,8 @@ def _judged(
             {**{name: getattr(candidate, name) for name in _SENT}, "tags": list(candidate.tags)}
             for candidate in candidates
         ]
-        request = {
-            **client.carried(configured.project),
-            "prompt": prompt,
-            "transcript_path": str(payload.get("transcript_path") or ""),
-            "candidates": sent,
-            "parts": parts,
-        }
+        request = client.carried(configured.project) | {"prompt": prompt, "candidates": sent, "parts": parts}
+        request["transcript_path"] = str(payload.get("transcript_path") or "")
         return quickjson.written(request).encode()
 
     def read(response: client.Response) -> Judged | str:
@@ -128,7 +120,5 @@ def _judged(
         return judged if isinstance(judged, str) else (*judged[:2], judged[2].degraded)
 
     watchdog.extend(seconds + _SLACK + _SLACK / 2)
-    use = settings.engine_wanted(configured)
-    return client.call(
-        "select", body, read, locally, use=use, begin=client.Connection, seconds=seconds + _SLACK
-    )
+    use, most = settings.engine_wanted(configured), seconds + _SLACK
+    return client.call("select", body, read, locally, use=use, begin=client.Connection, seconds=most)

@@ -7,7 +7,9 @@ hook remembers of each session. docs/hook.md defines each figure.
 from __future__ import annotations
 
 import os
+import tomllib
 from collections import Counter, defaultdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from judgekit import environment
@@ -23,29 +25,7 @@ WORDS = 3  # distinctive terms of a memory that an answer must have
 RARE = 50  # a term is distinctive that at most one memory in so many has; in a smaller store, one memory
 _SEARCHES = ("judgekit search", "memory-search")
 _TITLE, _LISTED = 60, 3
-_COUNTS = """
-prompts answered_prompts injections injected_prompts pinned repeats_avoided
-nudges answered_nudges nudges_followed answered_injections opened
-can_come_back came_back others others_came_back used
-"""
-_LOGGED = """\
-log: {state}; prompts: {prompts} since {since}; the agent's answer is known: {answered_prompts}
-sessions: {sessions}; transcripts found: {transcripts}
-injections: {injections}, with {injected_prompts} of the prompts; pinned: {pinned}
-repeats avoided: {repeats_avoided}
-nudges: {nudges}; followed by a search or a read: {nudges_followed} of {answered_nudges}
-opened: {opened} of {answered_injections} injections
-words came back: {came_back} of {can_come_back} injections
-by chance: {others_came_back} of {others} memories that were not injected
-used (opened, or words came back): {used} of {answered_injections} injections
-most often injected: {listed}"""
-_REMEMBERED = """\
-log: {state}; it holds no prompt of this project, so less is known:
-sessions that the hook remembers: {sessions}; transcripts found: {transcripts}
-prompts: {prompts} (of each session, since its client last compacted or cleared it)
-injections: {injections}
-nudges: {nudges}; searches by the agent: {searches}
-opened: {opened} of {answered_injections} injections"""
+_TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_bytes().decode())
 
 
 class _Words:
@@ -96,7 +76,8 @@ def report(folder: str, *, as_json: bool = False) -> str:
     ]
     own = os.path.join(environment.config_home(), "config.yaml")
     state = "on" if configured["log"] else f"off (to switch it on: retrieval: {{log: true}} in {own})"
-    text = (_LOGGED if logged else _REMEMBERED).format(**figures, state=state, listed="; ".join(listed))
+    template = _TEXTS["logged" if logged else "remembered"]
+    text = template.format(**figures, state=state, listed="; ".join(listed))
     return "\n".join([f"project: {project}", *(f"note: {note}" for note in notes), text])
 
 
@@ -105,7 +86,7 @@ def _logged(logged: list[dict[str, Any]], configured: settings.Settings) -> dict
     words, base = _Words(configured), os.path.realpath(configured.project)
     exchanges = transcript.of_sessions({str(line.get("session")) for line in logged})
     transcripts, known = len(exchanges), defaultdict[object, set[str]](set)
-    count, titles = Counter(dict.fromkeys(_COUNTS.split(), 0)), dict[str, str]()
+    count, titles = Counter(dict.fromkeys(_TEXTS["counts"].split(), 0)), dict[str, str]()
     times, used = Counter[str](), Counter[str]()
     for line in logged:
         names = ("injected", "mentioned", "repeated", "pinned")

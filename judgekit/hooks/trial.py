@@ -155,11 +155,12 @@ def judge_report(tried: Tried, answers: Answers) -> dict[str, Any]:
         plain, shown = trial.plain[0], (trial.judged or trial.plain)[0]
         for name, one, other in (("dropped", plain, shown), ("added", shown, plain)):
             said[name] += [answers.get(trial.pair(hit)) for hit in one if hit not in other]
+    counted = {
+        name: {"memories": len(words), "relevant": words.count(True), "irrelevant": words.count(False)}
+        for name, words in said.items()
+    }
     return {
-        **{
-            name: {"memories": len(words), "relevant": words.count(True), "irrelevant": words.count(False)}
-            for name, words in said.items()
-        },
+        **counted,
         "prompts": len(tried.selections),
         "unjudged": len(tried.unjudged),
         "reason": next(iter(tried.unjudged), None),
@@ -215,9 +216,8 @@ def read_answers(path: Path, project: str) -> Answers:
             raise InputError(f"{place}: {wrong}; correct or remove the line") from None
         file = os.path.normpath(Path(os.path.realpath(project)) / line.memory)
         prompt = line.prompt if _DIGEST.fullmatch(line.prompt) else prompt_key(line.prompt)
-        found[prompt, line.memory if _DIGEST.fullmatch(line.memory) else environment.digest(file)] = (
-            line.relevant
-        )
+        memory = line.memory if _DIGEST.fullmatch(line.memory) else environment.digest(file)
+        found[prompt, memory] = line.relevant
     return found
 
 
@@ -304,9 +304,8 @@ def fit(
     if not tried:
         return kept.model_copy(update={"refused": "no threshold has an answer about each injection"})
     good = [each for each in tried if each[1].value >= BAR] or [max(tried, key=lambda each: each[1].value)]
-    high, precision, coverage = max(
-        good, key=lambda each: (each[2].count, each[1].value, -abs(each[0] - before["high"]))
-    )
+    ranks = {each: (each[2].count, each[1].value, -abs(each[0] - before["high"])) for each in good}
+    high, precision, coverage = max(good, key=ranks.__getitem__)
     found: dict[str, Any] = {"precision": precision, "coverage": coverage}
     if precision.value < BAR:
         found["refused"] = f"no threshold reaches a precision of {BAR:.2f}; the best is high: {high:g}"
