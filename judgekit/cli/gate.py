@@ -66,7 +66,9 @@ def gate(
     # A person asked for it; for a push that changes other files it would be noise.
     if base and not (report.rows or report.notes or report.unjudged):
         note(f"nothing to judge: no file selected by gate.paths and gate.authors changed since {base}")
-    if report.escalate.get("issues") == "on":  # at the end, when all else has been said
+    if report.escalate.get("issues") == "on" or report.escalate.get(
+        "notify"
+    ):  # at the end, when all else has been said
         _open_issues(report, pre_push[1] if pre_push else "")
     return blocked_code if report.blocked else Exit.ACCEPTED
 

@@ -130,13 +130,23 @@ class LedgerConfig(Strict):
     text: bool = False
 
 
+class NotifyConfig(Strict):
+    """A program and its arguments; no shell reads them."""
+
+    command: list[Text] = Field(min_length=1)
+
+
 class EscalateConfig(Strict):
-    """Which verdicts become issues on GitHub. `issues` is the user's consent to open them."""
+    """Which verdicts become issues on GitHub. `issues` is the user's consent to open them.
+
+    `notify` is told where models disagree; it is the user's alone to say.
+    """
 
     issues: Consent = "off"
     rejects: bool = False
     labels: list[Text] = []
     text: bool = False
+    notify: NotifyConfig | None = None
 
 
 class StopConfig(Strict):
@@ -211,6 +221,7 @@ _USERS = {
     "server": "choose a shared judge",
     "gate.override_without_terminal": "accept overrides made without a terminal",
     "escalate.text": "put quotes into issues",
+    "escalate.notify": "start a program",
 }
 # What takes time or sends text has a limit even where the user has set none: the default.
 _SENDING = {"deadline", "timeout", "pool", "context_turns", "budget", "blocks", "max_files", "samples"}

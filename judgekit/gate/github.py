@@ -1,14 +1,10 @@
-"""Opens and closes issues about verdicts on GitHub, through its command line program."""
+"""Opens issues about verdicts on GitHub, through its command line program; says which concern a person."""
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
-import signal
 import subprocess
-import sys
 import time
 from itertools import takewhile
 from pathlib import Path
@@ -17,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from judgekit import environment, programs
 from judgekit.config import settings as configuration
 from judgekit.errors import Exit, JudgekitError
-from judgekit.gate import issues
+from judgekit.gate import issues, notify
 from judgekit.git import GitError, Repository
 from judgekit.ledger import Ledger, LineFilter, Record, VerdictLine
 from judgekit.ledger.labels import triage
@@ -36,13 +32,9 @@ _SAID = 200  # characters of gh's own words
 _IMPROVED = 2  # rounds
 _LATER = "retry with judgekit escalate"
 _NOT_SIGNED_IN = 4  # gh's exit code
-_KEPT = {
-    *("PATH", "HOME", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "SYSTEMROOT", "TMPDIR", "TEMP", "LANG"),
+_KEPT = notify.KEPT | {
     *("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GH_HOST"),
-    *("GH_CONFIG_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"),
-    *("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy"),
-    *("SSL_CERT_FILE", "SSL_CERT_DIR"),
-    *("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"),  # where a keyring is that holds gh's token
+    "GH_CONFIG_DIR",
 }
 _SET = {
     "GH_PROMPT_DISABLED": "1",
@@ -84,7 +76,6 @@ class Gh:
             raise GhError("gh is not installed; see cli.github.com")
         self._program, self._repository, self._until = program, repository, until
         self._environ = {name: value for name, value in environ.items() if name in _KEPT} | _SET
-        self._environ["PATH"] = programs.search_path(environ)
         self._newest: list[OpenIssue] | None = None
 
     def find(self, token: str) -> OpenIssue | None:
@@ -107,38 +98,21 @@ class Gh:
             raise GhError("gh issue list: the output is not a list of issues; update gh") from None
 
     def ask(self, verb: str, *words: str, stdin: str = "") -> str:
-        """Return what `gh issue VERB WORDS` prints, run in the home folder; raises `GhError`, if late too."""
+        """Return what `gh issue VERB WORDS` prints; raises `GhError`, if late too."""
         left = self._until - time.monotonic()
         if left <= 0:
             raise GhError("no time left for gh")
+        argv = [self._program, "issue", verb, *words, "--repo", self._repository]
         try:
-            process = subprocess.Popen(  # noqa: S603 - gh, found on the user's PATH, and our own words
-                [self._program, "issue", verb, *words, "--repo", self._repository],
-                cwd=Path.home(),
-                env=self._environ,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
+            code, output, errors = notify.run(argv, self._environ, stdin, left)
         except (OSError, ValueError) as error:  # ValueError: a NUL in a word
             raise GhError(f"gh could not be started ({error})") from None
-        with process:
-            try:
-                printed = process.communicate(stdin.encode("utf-8", "replace"), left)
-            except subprocess.TimeoutExpired:
-                raise GhError(f"gh issue {verb}: no response in time") from None
-            finally:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    if sys.platform == "win32":
-                        process.kill()
-                    else:
-                        os.killpg(process.pid, signal.SIGKILL)
-        output, errors = (text.decode("utf-8", "replace") for text in printed)
-        if process.returncode == _NOT_SIGNED_IN:
+        except subprocess.TimeoutExpired:
+            raise GhError(f"gh issue {verb}: no response in time") from None
+        if code == _NOT_SIGNED_IN:
             raise GhError("gh is not signed in; run gh auth login")
-        if process.returncode:
-            errors = one_line(errors, _SAID) or f"exit code {process.returncode}"
+        if code:
+            errors = one_line(errors, _SAID) or f"exit code {code}"
             raise GhError(f"gh issue {verb}: {errors}")
         return output
 
@@ -175,7 +149,10 @@ def of_address(address: str, environ: Mapping[str, str]) -> str | None:
 def by_itself(
     verdicts: Sequence[Verdict], folder: Path, settings: EscalateConfig | None = None, address: str = ""
 ) -> list[str]:
-    """Open or update issues as far as the settings want it; return lines for a person, and never raise."""
+    """Tell the user's program and open issues as far as the settings want it; return lines for a person.
+
+    Raises nothing.
+    """
     lines: list[str] = []
     count = 0
     try:
@@ -183,8 +160,11 @@ def by_itself(
             settings = configuration.load(None).escalate
             if settings.issues != "off":  # else no file of a project need be read
                 settings = configuration.load(Path(environment.project_root(str(folder)))).escalate
+        if settings.notify:
+            divided = [verdict for verdict in verdicts if concerns(verdict, rejects=False)]
+            lines += notify.tell(divided, settings.notify.command, Ledger.of(folder).name)
         if settings.issues != "on":
-            return []
+            return lines
         before: Sequence[VerdictLine] = ()
         if settings.rejects and any(verdict.verdict == "improve" for verdict in verdicts):
             records = Ledger.of(folder).records(LineFilter(kinds=[VerdictLine]))
@@ -197,9 +177,9 @@ def by_itself(
     except GhError as error:
         return [*lines, f"no issue was opened for {count}: {error}; {_LATER}"]
     except JudgekitError as error:
-        return [f"no issue was opened: {error}"]
+        return [*lines, f"no issue was opened: {error}"]
     except Exception as error:  # noqa: BLE001 - the boundary: an issue must not cost a verdict or a push
-        return [f"no issue was opened: internal error: {type(error).__name__}: {error}"]
+        return [*lines, f"no issue was opened: internal error: {type(error).__name__}: {error}"]
     if count:
         lines.append(f"no issue was opened for {count} more: {MOST} at a time is the limit; {_LATER}")
     return lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -15,6 +16,7 @@ from loopback import says as reply
 from scripted import scores
 
 from judgekit.cli.schema import json_schema
+from judgekit.gate import notify
 from judgekit.ledger import Ledger, OverrideLine, VerdictLine
 
 if TYPE_CHECKING:
@@ -174,3 +176,96 @@ def test_named_tasks_that_are_not_accepted(judgekit: Run, tiers: Tiers, project:
     (project / "bad.md").write_text("# Better\n\nDone.\n")
     tiers(*TASK, quick=GOOD, deep=GOOD)
     assert judgekit("escalate", "T-42").code == 64
+
+
+@pytest.fixture
+def told(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Let the user be told by a program; it does more than keep what it gets, if a test says so."""
+    folder = tmp_path_factory.mktemp("told")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-user")
+
+    def start(more: str = "", issues: str = "off") -> Path:
+        program = folder / "tell.sh"
+        program.write_text(f'#!/bin/sh\nenv >{folder}/env\necho noise\n{more}\ncat >>"{folder}/$1"\n')
+        program.chmod(0o755)
+        command = json.dumps([str(program), "a b; $HOME"])
+        by_user(f"escalate: {{issues: '{issues}', notify: {{command: {command}}}}}\n")
+        return folder / "a b; $HOME"
+
+    return start
+
+
+def test_a_program_is_told_once_of_each_content_on_which_models_disagree(
+    tiers: Tiers, project: Path, told: Callable[..., Path], isolated: Path
+) -> None:
+    file = told()
+    tiers(*TASK, quick=BAD)
+    assert not file.exists()
+    for _ in range(2):
+        done, _ = tiers(*TASK, **DIVIDED)
+        assert (done.code, done.err) == (2, "")
+        record = only(done)  # stdout is the verdict's alone
+    (line,) = file.read_text().split("\n")[:-1]
+    assert json.loads(line)["subjects"] == record["subjects"]
+    jsonschema.validate(json.loads(line), json_schema("verdict"))
+    assert "sk-of-the-user" not in (file.parent / "env").read_text()
+    (project / "bad.md").write_text("# Bad\n\nChanged.\n")
+    tiers(*TASK, **DIVIDED)
+    assert len(file.read_text().split("\n")) == 3
+    (state,) = isolated.rglob("notified")
+    assert (state.stat().st_mode & 0o777, len(state.read_text().split())) == (0o600, 2)
+    state.write_text("\n".join(f"{number:016x}" for number in range(5000)))
+    tiers(*TASK, **DIVIDED)
+    assert (len(state.read_text().split()), len(file.read_text().split("\n"))) == (1000, 4)
+
+
+def test_the_gate_tells_it_too_beside_an_issue(
+    tiers: Tiers, project: Path, gh: FakeGh, told: Callable[..., Path]
+) -> None:
+    repository = GitRepo(project)
+    repository.commit("base", readme_txt="x\n")
+    repository("branch", "base")
+    repository.commit("change", guide_md="# Guide\n\nIt says how.\n")
+    file = told(issues="on")
+    done, _ = tiers("gate", "--base", "base", quick=BAD, deep=GOOD, tiebreaker=MIDDLING)
+    assert (done.code, "UNDETERMINED" in done.out, "issue opened: " in done.err) == (0, True, True)
+    assert json.loads(file.read_text())["task_id"].startswith("guide.md@")
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("printf 'no \\033[31mbus\\nhere' >&2; exit 3", "tell.sh: no [31mbus here\n"),
+        ("exec sleep 60", "tell.sh: not done after 0.5 s\n"),
+        ("sleep 60 & exit 0", "tell.sh: not done after 0.5 s\n"),
+        (None, "tell.sh: not found; name a program on PATH, or its absolute path\n"),
+    ],
+)
+def test_a_program_that_fails_costs_a_line(
+    tiers: Tiers, told: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, more: str | None, said: str
+) -> None:
+    monkeypatch.setattr(notify, "SECONDS", 0.5)
+    file = told(more or "")
+    if more is None:
+        (file.parent / "tell.sh").unlink()
+    done, _ = tiers(*TASK, **DIVIDED)
+    assert (done.code, only(done)["verdict"], done.err.count("\n")) == (2, "escalate", 1)
+    assert done.err.startswith("judgekit: escalate.notify: ")
+    assert done.err.endswith(said)
+    file = told()  # what failed is told later
+    tiers(*TASK, **DIVIDED)
+    assert file.exists()
+
+
+def test_no_project_and_no_variable_names_a_program(
+    judgekit: Run, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = project / ".judgekit" / "config.yaml"
+    own.parent.mkdir(exist_ok=True)
+    own.write_text('escalate:\n  notify: {command: ["touch", "x"]}\n')
+    done = judgekit(*TASK)
+    assert (done.code, "only the user's configuration may start a program" in done.err) == (78, True)
+    own.unlink()
+    monkeypatch.setenv("JUDGEKIT_ESCALATE_NOTIFY", "touch")
+    done = judgekit(*TASK)
+    assert (done.code, "no variable may start a program" in done.err) == (78, True)
