@@ -29,38 +29,11 @@ if TYPE_CHECKING:
     from judgekit.rubric.loader import LoadedRubric
     from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric
 
-__all__ = [
-    "CompareRubric",
-    "Comparison",
-    "ConfigError",
-    "Finding",
-    "InputError",
-    "InvalidReply",
-    "JudgekitError",
-    "LoadedRubric",
-    "Result",
-    "Round",
-    "ScoreRubric",
-    "SearchResult",
-    "SelectRubric",
-    "Text",
-    "UsageError",
-    "Verdict",
-    "__version__",
-    "acompare",
-    "ajudge",
-    "ajudge_rows",
-    "ajudge_texts",
-    "compare",
-    "extract",
-    "find_rubric",
-    "hook",
-    "judge",
-    "judge_rows",
-    "judge_texts",
-    "rubrics",
-    "search",
-]
+__all__ = ["CompareRubric", "Comparison", "ConfigError", "Finding", "InputError", "InvalidReply"]
+__all__ += ["JudgekitError", "LoadedRubric", "Result", "Round", "ScoreRubric", "SearchResult", "SelectRubric"]
+__all__ += ["Text", "UsageError", "Verdict", "__version__", "acompare", "ajudge", "ajudge_rows"]
+__all__ += ["ajudge_texts", "compare", "extract", "find_rubric", "hook", "judge", "judge_rows", "judge_texts"]
+__all__ += ["rubrics", "search"]
 
 _HOMES = {
     "judgekit.environment": ("__version__",),

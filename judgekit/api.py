@@ -88,7 +88,7 @@ async def ajudge(  # noqa: PLR0913 - what the command line takes, each by its na
         require("judge", **{"a path": path})
     require("judge", description=description, acceptance=acceptance, reference=reference)
     check("judge", task_id=task_id, author_family=author_family)
-    wish = _wish("judge", rubric, mode, model, deadline, max_cost_usd, cache)
+    wish = _checked("judge", JudgeRequest(rubric, mode, deadline, max_cost_usd, cache, model))
     task = Task(*map(encodable, (description, acceptance, reference)))
 
     def read() -> list[Document]:
@@ -98,7 +98,9 @@ async def ajudge(  # noqa: PLR0913 - what the command line takes, each by its na
         return [documents.document(part, task_id, task, author_family) for part in together]
 
     subjects = await asyncio.to_thread(read)
-    return await service.ajudge_documents(subjects, _project(), wish, at_once=concurrency)
+    return await service.ajudge_documents(
+        subjects, Path(environment.project_root()), wish, at_once=concurrency
+    )
 
 
 async def ajudge_texts(  # noqa: PLR0913 - as above
@@ -120,14 +122,14 @@ async def ajudge_texts(  # noqa: PLR0913 - as above
     """
     require("judge_texts", texts=texts, concurrency=concurrency)
     check("judge_texts", author_family=author_family)
-    wish = _wish("judge_texts", rubric, mode, model, deadline, max_cost_usd, cache)
+    wish = _checked("judge_texts", JudgeRequest(rubric, mode, deadline, max_cost_usd, cache, model))
     subjects, with_sources = [], ""
     for name, given in texts.items():
         require("judge_texts", **{"a name": name})
         text = given if isinstance(given, Text) else Text(given)
         subjects.append(_document(name, text, author_family))
         with_sources = with_sources or (name if text.sources else "")
-    project = _project()
+    project = Path(environment.project_root())
     if with_sources:
         applied = (await asyncio.to_thread(service.rubric, settings.load(project), project, wish)).rubric
         if not (isinstance(applied, ScoreRubric) and applied.given.sources):
@@ -155,7 +157,7 @@ async def acompare(
     `InputError` for an empty text, `ConfigError` and `UsageError`; never because a model failed.
     """
     require("compare", prompt=prompt, **{f"text {number}": each for number, each in enumerate(texts, 1)})
-    wish = _wish("compare", rubric, mode, model, deadline, max_cost_usd, cache)
+    wish = _checked("compare", JudgeRequest(rubric, mode, deadline, max_cost_usd, cache, model))
     for family in author_family if isinstance(author_family, list | tuple) else [author_family]:
         check("compare", author_family=family)
     for letter, text in zip(LETTERS, texts, strict=False):
@@ -165,7 +167,7 @@ async def acompare(
         raise UsageError(f"compare: expected up to {len(LETTERS)} texts, got {len(texts)}")
     files = tuple(map(file_of, LETTERS, texts))
     comparison_input = ComparisonInput(prompt, files, service.authors(author_family, len(files)))
-    return await service.acompare(comparison_input, _project(), wish)
+    return await service.acompare(comparison_input, Path(environment.project_root()), wish)
 
 
 async def ajudge_rows(  # noqa: PLR0913 - as above
@@ -200,11 +202,13 @@ async def ajudge_rows(  # noqa: PLR0913 - as above
     require("judge_rows", description=description, acceptance=acceptance, reference=reference)
     require("judge_rows", judge_turn=judge_turn, fields={} if fields is None else fields)
     check("judge_rows", author_family=author_family, id_column=id_column)
-    wish = _wish("judge_rows", rubric, mode, model, deadline, max_cost_usd, cache)
+    wish = _checked("judge_rows", JudgeRequest(rubric, mode, deadline, max_cost_usd, cache, model))
     fixed = Task(*map(encodable, (description, acceptance, reference)))
     families = [author_family] if author_family else []
     options = RowOptions(task, fields or {}, id_column, fixed, families, judge_turn)
-    found = judged_rows(rows, options, _project(), wish, concurrency, in_order=not as_completed)
+    found = judged_rows(
+        rows, options, Path(environment.project_root()), wish, concurrency, in_order=not as_completed
+    )
     async with aclosing(found):
         async for each in found:
             yield each
@@ -289,22 +293,10 @@ def _folder(call: str, project: str | Path | None) -> Path | None:
     return Path(project) if project else None
 
 
-def _project() -> Path:
-    return Path(environment.project_root())
-
-
-def _wish(
-    call: str,
-    rubric: str | None,
-    mode: ModeName | None,
-    model: str | None,
-    deadline: float | None,
-    max_cost_usd: float | None,
-    cache: bool,  # noqa: FBT001 - as in a request
-) -> JudgeRequest:
-    check(call, rubric=rubric, mode=mode, model=model, deadline=deadline, max_cost_usd=max_cost_usd)
-    require(call, cache=cache)
-    return JudgeRequest(rubric, mode, deadline, max_cost_usd, cache, model)
+def _checked(call: str, wish: JudgeRequest) -> JudgeRequest:
+    check(call, **wish._asdict())
+    require(call, cache=wish.cache)
+    return wish
 
 
 def _document(name: str, text: Text, author_family: str | None) -> Document:
@@ -318,9 +310,8 @@ def _document(name: str, text: Text, author_family: str | None) -> Document:
         sources = {f"source {number}": each for number, each in enumerate(sources, 1)}
     if not isinstance(sources, Mapping):
         got = f"got {type(sources).__name__}"
-        raise UsageError(
-            f"{call}: sources{of_it} must be a list of texts or a mapping of names to texts, {got}"
-        )
+        wanted = "a list of texts or a mapping of names to texts"
+        raise UsageError(f"{call}: sources{of_it} must be {wanted}, {got}")
     for source, each in sources.items():
         require(call, **{f"the name of a source{of_it}": source})
         require(call, **{f"source {source!r:.40}{of_it}": each})

@@ -22,15 +22,7 @@ if TYPE_CHECKING:
     from judgekit.evaluation.page import Cell, Figure, Part, Row, Section, Table
 
 _MOST_ROWS = 10  # of a table, in a terminal
-_TIER_COLUMNS = [
-    "tier",
-    "rows decided",
-    "calls answered",
-    "calls failed",
-    "seconds of calls",
-    "USD",
-    "unpriced",
-]
+_TIERS = ["tier", "rows decided", "calls answered", "calls failed", "seconds of calls", "USD", "unpriced"]
 _WIDTH, _COLUMN = 120, 24  # characters of a line where there is no terminal, and of a column at least
 
 
@@ -117,7 +109,7 @@ def _sections(found: ResultsReport) -> list[Section]:
         sections.append(Section("Scores", [shares("dimension", found.dimensions)]))
     if found.tiers:
         tiers: list[Row] = [[tier, *each.values()] for tier, each in found.tiers.items()]
-        sections.append(Section("Tiers", [Table(_TIER_COLUMNS, tiers)]))
+        sections.append(Section("Tiers", [Table(_TIERS, tiers)]))
     lists = [("The worst rows", found.worst, found.not_accepted)]
     if apart := found.difference:
         lists.insert(0, ("Verdicts that differ between the results", apart.rows_that_differ, apart.differing))

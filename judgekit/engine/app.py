@@ -94,9 +94,8 @@ class DocumentBody(Strict):
 
     def document(self) -> documents.Document:
         task = documents.Task(self.description, self.acceptance, self.reference)
-        return documents.Document(
-            _files(self.files), self.task_id, task, documents.Author(**self.author.model_dump()), self.commit
-        )
+        author = documents.Author(**self.author.model_dump())
+        return documents.Document(_files(self.files), self.task_id, task, author, self.commit)
 
 
 class ComparisonBody(Strict):
@@ -175,9 +174,7 @@ class SelectBody(Carried):
     prompt: Raw
     transcript_path: Raw = ""
     candidates: Annotated[list[CandidateBody], Field(min_length=1, max_length=1000)]
-    parts: Annotated[
-        list[Raw], Field(max_length=1000)
-    ] = []  # of the prompt, that of the best candidate first
+    parts: Annotated[list[Raw], Field(max_length=1000)] = []  # of the prompt, the best candidate's first
 
 
 class GateBody(Carried):

@@ -319,9 +319,8 @@ def start_for_later() -> int | None:
     except OSError:
         age = VAIN_SECONDS
     if age < VAIN_SECONDS:
-        raise NoEngine(
-            f"an engine was started {age:.0f} s ago and is not ready; judgekit engine start shows the reason"
-        )
+        shown = "judgekit engine start shows the reason"
+        raise NoEngine(f"an engine was started {age:.0f} s ago and is not ready; {shown}")
     try:
         os.close(os.open(place.tried, os.O_WRONLY | os.O_CREAT, 0o600))
         os.utime(place.tried)

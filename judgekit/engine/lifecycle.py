@@ -33,19 +33,9 @@ _LOOK = 10  # ticks of 0.1 s between two looks around
 
 
 def settings(protocol: type[asyncio.Protocol], drain_seconds: int, **more: Any) -> uvicorn.Config:  # noqa: ANN401 - uvicorn's own
-    return uvicorn.Config(
-        "",
-        loop="asyncio",
-        http=protocol,
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        timeout_graceful_shutdown=drain_seconds,
-        **more,
-    )
+    more |= dict.fromkeys(("access_log", "proxy_headers", "server_header"), False)
+    more |= {"log_config": None, "timeout_graceful_shutdown": drain_seconds}
+    return uvicorn.Config("", loop="asyncio", http=protocol, ws="none", lifespan="off", **more)
 
 
 class _Protocol(H11Protocol):

@@ -140,9 +140,8 @@ async def judge(request: Request, given: TeamBody) -> Response:
     async def work() -> bytes:
         judge = await service.judge(state.project, JudgeRequest(wish.rubric, wish.mode, cache=wish.cache))
         if wish.rubric_sha256 not in (None, judge.loaded.sha256):
-            raise local.OtherRubricError(
-                f"{judge.loaded.rubric.ref} is a different rubric on this server: {judge.loaded.sha256}"
-            )
+            there = f"is a different rubric on this server: {judge.loaded.sha256}"
+            raise local.OtherRubricError(f"{judge.loaded.rubric.ref} {there}")
         check_prices(judge.panel, wish.max_cost_usd, asked=True)
         costs = [cost for cost in (judge.max_cost_usd, wish.max_cost_usd) if cost is not None]
         seconds = min(judge.deadline, wish.deadline or judge.deadline)
@@ -205,9 +204,8 @@ class Metrics:
         self._inside = Gauge("judgekit_requests_inside", "Requests without a response yet.", registry=own)
         self._verdicts = Counter("judgekit_verdicts", "Verdicts given.", ["verdict", "rubric"], registry=own)
         buckets = (0.1, 0.3, 1, 3, 10, 30, 60, 120, 300)
-        self._seconds = Histogram(
-            "judgekit_judging_seconds", "Seconds for a verdict.", buckets=buckets, registry=own
-        )
+        name, about = "judgekit_judging_seconds", "Seconds for a verdict."
+        self._seconds = Histogram(name, about, buckets=buckets, registry=own)
         self._rounds = Counter("judgekit_rounds", "Rounds of judging.", ["tier", "failure"], registry=own)
         self._cost = Counter("judgekit_cost_usd", "US dollars spent, where the price is known.", registry=own)
 
@@ -308,10 +306,8 @@ def serve(
         except OSError:  # among them errors of TLS
             raise ConfigError(f"{certificate}, {key}: no certificate and its key; expected PEM") from None
     elif not is_loopback(host):
-        raise UsageError(
-            f"{host}: without TLS others on the network could read tokens and texts; give "
-            "--tls-cert and --tls-key, or listen on 127.0.0.1 behind a TLS proxy"
-        )
+        remedy = "give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a TLS proxy"
+        raise UsageError(f"{host}: without TLS others on the network could read tokens and texts; {remedy}")
     if not user_tokens().all():
         raise ConfigError("there is no token yet; create one with: judgekit serve token create NAME")
     settings = configuration.load(project)
@@ -349,9 +345,8 @@ def _listener(host: str, port: int) -> socket.socket:
         listener = socket.create_server(place[:2], family=family, backlog=512)
     except OSError as error:
         why = error.strerror or error
-        raise ConfigError(
-            f"cannot listen on {host}:{port} ({why}); choose another --host or --port"
-        ) from None
+        problem = f"cannot listen on {host}:{port} ({why})"
+        raise ConfigError(f"{problem}; choose another --host or --port") from None
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)  # connections inherit it
     with suppress(ImportError, ValueError):  # Windows; a system that allows fewer
         import resource  # noqa: PLC0415 - not on Windows

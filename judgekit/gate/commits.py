@@ -229,9 +229,8 @@ def _changes(
         parents = field.count(":", 0, len(field) - len(raw))
         if raw and not parents:
             people, trailers = [next(fields), next(fields)], tuple(filter(None, lines_of(next(fields))))
-            people += [
-                each[len(_CO_AUTHOR) :].strip() for each in trailers if each.casefold().startswith(_CO_AUTHOR)
-            ]
+            others = [each for each in trailers if each.casefold().startswith(_CO_AUTHOR)]
+            people += [each[len(_CO_AUTHOR) :].strip() for each in others]
             commit, count = Commit(raw, tuple(people), trailers), count + 1
             if count > MAX_COMMITS:
                 told = "new commits; only files changed by the newest are judged"

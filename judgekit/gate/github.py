@@ -37,12 +37,9 @@ _KEPT = notify.KEPT | {
     "GH_CONFIG_DIR",
 }
 _SET = {
-    "GH_PROMPT_DISABLED": "1",
-    "GH_NO_UPDATE_NOTIFIER": "1",
-    "GH_NO_EXTENSION_UPDATE_NOTIFIER": "1",
-    "GH_SPINNER_DISABLED": "1",
+    **dict.fromkeys(("GH_PROMPT_DISABLED", "GH_NO_UPDATE_NOTIFIER", "GH_NO_EXTENSION_UPDATE_NOTIFIER"), "1"),
+    **dict.fromkeys(("GH_SPINNER_DISABLED", "NO_COLOR"), "1"),
     "GH_PAGER": "cat",
-    "NO_COLOR": "1",
 }
 _GITHUB = "github.com"
 _ALIASES = {"ssh.github.com": _GITHUB, "www.github.com": _GITHUB}

@@ -101,9 +101,8 @@ def of(verdict: Verdict, *, text: bool = False) -> Issue:
     parts += ["### To settle it", _SETTLE.format(block(command, "sh")), f"<sub>{token}</sub>"]
     body = "\n\n".join(parts)[:MAX_BODY]
     heading = f"[JUDGE-DISAGREEMENT] Review needed: {title(name)}"
-    return Issue(
-        token, state, redact(heading).text, redact(f"<!-- judgekit {token} {state} -->\n{body}").text
-    )
+    marked = f"<!-- judgekit {token} {state} -->\n{body}"
+    return Issue(token, state, redact(heading).text, redact(marked).text)
 
 
 def mark(body: str) -> tuple[str, str] | None:
@@ -145,9 +144,8 @@ def _findings(verdict: Verdict) -> list[str]:
     for number, (tier, finding) in enumerate(findings, 1):
         if number > _MAX_ROWS or sum(map(len, lines)) > _MAX_FINDINGS:
             return [*lines, f"and {len(findings) - number + 1} more"]
-        where = ", ".join(
-            filter(None, (tier, finding.dimension, finding.location and f"in {finding.location}"))
-        )
+        place = finding.location and f"in {finding.location}"
+        where = ", ".join(filter(None, (tier, finding.dimension, place)))
         first = f"{number}. "
         indent = " " * len(first)
         lines.append(wrapped((where + ": " if where else "") + finding.issue, _MAX_TEXT, first, indent))

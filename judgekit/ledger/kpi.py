@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from math import inf
@@ -236,17 +236,14 @@ def share(name: KpiName, hits: int, total: int) -> Kpi:
 
 
 def by_rubric_and_model(found: Evidence) -> tuple[dict[str, Evidence], dict[str, Evidence]]:
-    rubrics: dict[str, list[VerdictLine]] = {}
-    models: dict[str, list[VerdictLine]] = {}
+    rubrics, models = defaultdict[str, list[VerdictLine]](list), defaultdict[str, list[VerdictLine]](list)
     for verdict in sorted(found.verdicts, key=lambda verdict: verdict.timestamp, reverse=True):
         name = f"{verdict.rubric.id}@{verdict.rubric.version or 'imported'}"
-        rubrics.setdefault(rubric_name(name, verdict.rubric.source), []).append(verdict)
+        rubrics[rubric_name(name, verdict.rubric.source)].append(verdict)
         model = verdict.model or next((each.model for each in verdict.rounds), "no model")
-        models.setdefault(model, []).append(verdict)
-    by_rubric, by_model = (
-        {name: found.only(group) for name, group in groups.items()} for groups in (rubrics, models)
-    )
-    return by_rubric, by_model
+        models[model].append(verdict)
+    by_rubric = {name: found.only(group) for name, group in rubrics.items()}
+    return by_rubric, {name: found.only(group) for name, group in models.items()}
 
 
 class BlockingStatus(NamedTuple):

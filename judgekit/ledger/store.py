@@ -15,7 +15,7 @@ from collections import Counter
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -273,12 +273,10 @@ class Ledger:
             environment.private_folder(str(self.folder))
             with held(self.folder / LOCK, seconds=SECONDS):
                 for day, raw in dated:
-                    names = (
-                        f"{day}.{number}{_SUFFIX}" if number else f"{day}{_SUFFIX}" for number in count()
-                    )
-                    paths = (self.folder / name for name in names)
+                    parts = chain([""], (f".{number}" for number in count(1)))
+                    paths = (self.folder / f"{day}{part}{_SUFFIX}" for part in parts)
                     path = next(
-                        path for path in paths if not path.exists() or path.stat().st_size < MAX_BYTES
+                        each for each in paths if not each.exists() or each.stat().st_size < MAX_BYTES
                     )
                     descriptor = os.open(path, _FLAGS, 0o600)
                     end = os.lseek(descriptor, 0, os.SEEK_END)
