@@ -53,13 +53,14 @@ def export(
         Literal["jsonl", "csv"], Option("--format", help="Ledger lines (jsonl) or a table (csv).")
     ] = "jsonl",
     ledger: Ledgers = None,
+    jsonl: Annotated[bool, Option("--jsonl", help="The same as --format jsonl.")] = False,
     _out: output.OutOption = None,
 ) -> int:
     """Print the ledger, oldest day first; as CSV, the verdicts with their labels."""
     from judgekit.ledger.export import rows
 
     found = lines(ledger, project or "all", since)
-    if format_ == "csv":
+    if format_ == "csv" and not jsonl:
         emit(rows(each.record for each in found))
         return 0
     for each in found:
@@ -162,21 +163,31 @@ def lines(
     until: datetime | None = None,
     *,
     of_team: bool = False,
+    host: str | None = None,
 ) -> Iterator[ReadLine]:
-    """Yield the lines of some `places`, or with `of_team` of the shared judge; say which cannot be read."""
-    from judgekit.ledger import LineFilter, store
+    """Yield the lines of some `places`, of the shared judge or of a `host`; say which cannot be read."""
+    from judgekit.ledger import LineFilter, importing, store
 
     name = None if project == "all" else project
     wanted = LineFilter(since=store.point(since) if since else None, until=until, project=name)
-    if not of_team:
+    if not of_team and host is None:
         yield from store.entries(places(ledgers, project), wanted, damaged)
         return
-    if ledgers:
-        raise UsageError("--team and --ledger cannot be combined")
+    if ledgers or (of_team and host is not None):
+        raise UsageError("--team, --host and --ledger or FILE cannot be combined")
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
-        fetched = Path(folder) / "team.jsonl"
-        team().fetch(since or "", project or "all", fetched)
-        yield from store.entries([fetched], wanted, damaged)
+        fetched = Path(folder) / "fetched.jsonl"
+        unread: list[Damage] = []
+        if host is None:
+            team().fetch(since or "", project or "all", fetched)
+            yield from store.entries([fetched], wanted, damaged)
+            return
+        said = importing.fetch(host, wanted.since, fetched)
+        yield from store.entries([fetched], wanted, unread.append)
+    if unread:
+        warn(f"{host}: {len(unread)} lines cannot be read; the first, line {unread[0].line}: {unread[0].why}")
+    if said:
+        warn(f"{host}: {said}")
 
 
 def places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path]:
@@ -328,17 +339,25 @@ def readiness(
 
 
 def triage(
-    since: Annotated[str, WHEN] = "7d",
+    files: Annotated[
+        list[Path] | None, Argument(metavar="FILE...", help="Daily files of any ledger, as 2026-11-21.jsonl.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        Option(metavar="WHEN", help="14d, 36h, 2w, a date or a time.", show_default="7d; of FILE: all"),
+    ] = None,
     project: Project = "all",
     as_json: AsJson = False,
     ledger: Ledgers = None,
     team: Team = False,
+    host: Annotated[str | None, Option(metavar="NAME", help="Read the ledger of a host, by ssh.")] = None,
     _out: output.OutOption = None,
 ) -> int:
     """List what needs a person: NO-GO and unclear verdicts, overrides, bypasses, failures."""
     from judgekit.ledger.labels import triage
 
-    found = triage(line.record for line in lines(ledger, project or "all", since, of_team=team))
+    named, since = [*(files or []), *(ledger or [])], since or (None if files else "7d")
+    found = triage(line.record for line in lines(named, project or "all", since, of_team=team, host=host))
     if as_json:
         groups = ("nogo", "unclear", "overrides", "skips", "changes")
         listed: dict[str, object] = {

@@ -1,9 +1,13 @@
-"""Imports lines of other ledgers and verdicts of older judges; a second import adds nothing."""
+"""Imports lines of other ledgers and verdicts of older judges, once; fetches the lines of another host."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
+import tempfile
+import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import isfinite
@@ -13,13 +17,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
+from judgekit import environment, programs
 from judgekit.config import TIERS
 from judgekit.config.yamlfile import problem
+from judgekit.errors import InputError, UsageError
 from judgekit.judging.verdict import Consensus, VerdictWord
 from judgekit.ledger import records, store
 from judgekit.ledger.records import OverrideLine, Record, VerdictLine
 from judgekit.ledger.store import Damage, Ledger
-from judgekit.text import encodable, one_line
+from judgekit.text import encodable, lines_of, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,6 +34,13 @@ if TYPE_CHECKING:
 
 Fields: TypeAlias = dict[str, Any]
 
+SECONDS = 60.0  # for all that a host sends
+MOST_BYTES = 64_000_000
+_SSH = ("-oBatchMode=yes", "-oConnectTimeout=10", "-oLogLevel=ERROR")
+_EXPORT = ("judgekit", "ledger", "export", "--jsonl")
+_POLL = 0.05  # seconds
+_LAST = 8_000  # bytes of a host's complaints, of which the last line is shown
+_SAID = 200  # characters of a host's complaint
 _SHOWN = 60  # characters of a wrong value
 _AT_ONCE = 500  # lines that are written under one lock
 _NO_PLACE = "expected times inside the years 1 to 9999 and values nested less than 200 deep; correct the line"
@@ -212,3 +225,39 @@ def _read(raw: bytes, *, text: bool) -> Record | str:
         return _NO_PLACE
     except ValueError as error:
         return str(error)
+
+
+def fetch(host: str, since: datetime | None, to: Path) -> str:
+    """Write the ledger lines of a host, as the user's ssh reaches it, to a file; return its last complaint.
+
+    Raises `UsageError` for what is no host's name, and `InputError`.
+    """
+    if not host.strip() or host.startswith("-"):
+        raise UsageError(f"--host {host}: expected the name of a host, as ssh takes it")
+    program = programs.find("ssh", environment.environ())
+    if program is None:
+        raise UsageError("--host: ssh is not installed")
+    words = [*_EXPORT, *(["--since", since.isoformat()] if since else [])]
+    until = time.monotonic() + SECONDS
+    with to.open("wb") as lines, tempfile.TemporaryFile() as errors:
+        try:
+            process = subprocess.Popen(  # noqa: S603 - the user's ssh, and a name that the user gives
+                [program, *_SSH, host, *words], stdin=subprocess.DEVNULL, stdout=lines, stderr=errors
+            )
+        except (OSError, ValueError) as error:
+            raise InputError(f"{host}: ssh could not be started ({error})") from None
+        try:
+            while process.poll() is None and time.monotonic() < until and to.stat().st_size <= MOST_BYTES:
+                time.sleep(_POLL)
+        finally:
+            process.kill()
+            process.wait()
+        errors.seek(max(0, errors.seek(0, os.SEEK_END) - _LAST))
+        said = [line for line in lines_of(errors.read().decode("utf-8", "replace")) if line.strip()]
+    last = one_line(said[-1], _SAID) if said else ""
+    if process.returncode == 0:
+        return last
+    if time.monotonic() >= until or to.stat().st_size > MOST_BYTES:
+        limits = f"{SECONDS:g} s or {MOST_BYTES // 1_000_000} MB"
+        raise InputError(f"{host}: did not send its ledger within {limits}; name a later --since")
+    raise InputError(f"{host}: ssh: {last or f'exit code {process.returncode}'}")

@@ -18,7 +18,7 @@ from ledger_lines import content, given, label, override_for, several
 from outcome import by_project
 
 from judgekit.config import settings
-from judgekit.ledger import Label, Ledger, LineFilter, ModeChange, OverrideLine, Skip
+from judgekit.ledger import Label, Ledger, LineFilter, ModeChange, OverrideLine, Skip, importing, records
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -453,3 +453,118 @@ def test_what_needs_a_person_over_many_ledgers(judgekit: Run, project: Path, tmp
     assert "long-ago" not in done.out
     assert len(judgekit("triage", *places, "--since", "2w", "--json").json["nogo"]) == 4
     assert judgekit("triage").out == "nothing needs a person\n"
+
+
+SSH = """#!{python}
+import os, pathlib, subprocess, sys, time
+words = sys.argv[1:]
+pathlib.Path("{folder}", "asked").write_text("\\0".join(words))
+host = words.index("box.example")
+{more}
+done = subprocess.run([sys.executable, "-m", "judgekit", *words[host + 2:]], env=os.environ | {{
+    "JUDGEKIT_HOME": "{folder}/remote"
+}})
+sys.exit(done.returncode)
+"""
+
+
+@pytest.fixture
+def box(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Let ssh reach a host that runs our own command with a ledger of its own, or does `more` first."""
+    folder = tmp_path_factory.mktemp("box")
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    lines = [given("reject", path="far.md", days=1), given("reject", path="old.md", days=9, name="old")]
+    Ledger(folder / "remote" / "state" / "ledger" / "far-0123456789ab", "far-0123456789ab").add(*lines)
+
+    def reached(more: str = "") -> Path:
+        program = folder / "ssh"
+        program.write_text(SSH.format(python=sys.executable, folder=folder, more=more))
+        program.chmod(0o755)
+        return folder
+
+    return reached
+
+
+def test_the_ledger_of_a_host(judgekit: Run, project: Path, box: Callable[..., Path]) -> None:
+    folder = box()
+    done = judgekit("triage", "--host", "box.example")
+    assert (done.code, done.out.count("far.md"), "old.md" in done.out, done.err) == (0, 1, False, "")
+    asked = (folder / "asked").read_text().split("\0")
+    assert asked[:-1] == [
+        *("-oBatchMode=yes", "-oConnectTimeout=10", "-oLogLevel=ERROR", "box.example"),
+        *("judgekit", "ledger", "export", "--jsonl", "--since"),
+    ]
+    assert len(judgekit("triage", "--host", "box.example", "--since", "2w", "--json").json["nogo"]) == 2
+    assert not list(folder.rglob("*.lock"))[1:]  # nothing is written there but what we put
+
+
+def test_what_a_host_sends_is_not_trusted(judgekit: Run, project: Path, box: Callable[..., Path]) -> None:
+    line = records.line(given("reject", path="a\x1b]0;x\x07.md", project="p\u202e\x9b31m")).decode()
+    sent = [line, "{", "\x1b[2J", '{"schema": "judgekit/verdict@1"}', "[" * 100_000, "x" * 200_000]
+    box(f"print({chr(10).join(sent)!r}); print('slow disk \\x1b[1m', file=sys.stderr); sys.exit(0)")
+    done = judgekit("triage", "--host", "box.example")
+    assert (done.code, done.out.count("a]0;x.md")) == (0, 1)
+    assert not set(done.out + done.err) & set("\x1b\x07\x9b\u202e")
+    first, second = done.err.splitlines()
+    assert first.startswith("judgekit: box.example: 5 lines cannot be read; the first, line 3: not JSON")
+    assert second == "judgekit: box.example: slow disk [1m"
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "said"),
+    [
+        ("sys.exit('Host key\\x1b[m verification failed.')", 65, "ssh: Host key[m verification failed."),
+        ("sys.exit(255)", 65, "ssh: exit code 255"),
+        ("time.sleep(60)", 65, "did not send its ledger within 1 s or 1 MB; name a later --since"),
+        ("print('x' * 9_000_000); time.sleep(60)", 65, "did not send its ledger within 1 s or 1 MB"),
+    ],
+)
+def test_a_host_that_cannot_be_read(
+    judgekit: Run,
+    project: Path,
+    box: Callable[..., Path],
+    monkeypatch: pytest.MonkeyPatch,
+    more: str,
+    code: int,
+    said: str,
+) -> None:
+    monkeypatch.setattr(importing, "SECONDS", 1.0)
+    monkeypatch.setattr(importing, "MOST_BYTES", 1_000_000)
+    box(more)
+    done = judgekit("triage", "--host", "box.example")
+    assert (done.code, done.out) == (code, "")
+    assert said in done.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--host=-oProxyCommand=touch x",), "expected the name of a host"),
+        (("--host", ""), "expected the name of a host"),
+        (("--host", "box.example", "--team"), "cannot be combined"),
+        (("--host", "box.example", "--ledger", "."), "cannot be combined"),
+        (("--host", "box.example", "good.md"), "cannot be combined"),
+    ],
+)
+def test_no_host(
+    judgekit: Run, project: Path, box: Callable[..., Path], words: tuple[str, ...], said: str
+) -> None:
+    folder = box()
+    done = judgekit("triage", *words)
+    assert (done.code, said in done.err, (folder / "asked").exists()) == (64, True, False), done.err
+
+
+def test_files_of_days_copied_from_elsewhere(judgekit: Run, project: Path, tmp_path: Path) -> None:
+    old = records.line(given("reject", path="old.md", days=400)).decode()
+    for name in ("2025-10-01.jsonl", "2025-10-02.jsonl"):
+        (tmp_path / name).write_text(old + ("" if name.startswith("2025-10-01") else "{\n"))
+    done = judgekit("triage", "2025-10-01.jsonl", "2025-10-02.jsonl")
+    assert (done.code, done.out.count("old.md")) == (0, 1)  # a line that is in both counts once
+    assert "2025-10-02.jsonl:2: not JSON" in done.err
+    assert judgekit("triage", "2025-10-01.jsonl", "--since", "7d").out == "nothing needs a person\n"
+    assert judgekit("triage", "none.jsonl").code == 65
+
+
+def test_lines_for_programs_have_an_option_of_their_own(judgekit: Run, ledger: Ledger) -> None:
+    ledger.add(given("reject"))
+    assert judgekit("ledger", "export", "--jsonl").out == judgekit("ledger", "export").out != ""
