@@ -51,15 +51,9 @@ def _is_whole(value: object, most: float = _MOST) -> bool:
     return type(value) is int and 0 < value <= most
 
 
-def _is_mapping_of_texts(value: object) -> bool:
-    return isinstance(value, Mapping) and all(map(_is_text, [*value.keys(), *value.values()]))
-
-
 _MODES = get_args(ModeName)
-_PATH = (
-    "a str or a Path",
-    lambda value: isinstance(value, os.PathLike | str) and _is_text(os.fspath(value)),
-)
+_FLAG = "True or False", lambda value: isinstance(value, bool)
+_PATH = "a str or a Path", lambda value: isinstance(value, os.PathLike | str) and _is_text(os.fspath(value))
 # What each argument must be; any other one must be a text.
 _EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "mode": (" or ".join(map(repr, _MODES)), lambda value: _is_text(value) and value in _MODES),
@@ -68,7 +62,7 @@ _EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "max_cost_usd": ("a number of dollars from 0", lambda value: _is_number(value) and value >= 0),
     "limit": ("a whole number from 1", _is_whole),
     "concurrency": ("a whole number from 1 to 256", lambda value: _is_whole(value, 256)),
-    "cache": ("True or False", lambda value: isinstance(value, bool)),
+    "cache": _FLAG,
     "files": ("one path or more", bool),
     "a path": _PATH,
     "project": _PATH,
@@ -78,8 +72,11 @@ _EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
         "rows, each a mapping of columns",
         lambda value: isinstance(value, Iterable) and not _is_text(value),
     ),
-    "fields": ("a mapping of fields to columns", _is_mapping_of_texts),
-    "as_completed": ("True or False", lambda value: isinstance(value, bool)),
+    "fields": (
+        "a mapping of fields to columns",
+        lambda value: isinstance(value, Mapping) and all(map(_is_text, (*value, *value.values()))),
+    ),
+    "as_completed": _FLAG,
     "task": ("'judge' or 'compare'", lambda value: _is_text(value) and value in ("judge", "compare")),
     "judge_turn": ("'last' or 'all'", lambda value: _is_text(value) and value in ("last", "all")),
     "payload": ("a mapping", lambda value: isinstance(value, Mapping)),

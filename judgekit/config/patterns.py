@@ -17,14 +17,8 @@ if TYPE_CHECKING:
 LONGEST = 4096  # characters of a pattern: no path has more
 _ANY = "**"
 _FOLDERS = r"(?:[^/]++/)*"
-_CLASSES = {
-    "alpha": "a-zA-Z",
-    "digit": "0-9",
-    "alnum": "a-zA-Z0-9",
-    "lower": "a-z",
-    "upper": "A-Z",
-    "space": r"\s",
-}
+_CLASSES = {"alpha": "a-zA-Z", "digit": "0-9", "alnum": "a-zA-Z0-9", "lower": "a-z", "upper": "A-Z"}
+_CLASSES["space"] = r"\s"
 _TOKEN = re.compile(
     r"(?P<slash>\\?/)|(?P<stars>\*+)|(?P<any>\?)|\[(?P<not>[!^]?+)(?P<set>\]?+(?:\[:\w*:\]|\\.|[^\]\\])*+)\]"
     r"|\\?(?P<char>(?<=\\).|[^\[\\])",

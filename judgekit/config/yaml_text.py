@@ -159,19 +159,16 @@ def edited(text: str, change: Callable[[Any], None]) -> str:
     if not changed:
         raise ConfigError("cannot edit a file with this layout; change it by hand")
     # The comments behind what was removed are kept, too.
-    comments, kept = (
-        Counter(line.strip() for line in each if line.strip()[:1] == "#") for each in (lines, changed)
-    )
+    both = ([line.strip() for line in each] for each in (lines, changed))
+    comments, kept = (Counter(line for line in each if line[:1] == "#") for each in both)
     newline = "\r\n" if "\r\n" in text else "\n"
     return newline.join([*changed, *(comments - kept).elements(), ""])
 
 
 def bundled() -> str:
     """Return what `files.COMPILED` is to hold."""
-    paths = [
-        path for kind in ("providers", "rubrics", "retrieval") for path in files.folder(kind).glob("*.yaml")
-    ]
-    texts = [path.read_bytes() for path in paths]
+    kinds = ("providers", "rubrics", "retrieval")
+    texts = [path.read_bytes() for kind in kinds for path in files.folder(kind).glob("*.yaml")]
     data = {hashlib.sha256(raw).hexdigest(): parsed(raw.decode()) for raw in texts}
     return json.dumps(data, ensure_ascii=False, indent=1) + "\n"
 

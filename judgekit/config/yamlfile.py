@@ -155,9 +155,8 @@ def check_own(path: Path, project: Path) -> bool:
             reason = error.strerror if isinstance(error, OSError) else "no such file"
             raise ConfigError(f"cannot be read ({reason})", path=step) from None
         if stat.S_ISLNK(mode):
-            raise ConfigError(
-                "a link, and links of a project are not followed; replace it with the file", path=step
-            )
+            problem = "a link, and links of a project are not followed; replace it with the file"
+            raise ConfigError(problem, path=step)
     if not stat.S_ISREG(mode):
         raise ConfigError("not a regular file; replace it with a file, or remove it", path=path)
     return True
@@ -220,9 +219,8 @@ def problems(errors: Sequence[ErrorDetails], data: object, model: object = None)
         if not is_said and (kind not in got["of_another_kind"] or isinstance(value, bool | None)):
             text += f", got {kind_of(value)}"
         location = tuple(first["loc"][part] for part in place)
-        location += (
-            tuple(_QUOTED.findall(context["discriminator"])[-1:]) if kind == "union_tag_invalid" else ()
-        )
+        if kind == "union_tag_invalid":
+            location += tuple(_QUOTED.findall(context["discriminator"])[-1:])
         if isinstance(inside := context.get("error"), WrongValuesError):
             yield from (Problem((*location, *each.location), each.text) for each in inside.args)
             continue
@@ -296,9 +294,7 @@ def _expectation(error: ErrorDetails) -> str:
     if message in {"an object", "a valid array"}:  # of JSON
         return "expected an object" if message == "an object" else "expected a list"
     if words := _faults()["words"].get(kind):
-        figures = {
-            name: f"{value:g}" if isinstance(value, float) else value for name, value in context.items()
-        }
+        figures = {key: f"{each:g}" if isinstance(each, float) else each for key, each in context.items()}
         return str(words.format(**figures))
     return f"expected {_faults()['kinds'].get(kind.partition('_')[0], message)}"
 

@@ -19,7 +19,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit.config import TIERS, ModeName, Outcome, TierName
 from judgekit.errors import InputError
@@ -57,6 +57,9 @@ class Chain(NamedTuple):
         return sample.margin(self.stands or self.tier) or 0.0
 
 
+Chains: TypeAlias = dict[Chain, list[Sample]]
+
+
 class ChosenRules(NamedTuple):
     """The gates that hold, the evidence for each of them, and the classes without one."""
 
@@ -88,9 +91,8 @@ def choose_rules(samples: Sequence[Sample], tiers: Sequence[TierName], promise: 
         # As many results as the chains before this one had gates, and none, were possible.
         place = tiers.index(chain.tier)
         before = tiers[place - 1] if chain.after is not None else None
-        results = [
-            count for step, count in steps.items() if (step.tier, step.outcome) == (before, chain.after)
-        ]
+        source = before, chain.after
+        results = [count for step, count in steps.items() if (step.tier, step.outcome) == source]
         level = doubt / len(able) / (1 + sum(results))
         finality = FinalityRules(rules=tuple(gate.rule for gate in gates))
         reaching = []
@@ -113,11 +115,9 @@ def choose_rules(samples: Sequence[Sample], tiers: Sequence[TierName], promise: 
     return ChosenRules(FinalityRules(rules=rules, last=promise.reference), gates, refused)
 
 
-def _chains(
-    samples: Sequence[Sample], tiers: Sequence[TierName], reference: TierName | None
-) -> dict[Chain, list[Sample]]:
+def _chains(samples: Sequence[Sample], tiers: Sequence[TierName], reference: TierName | None) -> Chains:
     """Return the classes of opinions with their members, an earlier tier's first."""
-    found: dict[Chain, list[Sample]] = {}
+    found: Chains = {}
     last = list(tiers).index(reference) if reference else len(tiers) - 1
     for place, tier in enumerate(tiers[:last]):
         for sample in samples:

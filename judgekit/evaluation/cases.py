@@ -261,9 +261,8 @@ def _grades(path: Path) -> dict[str, dict[str, int]]:
         query, document, score = fields
         if len(score) > _DIGITS or not _WHOLE.match(score):
             got = one_line(repr(score), _SHOWN)
-            raise InputError(
-                f"{place}: score: expected a whole number of at most {_DIGITS} characters, got {got}"
-            )
+            expected = f"a whole number of at most {_DIGITS} characters"
+            raise InputError(f"{place}: score: expected {expected}, got {got}")
         if document in found.setdefault(query, {}):
             raise InputError(f"{place}: {query} {document}: is there twice; expected each pair once")
         found[query][document] = int(score)

@@ -73,9 +73,8 @@ def judging_page(report: JudgingReport) -> str:
         for each in judge.confusion:
             counts.setdefault(each.label, {})[each.said] = each.count
         if len(judge.classes) > MOST_WORDS:
-            sections.append(
-                Section(judge.judge, [f"{len(judge.classes)} different words are too many for a table."])
-            )
+            many = f"{len(judge.classes)} different words are too many for a table."
+            sections.append(Section(judge.judge, [many]))
         elif counts:
             sections.append(Section(f"{judge.judge}: labels and answers", [shares("labelled", counts)]))
     return page(f"Judges on {report.file}", about, sections)
@@ -136,11 +135,8 @@ def kpi_page(evidence: Evidence) -> str:
     for group in kpi.by_rubric_and_model(evidence):
         sections += [Section(name, [_kpi_table(part)]) for name, part in group.items() if len(group) > 1]
     labelled = sum(map(evidence.sure, evidence.verdicts))
-    return page(
-        "The gate's KPIs",
-        f"{len(evidence.verdicts)} verdicts, {labelled} of them labelled. {about}",
-        sections,
-    )
+    about = f"{len(evidence.verdicts)} verdicts, {labelled} of them labelled. {about}"
+    return page("The gate's KPIs", about, sections)
 
 
 def kpi_drawing(evidence: Evidence) -> str:
@@ -173,9 +169,8 @@ def kpi_days(evidence: Evidence) -> dict[date, list[Kpi]]:
 def kpi_charts(evidence: Evidence) -> list[Chart]:
     days = kpi_days(evidence)
     limits = [limit for name, limit in kpi.LIMITS.items() if name not in kpi.RELIANCE]
-    return [
-        _kpi_chart(limit, {day: kpis[at] for day, kpis in days.items()}) for at, limit in enumerate(limits)
-    ]
+    by_limit = [{day: kpis[at] for day, kpis in days.items()} for at in range(len(limits))]
+    return list(map(_kpi_chart, limits, by_limit))
 
 
 def _kpi_chart(limit: kpi.Limit, days: Mapping[date, Kpi]) -> Chart:

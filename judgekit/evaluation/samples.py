@@ -158,10 +158,8 @@ class Sample:
 
 
 def samples(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Sample]:
-    reader, sources = Reader(rubric, mode), score_sources(cases)[1]
-    return [
-        sample for case, apart in zip(cases, sources, strict=True) for sample in reader.samples(case, apart)
-    ]
+    read = Reader(rubric, mode).samples
+    return [sample for pair in zip(cases, score_sources(cases)[1], strict=True) for sample in read(*pair)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,9 +271,8 @@ class Reader:
                 expected = f"{key}: expected ids of its candidates"
                 raise InputError(f"{case.where}: {expected}, got {', '.join(strange)}")
         if (known := recorded.probabilities) is not None:
-            return {
-                each: Mark(jury.leaning(known[each]), known[each]) if each in known else None for each in ids
-            }
+            marked = {each: Mark(jury.leaning(share), share) for each, share in known.items()}
+            return {each: marked.get(each) for each in ids}
         kept = recorded.keep
         if recorded.reply is not None:
             try:

@@ -289,7 +289,7 @@ def misfit(known: Calibration, loaded: LoadedRubric, now: PanelFingerprint, subj
 
 
 def _differences(
-    known: Calibration, loaded: LoadedRubric, now: PanelFingerprint, subjects: int
+    known: Calibration, loaded: LoadedRubric, now: PanelFingerprint, count: int
 ) -> Iterator[str]:
     rubric, was, asked, several = loaded.rubric, known.asked, now.asked, known.subjects
     if known.rubric.sha256 != loaded.sha256:
@@ -298,9 +298,9 @@ def _differences(
         yield "the prompt has changed"
     if known.wording_sha256 not in (None, wording(rubric, known.mode)):
         yield "judgekit's own prompts, or how it reads replies, have changed"
-    if several and not several.least <= subjects <= several.most:
-        count = f"{several.least} to {several.most}" if several.least < several.most else several.most
-        yield f"it was made for {count} texts, not for {subjects}"
+    if several and not several.least <= count <= several.most:
+        fitting = f"{several.least} to {several.most}" if several.least < several.most else several.most
+        yield f"it was made for {fitting} texts, not for {count}"
     for tier in known.models | now.models:
         before, model = known.models.get(tier, "nobody"), now.models.get(tier, "nobody")
         if together(before.split(TOGETHER)) != model:

@@ -263,9 +263,8 @@ def read_file(path: str, stdin: BinaryIO) -> File:
     try:
         # Reading must come to an end: a file's does, and so do a shell's `<(…)` and `/dev/stdin`.
         if not stat.S_ISREG(Path(path).stat().st_mode) and not str(Path(path)).startswith(_HANDED):
-            raise InputError(
-                f"{path}: not a file (a pipe or a device); pass its content on standard input: -"
-            )
+            problem = "not a file (a pipe or a device); pass its content on standard input: -"
+            raise InputError(f"{path}: {problem}")
         with Path(path).open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path

@@ -71,9 +71,8 @@ def extract(raw: str, model: type[Model]) -> Model:
     require("extract", raw=raw)
     kind: object = model
     if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
-        raise UsageError(
-            f"extract: model must be a subclass of pydantic's BaseModel, got {type(model).__name__}"
-        )
+        wanted = "a subclass of pydantic's BaseModel"
+        raise UsageError(f"extract: model must be {wanted}, got {type(model).__name__}")
     return _read(raw, model, nested=False)
 
 

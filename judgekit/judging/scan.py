@@ -35,9 +35,7 @@ _NOTE = r"(?://|\#)[^\n]{0,500}+\n|/\*[^*]{0,500}+\*/"
 
 _KEY: Final = re.compile(rf"(?:(?P<quoted>{_QUOTED})|(?P<bare>{_BARE}))\s*+:")
 # Braces in prose have neither a key nor their end behind them.
-_START: Final = re.compile(
-    rf"\{{(?=\s*+(?://[^\n]{{0,300}}+\s*+)?+(?:\}}|(?:{_QUOTED}|{_BARE})\s*+:))",
-)
+_START: Final = re.compile(rf"\{{(?=\s*+(?://[^\n]{{0,300}}+\s*+)?+(?:\}}|(?:{_QUOTED}|{_BARE})\s*+:))")
 _BEFORE_VALUE: Final = re.compile(rf"(?:\s|{_NOTE})*+")
 # Commas are not counted; only their absence matters, to words.
 _BETWEEN_ENTRIES: Final = re.compile(rf"(?:[\s,]|{_NOTE})*+")
@@ -101,9 +99,7 @@ def number(text: str) -> float:
 def _decoded(text: str) -> str:
     """Return a string's text with its escapes replaced and surrogates joined, or replaced where alone."""
     if "\\" in text:
-        text = _ESCAPE.sub(
-            lambda match: chr(int(match[1], 16)) if match[1] else _ESCAPED.get(match[2], match[0]), text
-        )
+        text = _ESCAPE.sub(lambda one: chr(int(one[1], 16)) if one[1] else _ESCAPED.get(one[2], one[0]), text)
     if _SURROGATE.search(text):
         text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text

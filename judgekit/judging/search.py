@@ -132,10 +132,8 @@ def search(
         notes += filter(None, [None if isinstance(judged, str) else judged.stale])
         kept, degraded = apply(judged, ranked.candidates, asked, settings.retrieval.fallback_top_k)
     names = Result.model_fields.keys() - {"kept_by"}
-    results = [
-        Result(**{name: getattr(hit, name) for name in names}, kept_by=kept_by)
-        for hit, kept_by in kept[:limit]
-    ]
+    found = [({name: getattr(hit, name) for name in names}, kept_by) for hit, kept_by in kept[:limit]]
+    results = [Result(**values, kept_by=kept_by) for values, kept_by in found]
     took = round((time.perf_counter() - started) * 1000)
     return SearchResult(
         query=encodable(query), mode=asked, degraded=degraded, results=results, duration_ms=took, notes=notes

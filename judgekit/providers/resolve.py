@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     Tiers: TypeAlias = Mapping[TierName, tuple[Endpoint, ...]]
     Named: TypeAlias = Mapping[TierName, str | Sequence[str]]
+    Variables: TypeAlias = Mapping[str, str]
 
 Others: TypeAlias = "Callable[[], Sequence[Tiers]]"
 """Returns what judges with the other providers that may be asked would be, the first choice first."""
@@ -71,7 +73,7 @@ class Panel:
 def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
     """Return the panel for `wanted` in `environ`; may ask local servers. Raises `ConfigError`."""
     if recording := environ.get(replay.REPLAY_VARIABLE, "").strip():
-        endpoints = replay.recorded_models(Path(recording))
+        endpoints: Tiers = replay.recorded_models(Path(recording))
         if wanted.by:
             endpoints = _of_one_model(endpoints, wanted, recording)
         return Panel(fill(endpoints), "replay", f"replies recorded in {recording}")
@@ -79,15 +81,14 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
     by_name = {profile.provider: profile for profile in profiles if wanted.allows(profile)}
     first = [name for name in map(registry.unaliased, wanted.order or ()) if name in by_name]
     known = [by_name[name] for name in dict.fromkeys((*first, *by_name))]
-    others = functools.cache(
-        lambda: tuple(panel.endpoints for panel in _detected(known, wanted, environ) if panel.endpoints)
-    )
+    detected = partial(_detected, known, wanted, environ)
+    others = functools.cache(lambda: tuple(panel.endpoints for panel in detected() if panel.endpoints))
     if not any(wanted.models.values()) and not _addressed(known, environ):
         models = _models_in({tier: f"JUDGEKIT_{tier.upper()}_MODEL" for tier in TIERS}, environ)
         wanted = replace(wanted, models=models, listed_only=frozenset())
     if any(wanted.models.values()):
         return _named(wanted, known, environ, others)
-    if panel := next(_detected(known, wanted, environ), None):
+    if panel := next(detected(), None):
         return replace(panel, others=others)
     problem = _NOTHING
     if wanted.allow is not None:
@@ -97,16 +98,13 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
     return Panel({}, None, f"{problem}; {_signed_in(there)}" if there else problem)
 
 
-def _of_one_model(
-    recorded: Mapping[TierName, tuple[Endpoint, ...]], wanted: PanelRequest, recording: str
-) -> dict[TierName, tuple[Endpoint, ...]]:
+def _of_one_model(recorded: Tiers, wanted: PanelRequest, recording: str) -> Tiers:
     """Return the recorded endpoints of the model that all tiers are to ask; raises `UsageError`."""
     (name,) = wanted.models["quick"] or ("",)
-    found = {
-        tier: own
-        for tier, jury in recorded.items()
-        if (own := tuple(each for each in jury if f"/{each.model}".endswith(f"/{name}")))
-    }
+    found: dict[TierName, tuple[Endpoint, ...]] = {}
+    for tier, jury in recorded.items():
+        if own := tuple(each for each in jury if f"/{each.model}".endswith(f"/{name}")):
+            found[tier] = own
     if not found:
         known = ", ".join(sorted({each.model for jury in recorded.values() for each in jury}))
         raise UsageError(f"--model {name}: {recording} has no replies of this model; it has {known}")
@@ -142,9 +140,7 @@ def _detected(known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[s
     yield from unnamed
 
 
-def _named(
-    wanted: PanelRequest, known: Sequence[Profile], environ: Mapping[str, str], others: Others
-) -> Panel:
+def _named(wanted: PanelRequest, known: Sequence[Profile], environ: Variables, others: Others) -> Panel:
     """Named models fill their tiers; the others go to the same provider, so that no text goes elsewhere.
 
     Where all are the user's own servers, no other provider takes a tier unless `allow` names it.
@@ -164,26 +160,21 @@ def _named(
         usual = used[0].models.by_tier
         endpoints = {tier: (endpoint(used[0], usual[tier], environ),) for tier in usual} | endpoints
     by = "project" if wanted.listed_only.issuperset(tiers) else "user"
-    at_home = all(
-        isinstance(profile, LitellmProfile)
-        and (profile.detect.port or profile.models_env.by_tier or profile.embedded)
-        for profile in used
+    own = [profile for profile in used if isinstance(profile, LitellmProfile)]
+    at_home = len(own) == len(used) and all(
+        one.detect.port or one.models_env.by_tier or one.embedded for one in own
     )
     panel = Panel(fill(endpoints), used[0].provider, f"named by the {by}")
     return panel if at_home and wanted.allow is None else replace(panel, others=others)
 
 
-def _unusable(
-    profile: Profile, tier: TierName, wanted: PanelRequest, environ: Mapping[str, str]
-) -> str | None:
+def _unusable(profile: Profile, tier: TierName, wanted: PanelRequest, environ: Variables) -> str | None:
     named = tier not in wanted.listed_only or wanted.asks_for(profile)
     problem = detect(profile, environ, named=named)
     if problem is None or named or detect(profile, environ, named=True):
         return problem
-    return (
-        f"a project alone cannot choose to use your credentials for {profile.title}: add "
-        f"{profile.provider} to providers.allow in your own configuration"
-    )
+    how = f"add {profile.provider} to providers.allow in your own configuration"
+    return f"a project alone cannot choose to use your credentials for {profile.title}: {how}"
 
 
 def fill(endpoints: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
@@ -199,10 +190,8 @@ def nearest(tier: TierName, panel: Tiers) -> tuple[Endpoint, ...]:
 
 
 def _panel(profile: Profile, models: Named, environ: Mapping[str, str]) -> Panel:
-    endpoints = {
-        tier: tuple(endpoint(profile, model, environ) for model in names(jury))
-        for tier, jury in models.items()
-    }
+    reached = partial(endpoint, profile, environ=environ)
+    endpoints = {tier: tuple(map(reached, names(jury))) for tier, jury in models.items()}
     return Panel(fill(endpoints), profile.provider, f"{profile.title}: {_evidence(profile, environ)}")
 
 

@@ -84,11 +84,8 @@ def match(opened: Index, parts: Sequence[Part], pool: int = POOL, *, quick: bool
     _count(opened, entries, wanted)
     rated: list[Candidate] = []
     for part, numbers, likeliest in asked:
-        own = {
-            number: _hit(entry, part, numbers, opened.profile.bm25["k1"] + 1)
-            for number, entry in entries.items()
-            if number in likeliest
-        }
+        most, likely = opened.profile.bm25["k1"] + 1, [number for number in entries if number in likeliest]
+        own = {number: _hit(entries[number], part, numbers, most) for number in likely}
         ranked = sorted(own, key=lambda number: -own[number].bm25)
         best = own[ranked[0]].bm25 or 1.0 if ranked else 1.0
         for hit in own.values():
@@ -122,16 +119,8 @@ def _hit(entry: _Entry, part: Part, numbers: Sequence[int], most: float) -> Cand
 def candidate(opened: Index, row: Sequence[Any]) -> Candidate:
     """Return the candidate that a row of the index's table `file` stands for: the values of `COLUMNS`."""
     name, title, category, tags, path, updated = row
-    return Candidate(
-        name,
-        title,
-        category,
-        tags=tuple([tag for tag in tags.split(",") if tag]),
-        updated=updated,
-        root=opened.root,
-        place=path,
-        kind=opened.profile.kind,
-    )
+    own = tuple([tag for tag in tags.split(",") if tag])
+    return Candidate(name, title, category, own, updated, opened.root, path, opened.profile.kind)
 
 
 def _look_up(opened: Index, number: int, term: Term, wanted: Wanted) -> int:
@@ -183,10 +172,9 @@ def _read(opened: Index, terms: Sequence[Term], numbers: list[int]) -> dict[int,
     """Return entries by number; of a long one some stems are read, and for other terms FTS5 is asked."""
     execute = opened.connection.execute
     entries, cut = {}, []
-    for number, *columns, damaged, name, title, category, tags, path, updated in execute(
-        f"{_ENTRIES}({','.join(map(str, numbers))})"
-    ).fetchall():
-        hit = candidate(opened, (name, title, category, tags, path, updated))
+    for row in execute(f"{_ENTRIES}({','.join(map(str, numbers))})").fetchall():
+        number, *columns, damaged = row[:6]
+        hit = candidate(opened, row[6:])
         stems = [column.split() for column in columns]
         hit.damaged, hit.text, hit.length = bool(damaged), " ".join(columns), sum(map(len, stems))
         entries[number] = _Entry(hit, stems)
@@ -255,11 +243,10 @@ def _add_likeness(opened: Index, ranked: list[tuple[Candidate, _Entry]]) -> None
             for word in column[:_READ]:
                 shares[word] = shares.get(word, 0.0) + share
     words = [word for word in shares if len(word) > 1][:_FEEDBACK_WORDS]
-    rarities = {
-        word: confidence.rarity(count, opened.size, profile.background, common=False)
-        for word, count in index_file.frequencies(opened.connection, words).items()
-        if count > 1
-    }
+    rarities = {}
+    for word, count in index_file.frequencies(opened.connection, words).items():
+        if count > 1:
+            rarities[word] = confidence.rarity(count, opened.size, profile.background, common=False)
     typical = sorted(((shares[word] * rare, word) for word, rare in rarities.items()), reverse=True)
     subject = {word: weight * rarities[word] for weight, word in typical[: int(feedback["words"])]}
     alike = []

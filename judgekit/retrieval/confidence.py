@@ -57,7 +57,6 @@ class Candidate:
         id: str,  # noqa: A002 - the published name of the attribute
         title: str,
         category: str,
-        *,
         tags: tuple[str, ...],
         updated: float,
         root: str,
@@ -124,14 +123,12 @@ def order(
     best = max([hit.score for hit in kept], default=0.0) or 1
     recent = time.time() - profile.recent_days * _DAY
     priorities = {name: place for place, name in enumerate(profile.categories)}
-    kept.sort(
-        key=lambda hit: (
-            -round(hit.score / best, _DIGITS),
-            priorities.get(hit.category, len(priorities)),
-            hit.updated < recent,
-            -hit.updated,
-        )
-    )
+
+    def place(hit: Candidate) -> tuple[float, ...]:
+        priority = priorities.get(hit.category, len(priorities))
+        return -round(hit.score / best, _DIGITS), priority, hit.updated < recent, -hit.updated
+
+    kept.sort(key=place)
     rate(kept, terms, documents, profile)
     return kept
 

@@ -176,14 +176,10 @@ def about(connection: Connection) -> dict[str, Any]:
 
 def read_by(profiles: Profiles) -> str:
     """Return what changes when stores would be read differently."""
-    read = [
-        (
-            kind,
-            {name: (each["folder"], each["body"]) for name, each in profile.categories.items()},
-            profile.max_bytes,
-        )
-        for kind, profile in profiles.by_kind.items()
-    ]
+    read = []
+    for kind, profile in profiles.by_kind.items():
+        folders = {name: (each["folder"], each["body"]) for name, each in profile.categories.items()}
+        read.append((kind, folders, profile.max_bytes))
     words = [profile.language.fingerprint for profile in profiles.by_kind.values()]
     return environment.checksum(repr((COLUMNS_VERSION, read, words)).encode())
 

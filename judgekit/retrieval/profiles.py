@@ -147,9 +147,8 @@ def compile_profiles(project: Path | None = None) -> dict[str, Any]:
             "irregular": " ".join(f"{form} {base}" for form, base in pairs),
             "abbreviations": {short: "|".join(words) for short, words in file.abbreviations.items()},
         }
-    plain = {
-        kind: each.model_dump(mode="json", exclude={"retrieval", "title"}) for kind, each in profiles.items()
-    }
+    named = {"retrieval", "title"}
+    plain = {kind: each.model_dump(mode="json", exclude=named) for kind, each in profiles.items()}
     return {"languages": languages, "profiles": plain}
 
 

@@ -72,11 +72,8 @@ class Store:
     def __init__(self, root: str, kind: str, profiles: Profiles) -> None:
         self.root, self.kind, self.source = root, kind, KINDS[kind]
         # Looked into in a store of any kind, since a first record there changes the kind.
-        self.record_folders = frozenset(
-            category["folder"]
-            for profile in profiles.by_kind.values()
-            for category in profile.categories.values()
-        )
+        every = [each for profile in profiles.by_kind.values() for each in profile.categories.values()]
+        self.record_folders = frozenset([category["folder"] for category in every])
         self.room = MAX_FILES
         self.patterns: list[Pattern] = []
         ignore = os.path.join(root, IGNORE)

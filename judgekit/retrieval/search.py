@@ -145,9 +145,8 @@ class _Search:
         try:
             opened = index.open_index(root, self.profiles, patience=patience)
         except index_file.NoFullTextError as error:
-            self.ranked.notes.append(
-                f"no full-text search with this Python: {error}; searching titles and tags only"
-            )
+            why = f"no full-text search with this Python: {error}"
+            self.ranked.notes.append(f"{why}; searching titles and tags only")
             self.ranked.fallback = _KEYWORD
             return None
         try:
@@ -256,16 +255,8 @@ def match_keywords(
 
 
 def _candidate(root: str, path: str, entry: Entry, profile: Profile) -> Candidate:
-    return Candidate(
-        entry.id,
-        entry.title,
-        entry.category,
-        tags=entry.tags,
-        updated=entry.updated or os.path.getmtime(os.path.join(root, path)),
-        root=root,
-        place=path,
-        kind=profile.kind,
-    )
+    updated = entry.updated or os.path.getmtime(os.path.join(root, path))
+    return Candidate(entry.id, entry.title, entry.category, entry.tags, updated, root, path, profile.kind)
 
 
 def body(candidate: Candidate, limit: int | None, profiles: Profiles | None = None) -> str:

@@ -261,12 +261,10 @@ def camel(word: str) -> list[str]:
         return []
     # A new word begins after a small letter, or as the last of several capitals.
     cuts = []
-    for place in range(1, len(word)):
-        after = word[place + 1 :]
-        if word[place].isupper() and (
-            not word[place - 1].isupper() or (after[:1].islower() and after != "s")
-        ):
-            cuts.append(place)
+    for at in range(1, len(word)):
+        after = word[at + 1 :]
+        if word[at].isupper() and (not word[at - 1].isupper() or (after[:1].islower() and after != "s")):
+            cuts.append(at)
     return [word[a:b] for a, b in zip([0, *cuts], [*cuts, len(word)], strict=True)] if cuts else []
 
 

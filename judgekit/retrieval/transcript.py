@@ -67,10 +67,8 @@ def prompts(project: str, most: int, wanted: Callable[[str], bool]) -> list[str]
             continue
         for entry in map(_entry, _lines(path, _WHOLE_BYTES)):
             role, text = _turn(entry) or ("", "")
-            is_typed = (
-                role == "user" and not entry.get("isCompactSummary") and not text.startswith(_NOT_TYPED)
-            )
-            if is_typed and wanted(text):
+            typed = role == "user" and not entry.get("isCompactSummary") and not text.startswith(_NOT_TYPED)
+            if typed and wanted(text):
                 moment = _moment(entry)
                 found[text] = max(found.get(text, 0.0), changed if moment is None else moment)
     return sorted(found, key=lambda text: found[text], reverse=True)[:most]
