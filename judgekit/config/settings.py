@@ -500,10 +500,9 @@ def _memory_config(project: Path) -> Layer:
     if not is_inside or not yamlfile.check_own(path, path.parent):
         return {}
     theirs = yamlfile.read(path, _MemoryConfig, most=yamlfile.CONFIG_BYTES)
-    found = {
-        **({} if theirs.max_output is None else {"max_inject": theirs.max_output}),
-        **theirs.model_dump(include=set(RetrievalConfig.model_fields), exclude_none=True),
-    }
+    found = theirs.model_dump(include=set(RetrievalConfig.model_fields), exclude_none=True)
+    if theirs.max_output is not None:
+        found.setdefault("max_inject", theirs.max_output)
     if theirs.match_strategy in _SCORERS:
         found["scorer"] = _SCORERS[theirs.match_strategy]
     if theirs.asks is not None:

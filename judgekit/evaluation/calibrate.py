@@ -266,12 +266,10 @@ class RankedCase:
         """Return the case as gates are learned from it: each tier's step, none before it having ended it."""
         turns = [(step.tier, step, word) for _, step, word in self.turns(FinalityRules())]
         best = None if self.best == TIE else self.best
-        voices = {
-            tier: TierOpinion(
-                step.outcome, None if step.is_end or step.cut or tier in self.apart else step.lead or None
-            )
-            for tier, step, _ in turns
-        }
+        voices = {}
+        for tier, step, _ in turns:
+            barred = step.is_end or step.cut or tier in self.apart
+            voices[tier] = TierOpinion(step.outcome, None if barred else step.lead or None)
         ties = frozenset(tier for tier, _, word in turns if word == TIE)
         wrong = frozenset(tier for tier, step, _ in turns if step.best != best)
         return Sample(self.case.id, "accept", voices, ties=ties, wrong=wrong)

@@ -52,10 +52,7 @@ def judging_page(report: JudgingReport) -> str:
     curves = [
         Chart(
             judge.judge,
-            [
-                (each.confidence, each.relevant, each.relevant, each.relevant)
-                for each in judge.probabilities.bins
-            ],
+            [(one.confidence, one.relevant, one.relevant, one.relevant) for one in judge.probabilities.bins],
             ("0", "1"),
             diagonal=True,
             note=f"ECE {judge.probabilities.ece:.3f}",

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from judgekit.retrieval.confidence import Candidate
 
     Grades = Mapping[str, Mapping[str, int]]
+    Progress = Callable[[int], None]
 
 _FILE = """INSERT INTO file (number, path, folder, pending, live, id, title, category, tags, updated)
     VALUES (?, ?, 0, 0, 1, ?, ?, ?, '', 0)"""
@@ -232,11 +233,7 @@ DEPTH = 100  # of the rankings that are measured
 
 
 def search(
-    collection: Collection,
-    profile: Profile,
-    *,
-    scoped: bool = False,
-    progress: Callable[[int], None] = lambda _: None,
+    collection: Collection, profile: Profile, *, scoped: bool = False, progress: Progress = lambda _: None
 ) -> list[Seen]:
     """Return what each query finds; with `scoped` each scope is a store, and the next one is tried, too."""
     with ExitStack() as stack:

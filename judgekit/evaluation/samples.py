@@ -245,14 +245,12 @@ class Reader:
         """Return the opinion on a document, under "", or on each candidate."""
         jurors = recorded.jurors
         if isinstance(rubric, ScoreRubric):
-            opinions = [
-                (juror.endpoint, Opinion(rubric.decide(scores, self.mode), scores))
-                for juror in jurors
-                if (scores := _scores(rubric, case, juror)) is not None
-            ]
+            decide = partial(rubric.decide, mode=self.mode)
+            read = [(juror.endpoint, _scores(rubric, case, juror)) for juror in jurors]
+            opinions = [(one, Opinion(decide(given), given)) for one, given in read if given is not None]
             if not jury.has_quorum(len(opinions), len(jurors)):
                 return {"": FAILED}
-            one = jury.opinion(opinions, recorded.rule, partial(rubric.decide, mode=self.mode))
+            one = jury.opinion(opinions, recorded.rule, decide)
             rated = {"": margin(rubric, one.scores, self.mode, signed=True), **one.scores}
             return {"": TierOpinion(one.outcome, margin(rubric, one.scores, self.mode), one.divided, rated)}
         said = [(juror.endpoint, self._marks(rubric, case, juror)) for juror in jurors]

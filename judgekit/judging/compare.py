@@ -9,7 +9,8 @@ import uuid
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import product
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit.judging import panel, prompt, redact
 from judgekit.judging.documents import CONTEXT_CHARS, LEAST, ComparisonInput, Part, is_cut
@@ -21,7 +22,7 @@ from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.replies import compare_reply_model
 from judgekit.judging.round import Answer, Calls, Session, run_round
 from judgekit.judging.verdict import TIE, CompareRound, Comparison, Consensus, Contestant, failures
-from judgekit.providers.base import CallKey, Endpoint, Message, Request
+from judgekit.providers.base import CallKey, Endpoint, Messages, Request
 from judgekit.rubric.schema import CompareRubric
 from judgekit.text import visible
 
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from judgekit.config import ModeName, TierName
+
+    Compared: TypeAlias = JudgingState[ComparisonInput]
+    Told: TypeAlias = tuple[str | None, str]  # another model's choice, by its label, and its reasoning
+    Scored: TypeAlias = tuple[float, TierName]
 
 
 class Ended(NamedTuple):
@@ -56,21 +61,16 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
         secrets = question.secrets + sum(count for _, count in files)
         return replace(subject, prompt=question.text, files=tuple(file for file, _ in files)), secrets
 
-    async def run(self, state: JudgingState[ComparisonInput]) -> Comparison:
+    async def run(self, state: Compared) -> Comparison:
         if len(state.subject.distinct) == 1:  # no model compares a text with itself
             return self.record(state, UNDETERMINED)
         return await Judge.run(self, state)
 
     def comparison(
-        self,
-        state: JudgingState[ComparisonInput],
-        ended: Ended,
-        note: str | None = None,
-        scores: Mapping[str, tuple[float, TierName]] | None = None,
+        self, state: Compared, ended: Ended, note: str = "", scores: Mapping[str, Scored] = {}
     ) -> Comparison:
         """Return the record; `scores` holds the mean of each subject and the name of its last tier."""
-        subject, rounds, known = state.subject, state.rounds, scores or {}
-        nobody = state.refused or self.nobody
+        subject, rounds, nobody = state.subject, state.rounds, state.refused or self.nobody
         if len(subject.distinct) == 1:
             few, nobody = "two texts" if len(subject.files) == LEAST else "texts", ""
             ended = Ended(TIE, lead=0.0, reasoning=f"The {few} are the same.")
@@ -92,8 +92,8 @@ class ComparisonJudge(Judge[AnyRubric, ComparisonInput, Comparison]):
                     path=file.path,
                     sha256=file.sha256,
                     family=", ".join(subject.families(letter)) or None,
-                    score=round(known[letter][0], 4) if letter in known else None,
-                    tier=known[letter][1] if letter in known else None,
+                    score=round(scores[letter][0], 4) if letter in scores else None,
+                    tier=scores[letter][1] if letter in scores else None,
                 )
                 for letter, file in zip(subject.letters, subject.files, strict=True)
             ],
@@ -114,12 +114,8 @@ FIRST, SECOND = POINTS = ("1", "2")  # what a pointwise model calls the two, in 
 
 
 def pair_messages(
-    rubric: CompareRubric,
-    tier: TierName,
-    question: str,
-    shown: Sequence[Part],
-    earlier: Sequence[tuple[str | None, str]] = (),
-) -> tuple[Message, ...]:
+    rubric: CompareRubric, tier: TierName, question: str, shown: Sequence[Part], earlier: Sequence[Told] = ()
+) -> Messages:
     """Return the messages that ask which of `shown` is better; their paths are labels."""
     fence = Fence()
     offered = [part.path for part in shown]
@@ -144,18 +140,15 @@ def _criteria_text(rubric: CompareRubric) -> str:
 
 @dataclass(frozen=True)
 class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
-    def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[tuple[Message, ...]]:
+    def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
         pairs = [(rubric, order) for rubric in self.parts.values() for order in ORDERS]
         if endpoint is not None and endpoint.pointwise:
             return [messages for pair in pairs for messages in self._points(*pair, endpoint, fence).prompts()]
         return [self._messages(*pair, endpoint) for pair in pairs]
 
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Vote]:
-        return [
-            partial(self._once, endpoint, session, order, criterion, sample)
-            for criterion in self.parts
-            for order in ORDERS
-        ]
+        once = partial(self._once, endpoint, session, sample)
+        return [partial(once, *each) for each in product(self.parts, ORDERS)]
 
     def opinion(self, samples: Sequence[Sequence[Vote | None]]) -> Vote | None:
         return of_calls([vote for sample in samples for vote in sample], len(self.parts))
@@ -170,13 +163,9 @@ class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
         found: list[CompareRound] = []
         for turn in turns:
             samples = len(turn.calls) // (len(self.parts) * len(ORDERS))
-            about = [
-                (order, criterion, sample)
-                for sample in (range(1, samples + 1) if samples > 1 else [None])
-                for criterion in self.parts
-                for order in ORDERS
-            ]
-            for (order, criterion, sample), answer in zip(about, turn.calls, strict=True):
+            numbers: Sequence[int | None] = range(1, samples + 1) if samples > 1 else [None]
+            about = product(numbers, self.parts, ORDERS)
+            for (sample, criterion, order), answer in zip(about, turn.calls, strict=True):
                 found.append(
                     CompareRound(
                         round=first + len(found),
@@ -205,7 +194,7 @@ class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
         return labels(self.subject.prompt, sorted(file.sha256 for file in self.subject.files))
 
     async def _once(
-        self, endpoint: Endpoint, session: Session, order: str, criterion: str, sample: int
+        self, endpoint: Endpoint, session: Session, sample: int, criterion: str, order: str
     ) -> Answer[Vote]:
         rubric, timeout = self.parts[criterion], self.limits.timeout
         if endpoint.pointwise:
@@ -230,7 +219,7 @@ class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
             lambda reply, _: Vote(letters.get(reply.better, "tie"), visible(reply.reasoning)),
         )
 
-    def _messages(self, rubric: CompareRubric, order: str, endpoint: Endpoint | None) -> tuple[Message, ...]:
+    def _messages(self, rubric: CompareRubric, order: str, endpoint: Endpoint | None) -> Messages:
         shown = [self.part(endpoint, letter, self.label(letter)) for letter in order]
         return pair_messages(rubric, self.words or self.tier, self.subject.prompt, shown, self.told)
 
@@ -257,40 +246,35 @@ class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
 
 @dataclass(frozen=True, slots=True)
 class PairJudge(ComparisonJudge[CompareRubric]):
-    async def run(self, state: JudgingState[ComparisonInput]) -> Comparison:
+    async def run(self, state: Compared) -> Comparison:
         state.cut = self.cut(state)
         return await ComparisonJudge.run(self, state)
 
-    def task(self, tier: TierName, state: JudgingState[ComparisonInput]) -> CompareTask:
+    def task(self, tier: TierName, state: Compared) -> CompareTask:
         compare_task = CompareTask(self.rubric, self.mode, state.subject, tier, self.options)
         if tier != "tiebreaker":
             return compare_task
         heard = [tier_vote for tier_vote in state.opinions.values() if tier_vote.votes]
-        told = [
-            (None if vote.word == TIE else compare_task.label(vote.word), redact.words(vote.reasoning))
-            for tier_vote in heard
-            for vote in tier_vote.votes
-        ]
+        votes, label = [vote for tier_vote in heard for vote in tier_vote.votes], compare_task.label
+        told = [(None if one.word == TIE else label(one.word), redact.words(one.reasoning)) for one in votes]
         # Without a disagreement the tiebreaker stands in for the deep tier, with its instructions.
         return replace(compare_task, words=tier if len(heard) > 1 else "deep", told=told)
 
-    def step(self, state: JudgingState[ComparisonInput]) -> TierName | Final:
+    def step(self, state: Compared) -> TierName | Final:
         leads = {tier: tier_vote.lead for tier, tier_vote in state.opinions.items()}
         return self._rules(state).next(outcomes(state.opinions), leads)
 
-    def _rules(self, state: JudgingState[ComparisonInput]) -> EscalationRules:
+    def _rules(self, state: Compared) -> EscalationRules:
         """Return the rules; a win that only models of the winner's own family voted for is not final."""
         subject, votes = state.subject, state.opinions
-        own = {
-            tier
-            for tier, vote in votes.items()
-            if vote.word in WINS
-            and vote.behind
-            and vote.behind <= set(subject.families(vote.word)) & set(subject.sided)
-        }
+        own: set[TierName] = set()
+        for tier, vote in votes.items():
+            favouring = set(subject.families(vote.word)) & set(subject.sided) if vote.word in WINS else set()
+            if vote.behind and vote.behind <= favouring:
+                own.add(tier)
         return replace(self.rules(state.cut), partial=own)
 
-    def record(self, state: JudgingState[ComparisonInput], final: Final) -> Comparison:
+    def record(self, state: Compared, final: Final) -> Comparison:
         votes: dict[TierName, TierVote] = state.opinions
         end = ended(final, votes, self.mode, self._rules(state))
         # One model in two tiers is one voice, however often it agrees with itself.
@@ -300,7 +284,7 @@ class PairJudge(ComparisonJudge[CompareRubric]):
         cut = [f"{letters} for {tier}" for tier, letters in self.cut(state).items() if tier in votes]
         return self.comparison(state, end, f"cut: {', '.join(cut)}" if cut else "")
 
-    def cut(self, state: JudgingState[ComparisonInput]) -> dict[TierName, str]:
+    def cut(self, state: Compared) -> dict[TierName, str]:
         """Return by tier, which texts some model of it does not see whole."""
         found: dict[TierName, str] = {}
         for tier, models in self.panel.items():

@@ -19,7 +19,7 @@ from judgekit.errors import KEPT, CallUsage, FailureKind, GatewayError, of_failu
 from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.round import Answer, Session, failure_of, ms_since
 from judgekit.providers import running
-from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request
+from judgekit.providers.base import CallKey, Endpoint, Message, Messages, Reply, Request
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -122,7 +122,7 @@ class Points:
     call_key: CallKey
     examples: Sequence[tuple[str, str]] = ()
 
-    def prompts(self) -> list[tuple[Message, ...]]:
+    def prompts(self) -> list[Messages]:
         prompts = []
         for question in self.questions.values():
             messages = [Message("system", self.system)]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from judgekit.config import ModeName, Outcome, TierName
     from judgekit.judging.round import Answer, Calls, Session
-    from judgekit.providers.base import Endpoint, Message
+    from judgekit.providers.base import Endpoint, Messages
 
 
 NEARLY = 1e-9  # two means of the same numbers may differ by so much
@@ -124,6 +124,9 @@ class RankingStep(NamedTuple):
         return contending(self.found, 0.0)[0] if self.found and self.lead else None
 
 
+Steps: TypeAlias = "Sequence[RankingStep]"
+
+
 class RankingRules(NamedTuple):
     """Which subjects go up a tier, by `margins` in points; families in `sided` favour a letter."""
 
@@ -135,13 +138,7 @@ class RankingRules(NamedTuple):
     sided: Mapping[str, Collection[str]] = {}
 
     def step(
-        self,
-        before: Sequence[RankingStep],
-        tier: TierName,
-        said: Said,
-        *,
-        cut: bool = False,
-        barred: bool = False,
+        self, before: Steps, tier: TierName, said: Said, *, cut: bool = False, barred: bool = False
     ) -> RankingStep:
         """Return the result of a tier after `before`; a tier that is `barred` ends nothing by calibration."""
         alive = before[-1].near if before else self.letters
@@ -158,12 +155,8 @@ class RankingRules(NamedTuple):
         last = self._after([*before, step]) is None or (finality is not None and tier == finality.last)
         partial = {voter.family for voter in heard} <= set(self.sided.get(best, ()))
         seen = {step.tier: step.outcome for step in (*before, step)}
-        trusted = (
-            finality is not None
-            and not (last or cut or barred or partial)
-            and step.lead > 0
-            and finality.final(tier, seen, {tier: step.lead})
-        )
+        may_end = step.lead > 0 and not (last or cut or barred or partial)
+        trusted = finality is not None and may_end and finality.final(tier, seen, {tier: step.lead})
         near = [best] if trusted else contending(found, self.margins.get(tier, 0.0))
         first = len(counted) == 1 and (finality is not None or self.mode == "strict" or partial)
         if not trusted and len(near) == 1 and (cut or first):  # one tier alone must not settle it
@@ -212,13 +205,10 @@ class RankingTask(TierTask[ScoreRubric, ComparisonInput, Opinion, dict[str, Opin
     @property
     def is_cut(self) -> bool:
         """Whether some model of the tier does not see a subject whole."""
-        return any(
-            is_cut(self.score_task(letter).subject.seen_by(self.limits, endpoint))
-            for letter in self.letters
-            for endpoint in self.models
-        )
+        documents = [self.score_task(letter).subject for letter in self.letters]
+        return any(is_cut(each.seen_by(self.limits, model)) for each in documents for model in self.models)
 
-    def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[tuple[Message, ...]]:
+    def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
         tasks = map(self.score_task, self.letters)
         return [prompt for task in tasks for prompt in task.prompts(endpoint, fence)]
 
@@ -290,17 +280,9 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
 
     def task(self, tier: TierName, state: JudgingState[ComparisonInput]) -> RankingTask:
         rules, before = self.ranking_rules(state.subject), list(state.opinions.values())
-        return RankingTask(
-            self.rubric,
-            self.mode,
-            state.subject,
-            tier,
-            self.options,
-            rules=rules,
-            before=before,
-            models=self.panel.get(tier, ()),
-            letters=before[-1].near if before else rules.letters,
-        )
+        models, letters = self.panel.get(tier, ()), before[-1].near if before else rules.letters
+        given = self.rubric, self.mode, state.subject, tier, self.options
+        return RankingTask(*given, rules=rules, before=before, models=models, letters=letters)
 
     def step(self, state: JudgingState[ComparisonInput]) -> TierName | Final:
         steps = list(state.opinions.values())

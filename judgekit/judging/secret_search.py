@@ -248,12 +248,8 @@ def _quoted_secret(text: str, match: re.Match[str], value: str, strength: str) -
 
 def _bare_secret(text: str, match: re.Match[str], value: str, strength: str) -> bool:
     """Whether a value without quotes is a secret: in code it is a name more often than not."""
-    if (
-        _is_code(value)
-        or RE["choice"].match(value)
-        or (match["close"] and value.isdigit())
-        or text[match.start() - 1 : match.start()] == ":"
-    ):
+    colon = text[match.start() - 1 : match.start()] == ":"
+    if colon or _is_code(value) or RE["choice"].match(value) or (match["close"] and value.isdigit()):
         return False
     if strength == "weak":
         return _is_weak_secret(value)
@@ -464,12 +460,8 @@ def _table(lower: str, start: int, stop: int) -> Iterator[SecretMatch]:
         if line.lstrip()[:1] == "|" and columns[0] in inner[:-1]:
             yield from _cells(line, start, "|", [inner[inner.index(columns[0]) + 1]])
         return
-    if mark != "|" and not (
-        line[:1].strip()
-        and following[:1].strip()
-        and all(RE["name_cell"].fullmatch(cell) for cell in cells)
-        and following.count(mark) == len(cells) - 1
-    ):
+    flush, even = line[:1].strip() and following[:1].strip(), following.count(mark) == len(cells) - 1
+    if mark != "|" and not (flush and even and all(map(RE["name_cell"].fullmatch, cells))):
         return
     for _ in range(_MOST_ROWS):
         start, stop = stop + 1, line_end(lower, stop + 1)

@@ -6,7 +6,7 @@ import hashlib
 import time
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -20,7 +20,7 @@ from judgekit.judging.prompt import PromptCandidate, candidate_text
 from judgekit.judging.replies import KEEP, ReplyForm, select_reply_model
 from judgekit.judging.round import Answer, Calls, Session, joined, run_round
 from judgekit.judging.verdict import Decision, Selection, failures
-from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request
+from judgekit.providers.base import CallKey, Endpoint, Messages, Reply, Request
 from judgekit.rubric.schema import SelectRubric
 
 if TYPE_CHECKING:
@@ -68,24 +68,17 @@ def batches(items: Sequence[PromptCandidate]) -> list[Sequence[PromptCandidate]]
 
 @dataclass(frozen=True)
 class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
-    def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[tuple[Message, ...]]:
+    def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
         candidates = self.subject.candidates
         if endpoint is None or not endpoint.pointwise:
-            return [
-                self._messages(rubric, batch, endpoint)[0]
-                for batch in batches(candidates)
-                for rubric in self.parts.values()
-            ]
-        key = self._key(candidates)
-        return [
-            messages
-            for candidate in candidates
-            for points in (
-                self._points(fence, candidate, self.subject.query, key),
-                *(idle for idle, _ in self._idle(fence, candidate, key)),
-            )
-            for messages in points.prompts()
-        ]
+            pairs = product(batches(candidates), self.parts.values())
+            return [self._messages(rubric, batch, endpoint)[0] for batch, rubric in pairs]
+        key, found = self._key(candidates), list[Messages]()
+        for candidate in candidates:
+            found += self._points(fence, candidate, self.subject.query, key).prompts()
+            for idle, _ in self._idle(fence, candidate, key):
+                found += idle.prompts()
+        return found
 
     async def ask(
         self, endpoint: Endpoint, session: Session, samples: Sequence[int] | None = None, at_once: int = 1
@@ -94,10 +87,9 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
             return await Task.ask(self, endpoint, session, samples, at_once)
         # One candidate after another, until the deadline is over.
         started, key = time.monotonic(), self._key(self.subject.candidates)
-        answers = {
-            candidate.id: await self._ask_alone(candidate, endpoint, session, key.within(candidate.id))
-            for candidate in self.subject.candidates
-        }
+        answers = {}
+        for own in self.subject.candidates:
+            answers[own.id] = await self._ask_alone(own, endpoint, session, key.within(own.id))
         marks = {name: answer.value for name, answer in answers.items()}
         calls, value = list(answers.values()), marks if any(marks.values()) else None
         return ModelTurn(endpoint, calls, joined(calls, value, started, always=True))
@@ -112,7 +104,7 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
                 request = Request((), key, timeout, tokens, labels=ids, sample=sample)
                 model = select_reply_model(list(rubric.criteria), list(ids))
                 read = partial(_holds, list(rubric.criteria), ids, batch)
-                made = partial(tuple[Message, ...], messages)
+                made = partial(Messages, messages)
                 found.append(partial(run_round, session, endpoint, request, made, 0, model, read))
         return found
 
@@ -143,7 +135,7 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
 
     def _messages(
         self, rubric: SelectRubric, batch: Sequence[PromptCandidate], endpoint: Endpoint | None
-    ) -> tuple[tuple[Message, ...], dict[str, str]]:
+    ) -> tuple[Messages, dict[str, str]]:
         # They share the limit of the model: it might drop the rest in silence, and judge it all the same.
         most = (endpoint and endpoint.profile.limits.context_chars) or CONTEXT_CHARS
         limit = min(self.limits.max_chars or CONTEXT_CHARS, most // len(batch))
@@ -176,9 +168,12 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
         """Ask about one candidate, and where yes is likelier, whether it would be for anything idle too."""
         started, timeout = time.monotonic(), self.limits.timeout
         threshold = pointwise.thresholds(endpoint).get(self.rubric.ref, {}).get(self.mode, KEEP_AT)
+        rule = getattr(self.rubric.modes, self.mode).keep
 
         def mark(yes: Mapping[str, float]) -> Mark:
-            return self._mark_of({name: pointwise.centred(each, threshold) for name, each in yes.items()})
+            likely = {name: pointwise.centred(each, threshold) for name, each in yes.items()}
+            probability = (min if rule == "all" else max)(likely.values())
+            return self._mark({name: each >= KEEP_AT for name, each in likely.items()}, round(probability, 4))
 
         points = self._points(session.fence, candidate, self.subject.query, key)
         answers = [await ask_pointwise(session, endpoint, points, timeout)]
@@ -208,10 +203,8 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
 
     def _points(self, fence: Fence, candidate: PromptCandidate, query: Query, key: CallKey) -> Points:
         short = replace(candidate, text=candidate.text[:POINTWISE_CHARS])
-        questions = {
-            name: f"{getattr(text, self.mode)}\nAnswer with one word, yes or no."
-            for name, text in self.rubric.criteria.items()
-        }
+        ask, criteria = "Answer with one word, yes or no.", self.rubric.criteria
+        questions = {name: f"{getattr(text, self.mode)}\n{ask}" for name, text in criteria.items()}
         examples = []
         for example in self.rubric.prompt.examples:
             memory = PromptCandidate("", example.title, example.category, tuple(example.tags), example.text)
@@ -221,23 +214,13 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
         system = f"{self.rubric.prompt.system} {fence.guard}"
         return Points(system, context, questions, ("yes", "no"), key, examples)
 
-    def _mark_of(self, yes: Mapping[str, float]) -> Mark:
-        rule = getattr(self.rubric.modes, self.mode).keep
-        probability = min(yes.values()) if rule == "all" else max(yes.values())
-        return self._mark({name: value >= KEEP_AT for name, value in yes.items()}, round(probability, 4))
-
 
 def _holds(
-    criteria: Sequence[str],
-    ids: Mapping[str, str],
-    batch: Sequence[PromptCandidate],
-    reply: ReplyForm,
-    _: Reply,
+    names: Sequence[str], ids: Mapping[str, str], batch: Sequence[PromptCandidate], reply: ReplyForm, _: Reply
 ) -> Holds:
     lists = reply.model_dump()
-    keys = {name: KEEP if len(criteria) == 1 else name for name in criteria}
-    kept = {name: {ids[label] for label in lists[key]} for name, key in keys.items()}
-    return {own.id: {name: own.id in kept[name] for name in criteria} for own in batch}
+    kept = {name: {ids[label] for label in lists[KEEP if len(names) == 1 else name]} for name in names}
+    return {own.id: {name: own.id in kept[name] for name in names} for own in batch}
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,16 +243,12 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         clean, most = redact.words, redact.MARGIN
         turns = tuple(clean(turn[: 4 * TURN_CHARS + most]) for turn in subject.query.turns)
         query = Query(clean(subject.query.text[: PROMPT_CHARS + most]), turns)
-        candidates = tuple(
-            replace(
-                own,
-                title=clean(own.title),
-                category=clean(own.category),
-                tags=tuple(map(clean, own.tags)),
-                text=clean(own.text),
-            )
-            for own in subject.candidates
-        )
+
+        def cleaned(own: PromptCandidate) -> PromptCandidate:
+            tags = tuple(map(clean, own.tags))
+            return PromptCandidate(own.id, clean(own.title), clean(own.category), tags, clean(own.text))
+
+        candidates = tuple(map(cleaned, subject.candidates))
         shown = (query.text, *turns, *map(candidate_text, candidates))
         return Candidates(query, candidates), sum(text.count(redact.MARK) for text in shown)
 
@@ -313,10 +292,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
             probability = mark.probability if mark else None
             decisions.append(Decision(id=name, decision=word, tier=end.tier, probability=probability))
         left = any(decision.decision == "undetermined" for decision in decisions)
-        refused = f"not judged: {state.refused}" if state.refused else None
+        why = f"not judged: {state.refused}" if state.refused else failures(state.rounds) if left else None
         return Selection(
-            stale=self.calibration_warning,
-            decisions=decisions,
-            degraded=refused or (failures(state.rounds) if left else None),
-            **self.measured(state),
+            stale=self.calibration_warning, decisions=decisions, degraded=why, **self.measured(state)
         )

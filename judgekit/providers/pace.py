@@ -37,6 +37,7 @@ caller: ContextVar[str] = ContextVar("caller", default="")
 """For whom the current task asks; callers of one process get turns in the same measure."""
 
 Turn: TypeAlias = "Callable[[], AbstractAsyncContextManager[None]]"
+Work: TypeAlias = "Callable[[Turn, float], Coroutine[None, None, Reply]]"
 
 
 class Pace:
@@ -137,12 +138,7 @@ class Paces(dict[tuple[object, ...], Pace]):
         return self.setdefault(whom, Pace(most or AT_ONCE, per_minute))
 
     async def call(
-        self,
-        endpoint: Endpoint,
-        request: Request,
-        work: Callable[[Turn, float], Coroutine[None, None, Reply]],
-        late: str = "no reply",
-        patience: float = 0.0,
+        self, endpoint: Endpoint, request: Request, work: Work, late: str = "no reply", patience: float = 0.0
     ) -> Reply:
         """Return what `work` makes of its turn and the end (monotonic), by the deadline of the request."""
         end, begun = time.monotonic() + request.timeout, False

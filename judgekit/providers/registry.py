@@ -7,7 +7,9 @@ not be able to say where text or keys are sent.
 from __future__ import annotations
 
 import re
+import tomllib
 from operator import attrgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, Field, JsonValue, RootModel, StringConstraints, model_validator
@@ -220,23 +222,7 @@ class ProfileFile(RootModel[Annotated[Profile, Field(discriminator="kind")]]):
     """A provider profile as it stands in a file."""
 
 
-# Who trained a model, by a word in its name; for providers that serve models of several.
-_FAMILIES = {
-    "anthropic": r"claude",
-    "openai": r"gpt|chatgpt|o[134](?![a-z0-9])",
-    "google": r"gemini|gemma",
-    "meta": r"(?:code)?llama(?!file|-?cpp)",
-    "mistral": r"(?:m|min|mag|pix|dev|code)(?:i|)stral|mixtral",
-    "alibaba": r"qwen|qwq",
-    "deepseek": r"deepseek",
-    "xai": r"grok",
-    "amazon": r"nova",
-    "cohere": r"command-[ra]|aya",
-    "microsoft": r"phi(?=[-\d:])",
-    "huggingface": r"smollm",
-    "zhipu": r"glm",
-    "moonshot": r"kimi",
-}
+_FAMILIES = tomllib.loads(Path(__file__).with_name("families.toml").read_bytes().decode())
 UNKNOWN_FAMILY = "unknown"
 _ALIASES = {"custom": "openai-compatible"}  # the beginning of its models' names, which users know it by
 
