@@ -24,7 +24,7 @@ SECONDS = 30.0
 _LONGEST = 300  # characters of git's own message in an error
 _READING = (
     *("cat-file", "check-ignore", "config", "diff-tree", "for-each-ref", "log", "ls-files", "ls-tree"),
-    *("remote", "rev-parse", "show-ref"),
+    *("merge-base", "remote", "rev-parse", "show-ref"),
 )
 _ASKING_FOR_HOOKS = ("config", "rev-parse")  # they run none, and say where the others are
 _NO_FILE = "/dev/null"  # git knows it by this name on Windows too

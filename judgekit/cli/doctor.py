@@ -125,7 +125,7 @@ def _providers() -> Iterator[Check]:
 
 def _models(config: Config, project: Path) -> Iterator[Check]:
     from judgekit.config import files
-    from judgekit.judging.panel import resolve_panel
+    from judgekit.judging.panel import by_author, resolve_panel
 
     panel, reason = resolve_panel(config, project)
     if config.server.url is not None:
@@ -136,6 +136,9 @@ def _models(config: Config, project: Path) -> Iterator[Check]:
     for tier, jury in panel.items():
         models = ", ".join(f"{endpoint.model} ({endpoint.profile.title})" for endpoint in jury)
         yield "ok", f"models, {tier}", models
+    for family, tiers in list(by_author(config, project))[1:]:
+        models = ", ".join(f"{tier} {endpoint.model}" for tier, jury in tiers.items() for endpoint in jury)
+        yield "ok", f"texts by {family}", models
     if not importlib.util.find_spec("xllamacpp"):
         yield "note", "local model", f"not installed; to judge without a key: {files.install_extra('local')}"
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _Paths = Annotated[
     list[str] | None, Argument(metavar="PATH...", help="Files, folders, or - for stdin; or give --data.")
 ]
+_Depth: TypeAlias = Literal["auto", "quick", "tiers", "panel", "peers"]
 _Family = Annotated[
     str | None, Option(metavar="FAMILY", help="Model family that wrote the text, such as anthropic.")
 ]
@@ -52,6 +53,10 @@ def judge(
     max_cost: output.MaxCost = None,
     author_family: _Family = None,
     show_prompt: output.ShowPrompt = False,
+    depth: Annotated[_Depth | None, Option(help="Models to ask; auto chooses by path and size.")] = None,
+    review: Annotated[
+        Literal["peers"] | None, Option(help="Have models of other families check each finding.")
+    ] = None,
     exit_on: rows.ExitOnOption = None,
     data: rows.Data = None,
     map_: rows.Map = None,
@@ -68,6 +73,9 @@ def judge(
     output.check_filled("--task-id", "a name for all paths together", task_id)
     wish: dict[str, Any] = {"rubric": rubric, "mode": mode, "deadline": deadline, "cache": not no_cache}
     wish |= {"max_cost_usd": max_cost} | ({"model": encodable(model)} if model else {})
+    if depth and review and depth != review:
+        raise UsageError(f"--depth {depth} and --review {review} cannot be combined; give one")
+    wish |= {"depth": depth or review} if depth or review else {}
     task = documents.Task(*map(encodable, (description, acceptance, reference)))
     use_engine = not no_engine and engine_wanted()
     dataset = rows.DataOptions(data, map_, id_, out, fresh, limit, judge_turn)

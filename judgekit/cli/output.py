@@ -293,6 +293,8 @@ def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: b
         model = verdict["model"]
         decided = f"decided by {model} ({verdict['consensus']})" if model else "undecided"
         judged.append(f"{decided}, {verdict['duration_ms'] / 1000:.1f} s{cost_text(verdict)}")
+    if depth := verdict.get("depth"):
+        judged.append(f"depth {depth['depth']} ({escaped(depth['rule'])})")
     lines = [*filter(None, [first]), "; ".join(judged)]
     if verdict.get("independent") is False:
         lines.append(partiality(verdict))
@@ -306,6 +308,8 @@ def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: b
         explained = {*terms, *(finding["dimension"] for finding in verdict["findings"])}
         silent = [name for name in verdict["scores"] or {} if name not in explained]
         lines += [f"no reason given for {', '.join(silent)}"] if terms and silent else []
+    if review := verdict.get("review"):
+        lines.append(f"reviewed by peers: {len(verdict['findings'])} of {len(review)} findings held")
     for finding in verdict["findings"]:
         where = " in ".join(filter(None, (finding["dimension"], finding["location"])))
         lines.append(f"- {where + ': ' if where else ''}{finding['issue']}")

@@ -25,12 +25,19 @@ app = typer.Typer(no_args_is_help=True, help="Providers of models.")
 @app.command("list")
 def list_() -> int:
     """List providers in the order of use, and why each can or cannot be used here."""
+    from judgekit.config import settings
+    from judgekit.judging import panel
     from judgekit.providers.resolve import provider_report
 
+    project = Path(environment.project_root())
     for state in provider_report(os.environ, _wanted()):
         models = ", ".join(dict.fromkeys(state.models.values()))
         mark = "usable" if state.usable else "-"
         say(f"{state.name:<18} {mark:<7} {state.why}{f'; {models}' if models else ''}")
+    for family, tiers in panel.by_author(settings.load(project), project):
+        shown = ", ".join(f"{tier} {own.model}" for tier, jury in tiers.items() for own in jury)
+        if shown:
+            say(f"{f'texts by {family}' if family else 'asked':<18} {shown}")
     return 0
 
 

@@ -11,6 +11,7 @@ from judgekit.errors import UsageError
 ModeName: TypeAlias = Literal["strict", "lenient"]
 TierName: TypeAlias = Literal["quick", "deep", "tiebreaker"]
 TIERS: tuple[TierName, ...] = ("quick", "deep", "tiebreaker")
+DepthName: TypeAlias = Literal["quick", "tiers", "panel", "peers"]  # the shallowest first
 Outcome: TypeAlias = Literal["accept", "improve", "reject"]
 
 

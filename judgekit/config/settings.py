@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from judgekit import environment
-from judgekit.config import ModeName, TierName, files, yamlfile
+from judgekit.config import DepthName, ModeName, TierName, files, yamlfile
 from judgekit.config.yamlfile import Strict, Text, problems
 from judgekit.errors import ConfigError
 
@@ -77,6 +77,7 @@ class JudgeConfig(Strict):
     rubric: Text = "kls"
     mode: ModeName = "strict"
     tiers: TierModels = TierModels()
+    panel: Literal["single", "mixed"] = "single"
     jury: Literal["mean", "majority"] = "mean"
     samples: int = Field(1, ge=1, le=MOST_SAMPLES)
     criteria: Literal["together", "each"] = "together"
@@ -113,6 +114,20 @@ class RetrievalConfig(Strict):
     log: bool = False
 
 
+class DepthRule(Strict):
+    """Chooses how deep a changed file is judged, where all that the rule gives fits the change.
+
+    Of the lines added and those removed the larger number counts.
+    """
+
+    name: Text
+    depth: DepthName
+    paths: list[Glob] = []
+    authors: list[Text] = []
+    least_lines: int = Field(0, ge=0)
+    most_lines: int | None = Field(default=None, ge=0)
+
+
 class GateConfig(Strict):
     mode: Literal["advisory", "blocking"] = "advisory"
     paths: list[Glob] = ["**/*.md"]
@@ -122,6 +137,9 @@ class GateConfig(Strict):
     budget: Seconds = 60
     undetermined: Literal["pass", "block"] = "pass"
     override_without_terminal: bool = False
+    review: Literal["peers"] | None = None
+    depth: Literal["off", "usual"] | list[DepthRule] = "off"
+    depth_limit: Literal["tiers", "panel", "peers"] = "tiers"
 
 
 class LedgerConfig(Strict):
@@ -215,11 +233,13 @@ _LIMITS = {
 _USERS = {
     "providers": "choose providers",
     "judge.redact": "decide whether secrets are sent",
+    "judge.panel": "have texts sent to several providers",
     "retrieval.log": "log prompts",
     "ledger": "decide what the ledger keeps",
     "engine": "configure the engine",
     "server": "choose a shared judge",
     "gate.override_without_terminal": "accept overrides made without a terminal",
+    "gate.depth_limit": "raise the limit of the depth",
     "escalate.text": "put quotes into issues",
     "escalate.notify": "start a program",
 }
@@ -401,6 +421,8 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
         families = {word.casefold(): word for word in reversed(words) if word and word.casefold() != "none"}
         judge["author_family"] = ", ".join(reversed(families.values())) or own["author_family"]
     gate, own = bounded.get("gate", {}), user.get("gate", {})
+    # A depth that the project asks for is weighed against the user's; to ask for none changes nothing.
+    gate = bounded["gate"] = {key: value for key, value in gate.items() if value not in ("off", None)}
     if own.get("mode") == "blocking":  # what holds up the user's pushes is not the clone's to let pass
         gate.pop("mode", None)
     if own.get("undetermined") == "block":

@@ -254,7 +254,8 @@ def _basis(task: TaskName, project: Path, judge_request: JudgeRequest) -> tuple[
         (each.loaded.sha256, each.mode, [[end.model for end in jury] for jury in each.panel.values()])
         for each in judges
     ]
-    return json.dumps(made_of), judges[0].loaded
+    depth = [judge_request.depth] if judge_request.depth else []
+    return json.dumps([*made_of, *depth]), judges[0].loaded
 
 
 class RowOptions(NamedTuple):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit.config.patterns import Patterns
 from judgekit.errors import InputError
+from judgekit.git import GitError
 from judgekit.text import escaped, lines_of
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ _LOG = (
     *("--no-abbrev", "--no-ext-diff", "--no-textconv", "--no-color"),
     "--format=tformat:%H%x00%an <%ae>%x00%cn <%ce>%x00%(trailers:only,unfold)",
 )
+_NUMBERS = ("diff-tree", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff", "--no-textconv")
 _FILE = "100"  # the beginning of the mode of a regular file: not a link, not a submodule
 _CO_AUTHOR = "co-authored-by:"
 _FIELDS = 4  # of a line on a pre-push hook's stdin
@@ -151,6 +154,22 @@ def commit_id(repository: Repository, name: str) -> str:
         raise UnknownCommit(f"no git repository at {repository.folder}; change to one")
     shown = name or repr(name)
     raise UnknownCommit(f"{shown}: not a commit of this repository; fetch it, or name another one")
+
+
+def lines_changed(
+    repository: Repository, updates: Sequence[RefUpdate], known: Sequence[str]
+) -> dict[str, int]:
+    """Return by path how many lines the updates add, or remove where these are more; what git can tell."""
+    counts: dict[str, int] = {}
+    for update in updates:
+        # There may be no commit in common, or no file of it in this clone.
+        with suppress(GitError):
+            before = repository.ask("merge-base", update.local_oid, *known).decode().strip()
+            for entry in os.fsdecode(repository.ask(*_NUMBERS, before, update.local_oid)).split("\0")[:-1]:
+                added, removed, path = entry.split("\t", 2)
+                if added.isdigit():  # else it is binary
+                    counts[path] = max(counts.get(path, 0), int(added), int(removed))
+    return counts
 
 
 def of_push(

@@ -12,7 +12,8 @@ import operator
 import time
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from functools import cache, partial
+from typing import TYPE_CHECKING, TypeAlias
 
 from judgekit import environment
 from judgekit.config import settings as configuration
@@ -29,16 +30,18 @@ from judgekit.ledger.store import DECISIONS
 from judgekit.providers import running
 from judgekit.providers.gateway import open_gateway
 from judgekit.rubric import loader
-from judgekit.text import encodable
+from judgekit.text import encodable, lines_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from judgekit.config.settings import Config, GateConfig
     from judgekit.gate.commits import ChangedFile, PushedChanges, RefUpdate
     from judgekit.git import Repository
-    from judgekit.judging.verdict import Verdict
+    from judgekit.judging.verdict import Depth, Verdict
+
+    Depths: TypeAlias = "Callable[[ChangedFile, Document], Depth]"
 
 MAX_BYTES = 4_000_000  # of one blob: ten times what models are shown of a text
 AT_ONCE = 32
@@ -103,7 +106,8 @@ def check(
             policy.keep(repository, rules, gate.paths, gate.authors)
             wanted = commits.change_filter(*((each.gate.paths, each.gate.authors) for each, _ in loaded))
             changes = commits.of_push(repository, updates, known, wanted)
-            return _judged(repository, settings, folder, changes, push, run)
+            depths = _depths(settings, partial(commits.lines_changed, repository, updates, known))
+            return _judged(repository, settings, folder, changes, push, run, depths)
         except Exception as error:
             gate = gate or configuration.load(None).gate
             if (run.mode or gate.mode) == "blocking" and gate.undetermined == "block":
@@ -124,8 +128,32 @@ def _strictest(loaded: list[tuple[Config, Path]], problem: ConfigError | None) -
     return max(loaded, key=strictness)
 
 
+def _depths(settings: Config, count: Callable[[], Mapping[str, int]]) -> Depths | None:
+    """Return what says how deep a changed file is judged, by the lines that `count` counts; else None."""
+    if settings.gate.depth == "off" and settings.gate.review is None:
+        return None
+    from judgekit.judging import depth  # noqa: PLC0415 - what few configure
+
+    choose, lines = depth.chooser(configuration.load(None).gate, settings.gate), cache(count)
+
+    def chosen(change: ChangedFile, document: Document) -> Depth:
+        people = {
+            text for each in (change.commit, *change.earlier) for text in (*each.people, *each.trailers)
+        }
+        whole = sum(len(lines_of(file.text)) for file in document.files)
+        return choose(depth.Change(change.path, lines().get(change.path, whole), sorted(people)))
+
+    return chosen
+
+
 def _judged(
-    repository: Repository, settings: Config, folder: Path, pushed: PushedChanges, push: PushRecord, run: Run
+    repository: Repository,
+    settings: Config,
+    folder: Path,
+    pushed: PushedChanges,
+    push: PushRecord,
+    run: Run,
+    depths: Depths | None,
 ) -> Report:
     mode = run.mode or settings.gate.mode
     holds = settings.gate.undetermined == "block"
@@ -147,7 +175,7 @@ def _judged(
     if loaded.source:
         notes.append(f"judged under {loaded.name}, not under the bundled {loaded.rubric.rubric}")
     push = push.model_copy(update={"mode": mode})
-    keeper = _Gatekeeper(settings, folder, loaded, ledger, push, run, notes)
+    keeper = _Gatekeeper(settings, folder, loaded, ledger, push, run, notes, depths)
     budget = settings.gate.budget - run.spent
     run.on_start(Begin(count=len(pushed.changes), budget=budget, holds=holds and mode == "blocking"))
     ordered = sorted(pushed.changes, key=operator.attrgetter("path"))
@@ -175,6 +203,7 @@ class _Gatekeeper:
     push: PushRecord
     run: Run
     notes: list[str]
+    depths: Depths | None
     rows: dict[tuple[str, str], Row] = field(default_factory=dict)
 
     async def judge(self, files: Sequence[tuple[ChangedFile, Document, str]], until: float) -> None:
@@ -205,10 +234,16 @@ class _Gatekeeper:
 
             async def judge_one(change: ChangedFile, document: Document) -> None:
                 async with free:
-                    seconds = min(judge.deadline, until - time.monotonic())
-                    verdict = await replace(judge, deadline=seconds).judge(document)
+                    own = replace(judge, deadline=min(judge.deadline, until - time.monotonic()))
+                    if self.depths and not self.settings.server.url:
+                        from judgekit.judging import review  # noqa: PLC0415 - what few configure
+
+                        depth = self.depths(change, document)
+                        own = replace(own, deeper=partial(review.at_depth, lambda _: depth))
+                    verdict = await own.judge(document)
                 try:
-                    verdict = noise.marked(judge, document, verdict)
+                    if not verdict.depth or verdict.depth.depth == "tiers":
+                        verdict = noise.marked(judge, document, verdict)
                 except ConfigError as error:
                     self.notes.append(f"noise not known: {error}")
                 if self.run.id:

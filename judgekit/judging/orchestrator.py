@@ -68,6 +68,7 @@ class JudgeOptions(NamedTuple):
     each: bool = False
     margin: float = 0.0
     redact: bool | Literal["refuse"] = True
+    mixed: bool = False
 
     def calls(self, questions: int) -> int:
         """Return how many calls a model of a tier may get at a time for one subject."""
@@ -85,7 +86,8 @@ USUAL = JudgeOptions()
 
 
 def configured(judge: JudgeConfig) -> JudgeOptions:
-    return JudgeOptions(judge.jury, judge.samples, judge.criteria == "each", judge.margin, judge.redact)
+    each, mixed = judge.criteria == "each", judge.panel == "mixed"
+    return JudgeOptions(judge.jury, judge.samples, each, judge.margin, judge.redact, mixed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,8 +310,9 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
             return self
         before = {tier: tuple(map(with_family, jury)) for tier, jury in self.panel.items()}
         # For a family that only a project names, no other provider is sent anything.
-        panel = apart(before, set(wrote) - self.claimed, self.others)
-        panel = apart(apart(panel, wrote), set(sided) - self.claimed, self.others)
+        mixed = self.options.mixed
+        panel = apart(before, set(wrote) - self.claimed, self.others, mixed=mixed)
+        panel = apart(apart(panel, wrote), set(sided) - self.claimed, self.others, mixed=mixed)
         panel = apart(panel, sided)
         calibration_warning, finality = self.calibration_warning, self.finality
         models, were = ([[each.model for each in jury] for jury in own.values()] for own in (panel, before))

@@ -14,10 +14,11 @@ from judgekit.config import TIERS, settings
 from judgekit.judging import documents
 from judgekit.providers.registry import UNKNOWN_FAMILY, family_by_name
 from judgekit.providers.resolve import PanelRequest, nearest, resolve
+from judgekit.providers.servers import with_family
 from judgekit.text import encodable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from judgekit.config import TierName
@@ -83,18 +84,43 @@ def signed(people: Iterable[str], trailers: Iterable[str] = ()) -> tuple[str, ..
 Independence: TypeAlias = Literal["prefer", "require"]  # of an acceptance, from the author's own family
 
 
-def apart(panel: Tiers, wrote: Collection[str], others: Others = tuple) -> Tiers:
-    """Return the models that judge what `wrote` wrote: other families, the nearest tier, then `others`."""
-    strangers = _but(panel, set(wrote) - {UNKNOWN_FAMILY})
-    known = _but(panel, {*wrote, UNKNOWN_FAMILY})
+def apart(
+    panel: Tiers, wrote: Collection[str], others: Others = tuple, *, mixed: bool = False
+) -> dict[TierName, tuple[Endpoint, ...]]:
+    """Return the models that judge what `wrote` wrote: other families, the nearest tier, then `others`.
+
+    Where the panel is `mixed`, `others` go first, and of these a family that it lacks.
+    """
+    unfit = {*wrote, UNKNOWN_FAMILY}
+    strangers, known = _but(panel, set(wrote) - {UNKNOWN_FAMILY}), _but(panel, unfit)
     apart = dict(panel)
     for tier, jury in panel.items():
-        endpoints = strangers[tier] or nearest(tier, known)
-        if not endpoints:
-            panels = (_but(other, {*wrote, UNKNOWN_FAMILY}) for other in others())
-            endpoints = next((found for panel in panels if (found := nearest(tier, panel))), ())
+        endpoints = strangers[tier]
+        if mixed and not endpoints:
+            fresh = {*unfit, *_families(apart)}
+            endpoints = _of_others(tier, others, fresh) or _of_others(tier, others, unfit)
+        endpoints = endpoints or nearest(tier, known) or _of_others(tier, others, unfit)
         apart[tier] = (endpoints or nearest(tier, strangers))[: len(jury)] or jury
     return apart
+
+
+def _of_others(tier: TierName, others: Others, unfit: Collection[str]) -> tuple[Endpoint, ...]:
+    panels = (_but(other, unfit) for other in others())
+    return next((found for panel in panels if (found := nearest(tier, panel))), ())
+
+
+def _families(panel: Tiers) -> dict[str, None]:
+    return dict.fromkeys(endpoint.family for jury in panel.values() for endpoint in jury)
+
+
+def voices(panel: Tiers, others: Others = tuple, wrote: Collection[str] = ()) -> tuple[Endpoint, ...]:
+    """Return a model of each known family, up to one a tier: of the deep tier if it can be, then `others`."""
+    found: dict[str, Endpoint] = {}
+    for tiers in (panel, *others()):
+        for endpoint in (own for tier in ("deep", "tiebreaker", "quick") for own in tiers.get(tier, ())):
+            if len(found) < len(TIERS) and endpoint.family not in (*wrote, UNKNOWN_FAMILY):
+                found.setdefault(endpoint.family, endpoint)
+    return tuple(found.values())
 
 
 def _but(panel: Tiers, families: Collection[str]) -> Tiers:
@@ -147,7 +173,7 @@ def wanted(
     if theirs and environ.get(_ADDRESS, "").strip():
         config, theirs = settings.load(None, environ), frozenset()
     named: dict[TierName, list[str] | None] = {tier: getattr(config.judge.tiers, tier) for tier in TIERS}
-    return PanelRequest(named, allow, order, listed_only=theirs)
+    return PanelRequest(named, allow, order, listed_only=theirs, mixed=config.judge.panel == "mixed")
 
 
 def resolve_panel(
@@ -156,6 +182,15 @@ def resolve_panel(
     """Return the models of each tier, and why these or none, in one line."""
     panel = resolve(wanted(config, project, environ), environment.environ() if environ is None else environ)
     return panel.endpoints, panel.reason
+
+
+def by_author(config: Config, project: Path | None = None) -> Iterator[tuple[str, Tiers]]:
+    """Yield who judges a text: of no known author (""), and of each family of models on the panel."""
+    found = resolve(wanted(config, project), environment.environ())
+    yield "", found.endpoints
+    panel = {tier: tuple(map(with_family, jury)) for tier, jury in found.endpoints.items()}
+    for family in [each for each in _families(panel) if each != UNKNOWN_FAMILY]:
+        yield family, apart(panel, [family], found.others, mixed=config.judge.panel == "mixed")
 
 
 def claimed(config: Config, project: Path | None = None, model: str | None = None) -> frozenset[str]:

@@ -35,7 +35,7 @@ MARGIN: Final = 4_000  # characters behind a cut that are looked at too: no secr
 MARK: Final = "[redacted: "  # the beginning of what replaces a secret
 DEPTH: Final = 3  # how often encoded text may be encoded again
 _PASSES: Final = 4  # what stood behind a secret may be found when that is gone
-_OF_MODELS: Final = frozenset({"reasoning", "findings", "rounds", "degraded"})
+_OF_MODELS: Final = frozenset({"reasoning", "findings", "review", "rounds", "degraded"})
 
 
 class Redacted(NamedTuple):

@@ -100,6 +100,36 @@ class CompareReply(ReplyForm):
     better: str
 
 
+class CheckReply(BaseModel):
+    """What a reviewer says of one finding."""
+
+    finding: int
+    quote: _Text = ""
+    why: _Text = ""
+    holds: bool
+
+
+class ReviewReply(ReplyForm):
+    """What a reviewer says of the findings that it was shown."""
+
+    sent = _object(
+        {
+            "checks": {
+                "type": "array",
+                "items": _object(
+                    {
+                        "finding": {"type": "integer"},
+                        "quote": _STRING,
+                        "why": _STRING,
+                        "holds": {"type": "boolean"},
+                    }
+                ),
+            }
+        }
+    )
+    checks: list[CheckReply]
+
+
 @functools.lru_cache(maxsize=16)  # making one takes 9 ms, and a push has hundreds of files
 def score_reply_model(
     dimensions: tuple[str, ...], least: int, most: int, binary: frozenset[str] = frozenset()

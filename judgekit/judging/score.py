@@ -54,9 +54,13 @@ class RatedReply(NamedTuple):
 
 @dataclass(frozen=True)
 class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
-    """What a tier is asked about a document; scores that are `compared` are taken as first given."""
+    """What a tier is asked about a document; scores that are `compared` are taken as first given.
+
+    After a review it is shown the findings that `held`.
+    """
 
     compared: bool = False
+    held: Sequence[str] | None = None
 
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[tuple[Message, ...]]:
         if endpoint is not None and endpoint.pointwise:
@@ -173,7 +177,8 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
             for earlier in self.told
         ]
         shown = self.subject.seen_by(self.limits, endpoint)
-        return prompt.score_messages(rubric, self.words or self.tier, shown, self.subject.task, told)
+        words = self.words or self.tier
+        return prompt.score_messages(rubric, words, shown, self.subject.task, told, self.held)
 
     async def _ask_pointwise(self, endpoint: Endpoint, session: Session) -> Answer[RatedReply]:
         """Ask about each dimension; where that would accept the text, about an idle subject too."""
@@ -218,9 +223,13 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
 
 @dataclass(frozen=True, slots=True)
 class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
-    """Judges documents. Where another program judges them `elsewhere`, no model is asked from here."""
+    """Judges documents. Where another program judges them `elsewhere`, no model is asked from here.
+
+    `deeper` judges a prepared document at a depth of its own.
+    """
 
     elsewhere: Callable[[DocumentJudge, Document], Awaitable[Verdict]] | None = None
+    deeper: Callable[[DocumentJudge, JudgingState[Document]], Awaitable[Verdict]] | None = None
 
     @property
     def can_judge(self) -> bool:
@@ -239,6 +248,8 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         subject, tiers = state.subject, self.rubric.tiers
         if self.elsewhere is None or state.refused:
             state.refused = state.refused or subject.lacks(self.rubric) or ""
+            if self.deeper and self.panel and not state.refused:
+                return await self.deeper(replace(self, deeper=None), state)
             state.cut = {
                 tier
                 for tier, jury in self.panel.items()

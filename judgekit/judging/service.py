@@ -7,7 +7,7 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from judgekit import environment
 from judgekit.config import TIERS
@@ -20,17 +20,18 @@ from judgekit.judging.documents import LEAST, MOST, ComparisonInput
 from judgekit.judging.orchestrator import configured
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.score import DocumentJudge
+from judgekit.judging.verdict import Depth
 from judgekit.providers import running
 from judgekit.providers.gateway import is_recording, is_replaying, open_gateway, unpriced
 from judgekit.providers.resolve import Panel, resolve
 from judgekit.rubric import loader
 from judgekit.rubric.schema import CompareRubric, ScoreRubric
-from judgekit.text import encodable
+from judgekit.text import encodable, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
-    from judgekit.config import ModeName, TierName
+    from judgekit.config import DepthName, ModeName, TierName
     from judgekit.config.settings import Config
     from judgekit.judging.documents import Document
     from judgekit.judging.orchestrator import AnyJudge, Judge
@@ -55,6 +56,7 @@ class JudgeRequest(NamedTuple):
     max_cost_usd: float | None = None
     cache: bool = True
     model: str | None = None  # for every tier, by the user's own authority
+    depth: DepthName | Literal["auto"] | None = None  # of a document
 
 
 AS_CONFIGURED = JudgeRequest()
@@ -72,10 +74,36 @@ def document_judge(
         server = shared.configured(settings)
         if name := judge_request.model or environment.environ().get(panel.ONLY_MODEL):
             raise UsageError(f"--model {name}: the shared judge (server.url) chooses models; leave it out")
+        if judge_request.depth:
+            raise UsageError(
+                "the shared judge (server.url) chooses the depth; leave --depth and --review out"
+            )
     loaded = rubric(settings, project, judge_request)
     tiers = TIERS if server is None else ()
     judge = judge_of(DocumentJudge, gateway, settings, loaded, project, judge_request, tiers=tiers)
+    if judge_request.depth:
+        from judgekit.judging import review  # noqa: PLC0415 - what few ask for
+
+        judge = replace(judge, deeper=partial(review.at_depth, _depths(judge_request.depth, settings)))
     return (judge, judge.nobody) if server is None else (replace(judge, elsewhere=server.judge), server.url)
+
+
+def _depths(wanted: DepthName | Literal["auto"], settings: Config) -> Callable[[Document], Depth]:
+    """Return how deep a document is judged: for `auto` by the gate's rules, or by the usual ones."""
+    from judgekit.judging import depth  # noqa: PLC0415 - what few ask for
+
+    if wanted != "auto":
+        return lambda _: Depth(depth=wanted, rule="as asked")
+    own, rules = configuration.load(None).gate, settings.gate
+    if rules.depth == "off" and rules.review is None:
+        own = rules = own.model_copy(update={"depth": "usual"})
+    choose = depth.chooser(own, rules)
+
+    def chosen(document: Document) -> Depth:
+        file = document.files[0]
+        return choose(depth.Change(file.path, len(lines_of(file.text))))
+
+    return chosen
 
 
 def rubric(
@@ -250,7 +278,13 @@ def prompts(
     gateway = open_gateway({})
     if isinstance(subject, ComparisonInput):
         return comparison_judge(gateway, subject, project, judge_request).prompts_by_model(subject)
-    return document_judge(gateway, project, judge_request)[0].prompts_by_model(subject)
+    judge, _ = document_judge(gateway, project, judge_request)
+    if judge_request.depth:
+        from judgekit.judging import review  # noqa: PLC0415 - what few ask for
+
+        depth = _depths(judge_request.depth, configuration.load(project))(subject)
+        judge, _ = review.deepened(judge.for_subject(subject), depth, subject)
+    return judge.prompts_by_model(subject)
 
 
 async def acompare(

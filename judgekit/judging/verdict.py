@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
-from judgekit.config import ModeName, TierName
+from judgekit.config import DepthName, ModeName, TierName
 from judgekit.errors import CostSource, FailureKind
 from judgekit.judging.documents import Author
 from judgekit.text import escaped, one_line
@@ -123,6 +123,26 @@ class Finding(_Record):
     dismissed: Dismissed | None = Field(default=None, exclude_if=operator.not_)
 
 
+class ReviewedFinding(Finding):
+    """A finding after a review, by families: it `held` if another one confirmed it with a quote.
+
+    `dropped` says why code left it out before, where it did.
+    """
+
+    raised_by: list[str]
+    confirmed_by: list[str] = []
+    refuted_by: list[str] = []
+    held: bool
+    dropped: str = ""
+
+
+class Depth(_Record):
+    """How deep a text was judged, and which rule said so."""
+
+    depth: DepthName
+    rule: str
+
+
 class Override(_Record):
     """A person's decision that stands instead of the models'."""
 
@@ -140,6 +160,7 @@ class Verdict(_Record):
     `substitutes` are the providers that were asked in place of the author's own family; absent where not.
     `noise`, in points, is there where the scores are nearer to the threshold of acceptance than that: judged
     again, the text may get the other answer.
+    `depth` and `review` are absent where no rule chose the one, and where no finding had the other.
     """
 
     schema_: Literal["judgekit/verdict@1"] = Field(default="judgekit/verdict@1", alias="schema")
@@ -155,6 +176,8 @@ class Verdict(_Record):
     average: float | None = None
     reasoning: str = ""
     findings: list[Finding] = []
+    review: list[ReviewedFinding] = Field(default=[], exclude_if=operator.not_)
+    depth: Depth | None = Field(default=None, exclude_if=operator.not_)
     consensus: Consensus
     judge_tier: TierName | None = None
     model: str | None = None

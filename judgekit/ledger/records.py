@@ -201,7 +201,7 @@ def verdict_line(
         finding["quote_hash"] = name
     if not text:
         kept["reasoning"] = ""
-        findings = [*kept["findings"]]
+        findings = [*kept["findings"], *kept.get("review", ())]
         for each in kept["rounds"]:
             opinion, failure = each["opinion"], each["failure"]
             if opinion:

@@ -10,6 +10,7 @@ import functools
 import importlib.util
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -41,7 +42,8 @@ class PanelRequest:
     """What the user asked for: models, the providers to `allow` (None: all but commands), which first.
 
     In the tiers of `listed_only` a project named the models: general-purpose credentials do not count there.
-    `by` is how an error says who named the models; "" is the configuration.
+    `by` is how an error says who named the models; "" is the configuration. Where none is named, a `mixed`
+    panel takes each tier from another family, a plain one all from the first provider.
     """
 
     models: Mapping[TierName, str | Sequence[str] | None] = field(default_factory=dict)
@@ -49,6 +51,7 @@ class PanelRequest:
     order: Sequence[str] | None = None
     listed_only: frozenset[TierName] = frozenset()
     by: str = ""
+    mixed: bool = False
 
     def allows(self, profile: Profile) -> bool:
         return not isinstance(profile, CommandProfile) if self.allow is None else self.asks_for(profile)
@@ -88,7 +91,9 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
         wanted = replace(wanted, models=models, listed_only=frozenset())
     if any(wanted.models.values()):
         return _named(wanted, known, environ, others)
-    if panel := next(detected(), None):
+    found = detected()
+    if panel := next(found, None):
+        panel = _mixed(panel, found) if wanted.mixed and panel.endpoints else panel
         return replace(panel, others=others)
     problem = _NOTHING
     if wanted.allow is not None:
@@ -96,6 +101,20 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
     commands = [profile for profile in profiles if isinstance(profile, CommandProfile)]
     there = [profile for profile in commands if not wanted.allows(profile) and not detect(profile, environ)]
     return Panel({}, None, f"{problem}; {_signed_in(there)}" if there else problem)
+
+
+def _mixed(first: Panel, rest: Iterator[Panel]) -> Panel:
+    """Return a panel whose tiers are of different families, in the order of providers, as far as these do."""
+    families: dict[str, Panel] = {}
+    for panel in chain([first], rest):
+        if panel.endpoints:  # a family that is new brings the model of the next tier
+            model = panel.endpoints[TIERS[len(families)]][0]
+            families.setdefault(servers.with_family(model).family, panel)
+        if len(families) == len(TIERS):
+            break
+    panels = list(families.values())
+    endpoints = {tier: panels[at % len(panels)].endpoints[tier] for at, tier in enumerate(TIERS)}
+    return replace(first, endpoints=endpoints, reason="; ".join(panel.reason for panel in panels))
 
 
 def _of_one_model(recorded: Tiers, wanted: PanelRequest, recording: str) -> Tiers:

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 import secret_texts
 from git_repo import GitRepo
-from hooking import by_user
+from hooking import by_user, own_profile
 from loopback import Loopback, says
 from scripted import by_content, scores
 
 from judgekit import api
-from judgekit.config import files
 from judgekit.errors import ConfigError, UsageError
 from judgekit.ledger import Ledger
 from judgekit.providers import servers
@@ -29,13 +28,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("project")
 NO_PRICE = "no price is known for custom/stand-in"
 RECORD = ("judge", "good.md", "--format", "jsonl", "--no-cache")
-
-
-def own_profile(home: Path, provider: str, old: str = "", new: str = "", more: str = "") -> None:
-    text = (files.folder("providers") / f"{provider}.yaml").read_text(encoding="utf-8").replace(old, new)
-    path = home / "judgekit" / "providers" / f"{provider}.yaml"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{text}\n{more}\n", encoding="utf-8")
 
 
 def on_path(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, program: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from judgekit.config import settings
+from judgekit.config import files, settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,6 +18,13 @@ ANSWER = f"{TITLE} -> decisions/jwt.json"
 
 def payload(store: MemoryStore, prompt: object = QUESTION, **more: object) -> dict[str, Any]:
     return {"prompt": prompt, "cwd": str(store.project), "hook_event_name": "UserPromptSubmit", **more}
+
+
+def own_profile(home: Path, provider: str, old: str = "", new: str = "", more: str = "") -> None:
+    text = (files.folder("providers") / f"{provider}.yaml").read_text(encoding="utf-8").replace(old, new)
+    path = home / "judgekit" / "providers" / f"{provider}.yaml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{text}\n{more}\n", encoding="utf-8")
 
 
 def by_user(text: str) -> Path:
