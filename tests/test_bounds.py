@@ -210,6 +210,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "data.fields.comparison": pairs,
     "data.fields.document": rows,
     "gate.github.of_address": lambda text: of("gate.github.of_address")(f"a@{text}", {}),
+    "judging.review.is_quoted": lambda text: of("judging.review.is_quoted")(text[:2_000], text),
     "judging.fence.labels": lambda text: of("judging.fence.labels")(text, [*"abcdefgh"], text),
     "providers.litellm.failure_of": failure,
     "config.patterns.Patterns": patterns,

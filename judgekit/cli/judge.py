@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 _Paths = Annotated[
     list[str] | None, Argument(metavar="PATH...", help="Files, folders, or - for stdin; or give --data.")
 ]
-_Depth: TypeAlias = Literal["auto", "quick", "tiers", "panel", "peers"]
+_Depth = Annotated[
+    Literal["auto", "quick", "tiers", "panel", "peers"] | None,
+    Option(help="Models to ask; auto chooses by path and size."),
+]
+_Review = Annotated[Literal["peers"] | None, Option(help="Have models of other families check each finding.")]
 _Family = Annotated[
     str | None, Option(metavar="FAMILY", help="Model family that wrote the text, such as anthropic.")
 ]
@@ -53,10 +57,8 @@ def judge(
     max_cost: output.MaxCost = None,
     author_family: _Family = None,
     show_prompt: output.ShowPrompt = False,
-    depth: Annotated[_Depth | None, Option(help="Models to ask; auto chooses by path and size.")] = None,
-    review: Annotated[
-        Literal["peers"] | None, Option(help="Have models of other families check each finding.")
-    ] = None,
+    depth: _Depth = None,
+    review: _Review = None,
     exit_on: rows.ExitOnOption = None,
     data: rows.Data = None,
     map_: rows.Map = None,
@@ -73,8 +75,8 @@ def judge(
     output.check_filled("--task-id", "a name for all paths together", task_id)
     wish: dict[str, Any] = {"rubric": rubric, "mode": mode, "deadline": deadline, "cache": not no_cache}
     wish |= {"max_cost_usd": max_cost} | ({"model": encodable(model)} if model else {})
-    if depth and review and depth != review:
-        raise UsageError(f"--depth {depth} and --review {review} cannot be combined; give one")
+    if depth and review:
+        raise UsageError("--depth and --review cannot be combined; --review peers is --depth peers")
     wish |= {"depth": depth or review} if depth or review else {}
     task = documents.Task(*map(encodable, (description, acceptance, reference)))
     use_engine = not no_engine and engine_wanted()
@@ -85,24 +87,25 @@ def judge(
         return rows.run("judge", dataset, task, wish, list(filter(None, [author_family])), how)
     if out:
         output.into_file(Path(out))
-    for file in files:
-        if file.endswith((".jsonl", ".csv", ".tsv")):
-            output.note(f"{file}: judged as one document; --data judges each of its rows")
     unreadable: list[InputError] = []
     subjects = _documents(files, unreadable, task_id, task, author_family)
     words: set[str] = set()
     if show_prompt:
-        from judgekit.judging.service import JudgeRequest, prompts
-
-        for document in list(subjects):
-            shown = prompts(document, Path(environment.project_root()), JudgeRequest(**wish))
-            output.say_prompts(document.task_id, shown)
+        _show_prompts(list(subjects), wish)
     else:
         at_once, as_task = jobs or rows.JOBS, task_id is not None
         words = _judge(subjects, wish, format_, at_once, as_task=as_task, use_engine=use_engine)
     unread = unreadable[-1].exit_code if unreadable else Exit.ACCEPTED
     code = rows.exit_code(words, exit_on or [rows.ExitOn.IMPROVE, rows.ExitOn.UNDETERMINED])
     return code if code == Exit.REJECTED else unread or code
+
+
+def _show_prompts(subjects: Iterable[Document], wish: Record) -> None:
+    from judgekit.judging.service import JudgeRequest, prompts
+
+    for document in subjects:
+        shown = prompts(document, Path(environment.project_root()), JudgeRequest(**wish))
+        output.say_prompts(document.task_id, shown)
 
 
 def _documents(
@@ -126,6 +129,8 @@ def _files(paths: Sequence[str], unreadable: list[InputError]) -> Iterator[File]
     from judgekit.judging import documents
 
     for path in documents.expand(paths):
+        if path in paths and path.endswith((".jsonl", ".csv", ".tsv")):
+            note(f"{path}: judged as one document; --data judges each of its rows")
         try:
             file = documents.read_file(path, sys.stdin.buffer)
         except InputError as error:

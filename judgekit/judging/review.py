@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     Chosen = Callable[[Document], Depth]
 
 LEAST_QUOTE = 10  # characters: shorter ones are in many texts
+MOST_CUTS = 5  # in a quote
 MOST = 40  # findings of one text that are reviewed
 _ELLIPSIS = re.compile(r"\u2026|\.\.\.")
 
@@ -126,7 +127,7 @@ def _raised(found: Iterable[tuple[str, Finding]], text: str) -> list[_Raised]:
 
 def is_quoted(quote: str, text: str) -> bool:
     """Whether all parts of a quote, cut at ellipses, stand in a text that `_plain` has made plain."""
-    parts = [part for each in _ELLIPSIS.split(quote) if (part := _plain(each))]
+    parts = [part for each in _ELLIPSIS.split(quote, MOST_CUTS) if (part := _plain(each))]
     return sum(map(len, parts)) >= LEAST_QUOTE and all(part in text for part in parts)
 
 
