@@ -1,0 +1,89 @@
+"""A review by peers with two models on this machine, of two families: calls, seconds, findings that held."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+from bench.judged.tables import lines
+from judgekit.config import files
+from judgekit.judging import documents, service
+from judgekit.rubric import loader
+from judgekit.rubric.loader import read_cases
+
+if TYPE_CHECKING:
+    from judgekit.judging.documents import Document
+    from judgekit.judging.verdict import Verdict
+
+SUBJECTS = 20
+TAKEN_FROM = ("kls", "agent-task", "groundedness")  # rubrics whose labelled cases bring the texts
+CONFIG = """\
+judge:
+  deadline: 900
+  tiers: {quick: local/smollm2-135m, deep: local/qwen2.5-coder-1.5b, tiebreaker: local/qwen2.5-coder-1.5b}
+"""
+
+
+def subjects() -> list[Document]:
+    """Return the first texts of the labelled cases of some rubrics, as documents."""
+    cases = [case for name in TAKEN_FROM for case in read_cases(loader.find_rubric(name))]
+    texts = [(case.id, text) for case in cases if (text := getattr(case, "text", None))]
+    return [documents.document([documents.file_of(f"{name}.md", text)]) for name, text in texts[:SUBJECTS]]
+
+
+def reviewed(home: Path) -> tuple[list[Verdict], list[dict[str, Any]]]:
+    """Return the verdicts after a review, and every call, with the configuration and recording in `home`."""
+    profile = (files.folder("providers") / "local.yaml").read_text(encoding="utf-8")
+    (home / "providers").mkdir()
+    # As a chat model with a schema: asked by single tokens a model finds nothing.
+    chat = "".join(f"{line}\n" for line in profile.split("\n") if not line.startswith("pointwise"))
+    (home / "providers" / "local.yaml").write_text(chat, encoding="utf-8")
+    (home / "config.yaml").write_text(CONFIG, encoding="utf-8")
+    recording = home / "calls.jsonl"
+    request = service.JudgeRequest("kls", "strict", cache=False, depth="peers")
+    with mock.patch.dict(os.environ, JUDGEKIT_HOME=str(home), JUDGEKIT_RECORD=str(recording)):
+        verdicts = asyncio.run(service.ajudge_documents(subjects(), None, request, at_once=1))
+    return verdicts, lines(recording)
+
+
+def page() -> str:
+    """Review with two small models; return what it took and found."""
+    with tempfile.TemporaryDirectory() as home:
+        verdicts, calls = reviewed(Path(home))
+    count = len(verdicts)
+    found = [one for each in verdicts for one in each.review]
+    rounds = [one for each in verdicts for one in each.rounds]
+    words = [each.verdict for each in verdicts]
+    rows = {
+        "texts": count,
+        "calls": len(calls),
+        "of these reviews of findings": sum("review" in call.get("part", "") for call in calls),
+        "calls that failed": sum("failure" in call and bool(call["failure"]) for call in calls),
+        "seconds a text": f"{fmean(each.duration_ms for each in verdicts) / 1_000:.1f}",
+        "texts with findings": sum(bool(each.review) for each in verdicts),
+        "findings before": len(found),
+        "dropped by code: a quote that is not in the text": sum(bool(one.dropped) for one in found),
+        "refuted with a quote": sum(bool(one.refuted_by) for one in found),
+        "findings after": sum(one.held for one in found),
+        "texts whose scores were given again": sum(each.judge_tier == "tiebreaker" for each in verdicts),
+        "rounds without an opinion": sum(one.opinion is None for one in rounds),
+        "accepted, improve, rejected, other": ", ".join(
+            str(each)
+            for each in (
+                *(words.count(word) for word in ("accept", "improve", "reject")),
+                sum(word in ("escalate", "undetermined") for word in words),
+            )
+        ),
+    }
+    about = (
+        f"{count} short texts (labelled cases of {', '.join(TAKEN_FROM)}) under `kls`, strict, by two models"
+        " on two cores that did other work, too: smollm2-135m, which is no judge, and qwen2.5-coder-1.5b."
+        " This says what a review takes and drops, not how good it is."
+    )
+    table = ["| | |", "| --- | --- |", *(f"| {name} | {value} |" for name, value in rows.items())]
+    return "\n\n".join(["## A review by two small models", about, "\n".join(table)]) + "\n"
