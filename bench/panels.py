@@ -43,7 +43,7 @@ CONFIRM: dict[ModeName, str] = {"strict": "accept", "lenient": "reject"}
 HEAD = """# Panels and peer review, measured
 
 Made by `python bench/panels.py --data DIR --write docs/figures/panels.md{more}` on {day}, from answers
-of real models (recorded in 2024) about {count} pairs of a query and a passage: is the passage related? People labelled
+of real models (recorded in 2024) about {count} pairs of a query and a passage: is it related? People labelled
 them. Each row is the mean over all families, or over all choices of different families; in brackets are the
 worst and the best of them. Nothing was chosen on the data. *Wrong accepts* and *wrong rejects* are shares of
 the unrelated and of the related passages. *Left to a person* counts as wrong.
