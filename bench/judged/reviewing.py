@@ -22,11 +22,8 @@ if TYPE_CHECKING:
 
 SUBJECTS = 20
 TAKEN_FROM = ("kls", "agent-task", "groundedness")  # rubrics whose labelled cases bring the texts
-CONFIG = """\
-judge:
-  deadline: 900
-  tiers: {quick: local/smollm2-135m, deep: local/qwen2.5-coder-1.5b, tiebreaker: local/qwen2.5-coder-1.5b}
-"""
+DEEP = "qwen2.5-coder-1.5b"
+CONFIG = f"judge: {{deadline: 900, tiers: {{quick: local/smollm2-135m, deep: local/{DEEP}}}}}\n"
 
 
 def subjects() -> list[Document]:
@@ -46,8 +43,11 @@ def reviewed(home: Path) -> tuple[list[Verdict], list[dict[str, Any]]]:
     (home / "config.yaml").write_text(CONFIG, encoding="utf-8")
     recording = home / "calls.jsonl"
     request = service.JudgeRequest("kls", "strict", cache=False, depth="peers")
-    with mock.patch.dict(os.environ, JUDGEKIT_HOME=str(home), JUDGEKIT_RECORD=str(recording)):
+    environ = {"JUDGEKIT_HOME": str(home), "JUDGEKIT_RECORD": str(recording), "JUDGEKIT_LOCAL_MODEL": DEEP}
+    with mock.patch.dict(os.environ, environ):
         verdicts = asyncio.run(service.ajudge_documents(subjects(), None, request, at_once=1))
+    if not recording.exists():
+        raise SystemExit(f"nothing was asked: {verdicts[0].degraded}")
     return verdicts, lines(recording)
 
 
