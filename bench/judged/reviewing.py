@@ -36,25 +36,29 @@ def subjects() -> list[Document]:
 def reviewed(home: Path) -> tuple[list[Verdict], list[dict[str, Any]]]:
     """Return the verdicts after a review, and every call, with the configuration and recording in `home`."""
     profile = (files.folder("providers") / "local.yaml").read_text(encoding="utf-8")
-    (home / "providers").mkdir()
+    (home / "providers").mkdir(parents=True)
     # As a chat model with a schema: asked by single tokens a model finds nothing.
     chat = "".join(f"{line}\n" for line in profile.split("\n") if not line.startswith("pointwise"))
     (home / "providers" / "local.yaml").write_text(chat, encoding="utf-8")
     (home / "config.yaml").write_text(CONFIG, encoding="utf-8")
     recording = home / "calls.jsonl"
     request = service.JudgeRequest("kls", "strict", cache=False, depth="peers")
-    environ = {"JUDGEKIT_HOME": str(home), "JUDGEKIT_RECORD": str(recording), "JUDGEKIT_LOCAL_MODEL": DEEP}
+    environ = {
+        "XDG_CONFIG_HOME": str(home.parent),
+        "JUDGEKIT_RECORD": str(recording),
+        "JUDGEKIT_LOCAL_MODEL": DEEP,
+    }
     with mock.patch.dict(os.environ, environ):
         verdicts = asyncio.run(service.ajudge_documents(subjects(), None, request, at_once=1))
-    if not recording.exists():
-        raise SystemExit(f"nothing was asked: {verdicts[0].degraded}")
+    if not any(one.opinion for each in verdicts for one in each.rounds):
+        raise SystemExit(f"no model answered: {verdicts[0].degraded}")
     return verdicts, lines(recording)
 
 
 def page() -> str:
     """Review with two small models; return what it took and found."""
     with tempfile.TemporaryDirectory() as home:
-        verdicts, calls = reviewed(Path(home))
+        verdicts, calls = reviewed(Path(home, "judgekit"))
     count = len(verdicts)
     found = [one for each in verdicts for one in each.review]
     rounds = [one for each in verdicts for one in each.rounds]
