@@ -308,13 +308,17 @@ def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: b
         explained = {*terms, *(finding["dimension"] for finding in verdict["findings"])}
         silent = [name for name in verdict["scores"] or {} if name not in explained]
         lines += [f"no reason given for {', '.join(silent)}"] if terms and silent else []
-    if review := verdict.get("review"):
+    review = {(each["issue"], each["quote"]): each for each in verdict.get("review", ())}
+    if review:
         lines.append(f"reviewed by peers: {len(verdict['findings'])} of {len(review)} findings held")
     for finding in verdict["findings"]:
         where = " in ".join(filter(None, (finding["dimension"], finding["location"])))
         lines.append(f"- {where + ': ' if where else ''}{finding['issue']}")
         lines += [f'  > "{finding["quote"]}"'] if finding["quote"] else []
         lines += [f"  -> {finding['suggestion']}"] if finding["suggestion"] else []
+        if peers := review.get((finding["issue"], finding["quote"])):
+            confirmed = f"; confirmed by {', '.join(peers['confirmed_by'])}" if peers["confirmed_by"] else ""
+            lines.append(f"  found by {', '.join(peers['raised_by'])}{confirmed}")
         if said := finding.get("dismissed"):
             lines.append(f"  dismissed by {said['who']} on {said['at'][:10]}: no problem")
     return "\n".join([lines[0], *(f"    {line}" for text in lines[1:] for line in lines_of(text))])

@@ -116,6 +116,7 @@ def test_a_finding_counts_when_another_family_confirms_it_and_the_scores_are_giv
     assert all("untried" in asked.text and "too short" not in asked.text for asked in peers.asked["after"])
     table = judgekit(*PEERS[:-2]).out
     assert "reviewed by peers: 2 of 3 findings held" in table
+    assert "found by anthropic; confirmed by openai\n" in table
     assert "depth peers (as asked)" in table
 
 
