@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from judgekit.evaluation.cases import Case
-    from judgekit.evaluation.report import JudgeReport, JudgingReport, Repeats, Spread
+    from judgekit.evaluation.report import JudgeReport, JudgingReport, Spread
     from judgekit.evaluation.retrieval import RetrievalReport
     from judgekit.evaluation.stats import BootstrapInterval, Resampling
     from judgekit.hooks.settings import Settings
@@ -37,7 +37,6 @@ else:
 
 _FIRST_KIND = ProfileKind(KINDS[0])
 WIDTH = 44  # of the first column
-COURSE = "course: what tiers and escalation come to"
 _LONGEST_WORD = 40  # characters, in that column
 _PROMPT = 300  # characters of a prompt, title or path that a person is asked about
 _ANSWERS = {"y": True, "n": False, "s": None}
@@ -85,7 +84,7 @@ def judge(
         raise UsageError("--models: expected names of models with commas between them, and no --model")
     if keep and (models is not None or repeat == 1):
         raise UsageError("--keep is for the noise of the configured models: add --repeat, and no --models")
-    missing = judge = rules = None
+    missing = judge = None
     if loaded and not recorded:
         cases = runner.again(cases, max(repeat - 1, int(again)), swapped=again)
         shown = progress(len(cases) * max(1, len(names)), "answers")
@@ -93,19 +92,19 @@ def judge(
         found = runner.ask(cases, file.parent, loaded, mode, project, shown, models=asked, at_once=jobs)
         cases, missing = found.cases, runner.unanswered(found.cases)
         if repeat > 1 and not names:
-            judge, rules = found.judge, found.rules
-    report = judged.report(cases, file.name, loaded, mode, wanted, rules)
+            cases, judge = found.with_course(loaded.rubric, mode), found.judge
+    report = judged.report(cases, file.name, loaded, mode, wanted)
     if html is not None:
         output.write_drawing(html, pages.judging_page(report))
     if as_json:
         emit(report.model_dump_json(by_alias=True))
     else:
-        _say_judges(report, is_comparison=bool(names))
-    kept = keep_noise(report.course, judge) if keep else Exit.ACCEPTED
+        say_judges(report, is_comparison=bool(names))
+    kept = keep_noise(report, judge) if keep else Exit.ACCEPTED
     return answered(missing) or kept
 
 
-def _say_judges(report: JudgingReport, *, is_comparison: bool) -> None:
+def say_judges(report: JudgingReport, *, is_comparison: bool) -> None:
     from judgekit.cli.report import parts_text
     from judgekit.evaluation import pages
 
@@ -119,15 +118,7 @@ def _say_judges(report: JudgingReport, *, is_comparison: bool) -> None:
     else:
         for each in report.judges:
             _say_judge(each)
-    if report.course and report.course.flips.pairs:
-        say_repeats(COURSE, report.course)
     _say_resampling(report.bootstrap, "items")
-
-
-def say_repeats(name: str, repeats: Repeats) -> None:
-    say(f"\n{escaped(name)}")
-    _figure("flips when asked again", repeats.flips.rate, f" of {repeats.flips.pairs}")
-    _say_spread(repeats.spread)
 
 
 def _say_spread(spread: Spread | None) -> None:
@@ -138,15 +129,16 @@ def _say_spread(spread: Spread | None) -> None:
         say(f"  {'noise: 1.96 times that of the distance':<{WIDTH}}{spread.noise:.3f} points")
 
 
-def keep_noise(course: Repeats | None, judge: DocumentJudge | None) -> Exit:
+def keep_noise(report: JudgingReport, judge: DocumentJudge | None) -> Exit:
     """Keep the noise of the course for the gate, if there is enough of it; return the exit code."""
+    from judgekit.evaluation.calibrate import COURSE
     from judgekit.judging import noise
 
-    spread = course.spread if course else None
+    spread = next((each.spread for each in report.judges if each.judge == COURSE), None)
     if judge is None or spread is None or spread.answers - spread.cases < noise.LEAST:
         warn(f"noise not kept: it takes scores of documents, and {noise.LEAST} repeats or more in all")
         return Exit.HUMAN_NEEDED
-    path = noise.keep(judge, spread.cases, spread.answers, spread.noise)
+    path = noise.keep(judge, spread.cases, spread.noise)
     note(f"written: {path}; judgekit gate says which verdicts are within {spread.noise:g} points")
     return Exit.ACCEPTED
 

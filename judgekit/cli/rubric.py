@@ -15,8 +15,11 @@ from judgekit.config import ModeName
 from judgekit.errors import ConfigError, Exit, UsageError
 
 if TYPE_CHECKING:
-    from judgekit.evaluation.runner import Tried
+    from collections.abc import Sequence
+
+    from judgekit.evaluation.runner import Agreement, Tried
     from judgekit.rubric.loader import LoadedRubric
+    from judgekit.rubric.schema import WrongCase
 
 app = typer.Typer(no_args_is_help=True, help="Rubrics: what is good, as versioned YAML.")
 
@@ -106,8 +109,8 @@ def check(
     for reference in references or [str(path) for _, path in search_path.rubric_files(_project())]:
         try:
             loaded = _loaded(reference)
-            cases = loader.read_cases(loaded)
-            found = remarks(loaded, cases)
+            cases, wrong = loader.read_cases(loaded), loader.read_wrong(loaded)
+            found = remarks(loaded, cases, wrong)
             for remark in found:
                 (warn if remark.wrong else note)(f"{'' if remark.wrong else 'note: '}{remark}")
             is_wrong = any(remark.wrong for remark in found)
@@ -123,6 +126,7 @@ def check(
         if run:
             codes += _try_out(loaded, mode, at_least, as_json=as_json)
             for each in [mode] if mode else MODES:
+                _try_wrong(loaded, wrong, each, as_json=as_json)
                 codes += [_repeat(loaded, each, repeat, keep=keep, as_json=as_json)] if repeat > 1 else []
     return max(codes, key=_BY_BADNESS.index)
 
@@ -150,17 +154,38 @@ def _try_out(loaded: LoadedRubric, mode: ModeName | None, at_least: float, *, as
             warn(f"{one}: no case was decided{f': {why}' if why else ''}")
             codes.append(Exit.HUMAN_NEEDED)
             continue
-        interval = "95 % interval {:.0%} to {:.0%}".format(*agreed.bounds)
         left = f", {agreed.undecided} undecided" if agreed.undecided else ""
-        note(f"{one}: {agreed.right} of {agreed.decided} as labelled, {agreed.share:.0%} ({interval}){left}")
+        note(f"{one}: {agreed.right} of {agreed.decided} as labelled, {_share(agreed)}{left}")
         undecided = Exit.HUMAN_NEEDED if agreed.undecided else Exit.ACCEPTED
         codes.append(Exit.REJECTED if agreed.share < at_least else undecided)
     return codes
 
 
+def _share(found: Agreement) -> str:
+    if found.share is None or found.bounds is None:
+        return "none was read"
+    return f"{found.share:.0%} ({'95 % interval {:.0%} to {:.0%}'.format(*found.bounds)})"
+
+
+def _try_wrong(loaded: LoadedRubric, wrong: Sequence[WrongCase], mode: ModeName, *, as_json: bool) -> None:
+    """Say which share of the wrong texts beside a rubric each model accepts."""
+    from judgekit.cli.evaluate import progress
+    from judgekit.evaluation import runner
+
+    shown = progress(len(wrong), "wrong texts")
+    found = runner.leniency(loaded, wrong, mode, _project(), shown) if wrong else {}
+    for judge, kinds in found.items():
+        if as_json:
+            shares = {kind: share._asdict() | {"share": share.share} for kind, share in kinds.items()}
+            emit(json.dumps({"mode": mode, "judge": judge, "accepted_wrong": shares}, ensure_ascii=False))
+            continue
+        parts = [f"{each.right} of {each.decided} {kind}, {_share(each)}" for kind, each in kinds.items()]
+        note(f"{mode}: {judge} accepts of wrong texts {'; '.join(parts)}")
+
+
 def _repeat(loaded: LoadedRubric, mode: ModeName, times: int, *, keep: bool, as_json: bool) -> Exit:
     """Ask every tier again about a rubric's cases; say how often outcomes flip, and how far scores move."""
-    from judgekit.cli.evaluate import COURSE, answered, keep_noise, progress, say_repeats
+    from judgekit.cli.evaluate import answered, keep_noise, progress, say_judges
     from judgekit.evaluation import report as judged
     from judgekit.evaluation import runner
     from judgekit.evaluation.cases import Case
@@ -170,19 +195,13 @@ def _repeat(loaded: LoadedRubric, mode: ModeName, times: int, *, keep: bool, as_
     cases = runner.again(cases, times - 1, swapped=False)
     shown = progress(len(cases), "answers")
     asked = runner.ask(cases, loaded.path.parent, loaded, mode, _project(), shown)
-    report = judged.report(asked.cases, loaded.rubric.ref, loaded, mode, rules=asked.rules)
-    found = {
-        f"{each.judge} ({each.model})": judged.Repeats(flips=each.rerun_flips, spread=each.spread)
-        for each in report.judges
-    }
-    found |= {COURSE: report.course} if report.course and report.course.flips.pairs else {}
+    cases = asked.with_course(loaded.rubric, mode)
+    report = judged.report(cases, loaded.rubric.ref, loaded, mode)
     if as_json:
-        repeats = {name: each.model_dump() for name, each in found.items()}
-        emit(json.dumps({"mode": mode, "repeat": times, "judges": repeats}, ensure_ascii=False))
+        emit(report.model_dump_json(by_alias=True))
     else:
-        for name, each in found.items():
-            say_repeats(f"{mode}, asked {times} times: {name}", each)
-    kept = keep_noise(report.course, asked.judge) if keep else Exit.ACCEPTED
+        say_judges(report, is_comparison=False)
+    kept = keep_noise(report, asked.judge) if keep else Exit.ACCEPTED
     return answered(runner.unanswered(asked.cases)) or kept
 
 

@@ -19,10 +19,11 @@ import json
 from collections import Counter
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit.config import TIERS, ModeName, Outcome, TierName
 from judgekit.errors import InputError
+from judgekit.evaluation.cases import Case, Recorded
 from judgekit.evaluation.samples import Reader, Sample, TierOpinion, asked, points, samples, score_sources
 from judgekit.judging import calibration, ranking
 from judgekit.judging.binomial import needed
@@ -30,18 +31,18 @@ from judgekit.judging.calibration import CalibratedRule, Calibration, ErrorCount
 from judgekit.judging.escalation import EscalationRules, Final, FinalityRules
 from judgekit.judging.ranking import RankingRules, RankingStep, Said
 from judgekit.judging.verdict import TIE, RubricRef
-from judgekit.rubric.schema import Rubric, ScoreRubric
+from judgekit.rubric.schema import CompareRubric, Rubric, ScoreRubric
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from judgekit.evaluation.cases import Case
     from judgekit.rubric.loader import LoadedRubric
 
 
 STEPS = 6  # gates of a chain at most: each step should let in many more opinions than the one before
 FREE_SHARE = 0.25  # the first gate is wide enough to hold with errors at this share of the promised rate
+COURSE = "course"
 WIDER = 1.15  # by how much more opinions a step must let through at least
 
 
@@ -231,6 +232,37 @@ def ended(sample: Sample, rules: EscalationRules) -> tuple[Final, list[TierName]
     if sample.stands and rules.finality and step.tier and step.verdict == "improve":
         winner = rules.finality.stands(step.tier, seen, sample.margins)
     return Final("accept", "single", winner) if winner else step, list(seen)
+
+
+def with_course(cases: Sequence[Case], rubric: Rubric, mode: ModeName, rules: EscalationRules) -> list[Case]:
+    """Return cases about documents or candidates with one judge more: what tiers and escalation come to."""
+    if isinstance(rubric, CompareRubric) or any(case.subjects for case in cases):
+        return list(cases)
+    reader, found = Reader(rubric, mode), list[Case]()
+    for case, apart in zip(cases, score_sources(cases)[1], strict=True):
+        answers = {tier: case.judges[tier] for tier in rules.tiers if tier in case.judges}
+        opinions = {tier: reader.opinions(rubric, case, recorded) for tier, recorded in answers.items()}
+        cut = frozenset(tier for tier, recorded in answers.items() if recorded.cut)
+        ends, asked = dict[str, Final](), set[TierName]()
+        for part in next(iter(opinions.values())):
+            voices = {tier: own[part] for tier, own in opinions.items()}
+            voices |= {tier: voices[tier]._replace(margin=None) for tier in apart}
+            # A tier that was not asked is none to wait for.
+            ends[part], tiers = ended(
+                Sample(part, "accept", voices, cut), replace(rules, tiers=tuple(voices))
+            )
+            asked |= {*tiers}
+        said: dict[str, Any] = {"calls": sum(answers[tier].calls for tier in asked)}
+        if "" not in ends:
+            said["keep"] = [part for part, end in ends.items() if end.verdict == "accept"]
+            said["unjudged"] = [part for part, end in ends.items() if not end.tier]
+        elif tier := ends[""].tier:
+            rated = opinions[tier][""].rated or {}
+            said["scores"] = {name: rated[name] for name in rubric.questions}
+        else:
+            said["failure"] = ends[""].verdict
+        found.append(case.model_copy(update={"judges": case.judges | {COURSE: Recorded(**said)}}))
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from statistics import median
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -10,22 +10,17 @@ from pydantic import Field
 
 from judgekit.errors import InputError
 from judgekit.evaluation import stats
-from judgekit.evaluation.calibrate import ended
-from judgekit.evaluation.samples import Reader, Sample, score_sources
+from judgekit.evaluation.samples import Reader
 from judgekit.judging.escalation import DIGITS
 from judgekit.judging.jury import ORDERS
 from judgekit.judging.noise import COVERAGE
-from judgekit.rubric.schema import CompareRubric
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from judgekit.config import ModeName
     from judgekit.evaluation.cases import Case, Recorded, Variant
-    from judgekit.judging.escalation import EscalationRules
     from judgekit.rubric.loader import LoadedRubric
-
-_REPEATED = ("original", "rerun")
 
 
 class Flips(stats.ReportPart):
@@ -46,13 +41,6 @@ class Spread(stats.ReportPart):
     distance: stats.BootstrapInterval
     noise: float
     scores: dict[str, stats.BootstrapInterval]
-
-
-class Repeats(stats.ReportPart):
-    """How often answers flip when asked again, and how far scores move, if they are scores."""
-
-    flips: Flips
-    spread: Spread | None = None
 
 
 class Lift(stats.ReportPart):
@@ -136,15 +124,12 @@ class JudgeReport(stats.ReportPart):
 
 
 class JudgingReport(stats.ReportPart):
-    """What was measured of each judge; `course` is what tiers and escalation come to when asked again."""
-
     schema_: Literal["judgekit/eval-judge@1"] = Field("judgekit/eval-judge@1", alias="schema")
     file: str
     rubric: str | None
     mode: str | None
     items: int
     judges: list[JudgeReport]
-    course: Repeats | None = None
     outcomes: list[Outcome] = []
     bootstrap: stats.Resampling = stats.Resampling()
 
@@ -163,27 +148,16 @@ class Item(NamedTuple):
     scores: tuple[float, float | None] | None = None  # a person's and the judge's, in place of the words
     rated: Mapping[str, float] | None = None
 
-
-class Repeat(NamedTuple):
-    """One of several answers about the same thing; of scores, each, and under "" the distance."""
-
-    of: str
-    said: str | None
-    rated: Mapping[str, float] | None
+    @property
+    def word(self) -> str | None:
+        """The answer; of a course that ends without one, that a person is needed."""
+        return self.said or ("escalate" if self.recorded.failure == "escalate" else None)
 
 
 def report(
-    cases: Sequence[Case],
-    name: str,
-    loaded: LoadedRubric | None,
-    mode: ModeName,
-    wanted: str | None = None,
-    rules: EscalationRules | None = None,
+    cases: Sequence[Case], name: str, loaded: LoadedRubric | None, mode: ModeName, wanted: str | None = None
 ) -> JudgingReport:
-    """Return how every judge, and each model of a jury, does; raises `InputError` for unfit cases.
-
-    With `rules` also how often what tiers and escalation come to changes, of documents and candidates.
-    """
+    """Return how every judge, and each model of a jury, does; raises `InputError` for unfit cases."""
     answers: dict[str, list[tuple[Case, Recorded]]] = {}
     for case in cases:
         jurors = {
@@ -216,45 +190,8 @@ def report(
             else judge
             for judge in judges
         ],
-        course=_repeats(_course(cases, reader, rules)) if reader and rules else None,
         outcomes=outcomes,
     )
-
-
-def _course(cases: Sequence[Case], reader: Reader, rules: EscalationRules) -> Iterator[Repeat]:
-    rubric = reader.rubric
-    for case, apart in zip(cases, score_sources(cases)[1], strict=True):
-        if isinstance(rubric, CompareRubric) or case.subjects or case.variant not in _REPEATED:
-            continue
-        answers = {tier: case.judges[tier] for tier in rules.tiers if tier in case.judges}
-        opinions = {tier: reader.opinions(rubric, case, recorded) for tier, recorded in answers.items()}
-        cut = frozenset(tier for tier, recorded in answers.items() if recorded.cut)
-        for part in next(iter(opinions.values()), {}):
-            voices = {tier: own[part] for tier, own in opinions.items()}
-            voices |= {tier: voices[tier]._replace(margin=None) for tier in apart}
-            final, _ = ended(Sample(part, "accept", voices, cut), rules)
-            said = None if final.verdict == "undetermined" else final.verdict
-            rated = voices[final.tier].rated if final.tier else None
-            yield Repeat(f"{case.pair or case.id}/{part}", said, rated)
-
-
-def _repeats(answers: Iterable[Repeat]) -> Repeats:
-    words: dict[str, list[str]] = defaultdict(list)
-    points: dict[str, list[Mapping[str, float]]] = defaultdict(list)
-    for answer in answers:
-        words[answer.of] += [answer.said] if answer.said else []
-        points[answer.of] += [answer.rated] if answer.rated else []
-    flips, spread = _flips(words.values()), None
-    if several := [rated for rated in points.values() if len(rated) > 1]:
-        names, count = several[0][0], sum(map(len, several))
-        moves = {
-            name: stats.repeatability([[one[name] for one in rated] for rated in several]) for name in names
-        }
-        scores = {name: move for name, move in moves.items() if move}
-        distance = scores.pop("")
-        noise = round(COVERAGE * distance.value, DIGITS)
-        spread = Spread(cases=len(several), answers=count, distance=distance, noise=noise, scores=scores)
-    return Repeats(flips=flips, spread=spread)
 
 
 def _outcomes(items: Mapping[str, Sequence[Item]]) -> list[Outcome]:
@@ -288,7 +225,7 @@ def _judge(judge: str, model: str, items: Sequence[Item], wanted: str) -> JudgeR
     kappa, weighted = stats.kappas(pairs)
     by_order = [tuple((item.recorded.orders or {}).values()) for item in originals]
     both_orders = [words for words in by_order if len(words) == len(ORDERS)]
-    repeats = _repeats(Repeat(item.of, item.said, item.rated) for item in items if item.variant in _REPEATED)
+    again = _again(items)
     known = [item.cost_usd for item in originals if item.cost_usd is not None]
     calls = sum(item.calls for item in originals) / len(originals) if originals else 0.0
     injected = _matched(items, "injected")
@@ -320,8 +257,8 @@ def _judge(judge: str, model: str, items: Sequence[Item], wanted: str) -> JudgeR
             for (label, said), count in sorted(Counter(pairs).items())
         ],
         order_flips=_flips([*_matched(items, "swapped"), *_known(both_orders)]),
-        rerun_flips=repeats.flips,
-        spread=repeats.spread,
+        rerun_flips=_flips([[item.word for item in own if item.word] for own in again]),
+        spread=_spread([[item.rated for item in own if item.rated] for own in again]),
         injection=lift if injected else None,
         cost=MeanCost(
             calls=calls,
@@ -371,6 +308,25 @@ def _matched(items: Sequence[Item], variant: Variant) -> list[stats.Pair]:
     return _known([(originals.get(item.of), item.said) for item in items if item.variant == variant])
 
 
+def _again(items: Sequence[Item]) -> list[list[Item]]:
+    found: dict[str, list[Item]] = {}
+    for item in items:
+        if item.variant in ("original", "rerun"):
+            found.setdefault(item.of, []).append(item)
+    return [*found.values()]
+
+
 def _flips(groups: Iterable[Sequence[str]]) -> Flips:
     measure = stats.disagreement([group for group in groups if len(group) > 1])
     return Flips(pairs=int(sum(measure.possible)), rate=stats.interval(measure))
+
+
+def _spread(groups: Sequence[Sequence[Mapping[str, float]]]) -> Spread | None:
+    known = [group for group in groups if len(group) > 1]
+    if not known:
+        return None
+    moves = {name: stats.repeatability([[one[name] for one in own] for own in known]) for name in known[0][0]}
+    scores = {name: move for name, move in moves.items() if move}
+    distance, answers = scores.pop(""), sum(map(len, known))
+    noise = round(COVERAGE * distance.value, DIGITS)
+    return Spread(cases=len(known), answers=answers, distance=distance, noise=noise, scores=scores)

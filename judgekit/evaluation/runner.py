@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from judgekit import environment
 from judgekit.config import settings as configuration
 from judgekit.errors import InputError, UsageError
+from judgekit.evaluation.calibrate import with_course
 from judgekit.evaluation.cases import Case, Recorded
+from judgekit.evaluation.samples import Reader
 from judgekit.evaluation.stats import UNDECIDED
 from judgekit.judging import calibration, fence, service
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.documents import ComparisonInput, Document, Task, file_of
-from judgekit.judging.escalation import EscalationRules, FinalityRules
+from judgekit.judging.escalation import FinalityRules
 from judgekit.judging.jury import ORDERS
 from judgekit.judging.logprobs import score_source
 from judgekit.judging.orchestrator import JudgingState
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from judgekit.ledger.rates import Interval
     from judgekit.rubric.loader import LoadedRubric
     from judgekit.rubric.schema import Case as RubricCase
+    from judgekit.rubric.schema import Rubric, WrongCase
 
 AnyJudge: TypeAlias = "Judge[Any, Any, Any]"
 Result: TypeAlias = "Verdict | Selection | Comparison"
@@ -98,10 +101,10 @@ class Opinions(NamedTuple):
     asking: calibration.Asking
     judge: DocumentJudge | None = None
 
-    @property
-    def rules(self) -> EscalationRules | None:
-        """What governs escalation where the judge is not only measured."""
-        return self.judge.rules(margin=self.judge.options.margin) if self.judge else None
+    def with_course(self, rubric: Rubric, mode: ModeName) -> list[Case]:
+        """Return the cases with what tiers and escalation come to, where a judge was asked."""
+        rules = self.judge and self.judge.rules(margin=self.judge.options.margin)
+        return with_course(self.cases, rubric, mode, rules) if rules else self.cases
 
 
 def ask(
@@ -371,6 +374,30 @@ def agreement(tried: Iterable[Tried]) -> Agreement:
     decided = [each for each in everything if each.said not in UNDECIDED]
     right, undecided = sum(each.agrees for each in decided), len(everything) - len(decided)
     return Agreement(right, len(decided), undecided, rates.share_interval(right, len(decided)))
+
+
+def leniency(
+    loaded: LoadedRubric,
+    wrong: Sequence[WrongCase],
+    mode: ModeName,
+    project: Path | None = None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> dict[str, dict[str, Agreement]]:
+    """Return by tier, with its model, how many wrong texts of each kind it accepts of those it was asked."""
+    cases = [Case.model_validate(each.model_dump(exclude={"kind"})) for each in wrong]
+    asked = ask(cases, loaded.path.parent, loaded, mode, project, progress)
+    reader, kinds = Reader(loaded.rubric, mode), {each.id: each.kind for each in wrong}
+    found: dict[str, dict[str, Agreement]] = {}
+    for tier, model in asked.models.items():
+        for kind in dict.fromkeys(kinds.values()):
+            own = [case for case in asked.cases if kinds[case.id] == kind and tier in case.judges]
+            if not own:  # the tier had nothing to settle
+                continue
+            words = [word for case in own if (word := reader.words(case, case.judges[tier])[""])]
+            accepted, read = words.count("accept"), len(words)
+            share = Agreement(accepted, read, len(own) - read, rates.share_interval(accepted, read))
+            found.setdefault(f"{tier} ({model})", {})[kind] = share
+    return found
 
 
 def flips(before: Sequence[Tried], after: Sequence[Tried]) -> list[tuple[str, Tried]]:

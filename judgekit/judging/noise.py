@@ -27,17 +27,12 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Verdict
 
 SCHEMA, FOLDER = "judgekit/noise@1", "noise"
-COVERAGE = (
-    1.96  # standard deviations: 95 % of judgements are that near to their mean (Bland and Altman, 1996)
-)
+COVERAGE = 1.96  # standard deviations: 95 % of judgements are no farther from their mean
 LEAST = 10  # answers beyond the first about a case: of fewer, the spread is little more than a guess
 
 
 class Noise(Strict):
-    """`judgekit/noise@1`: `points` is `COVERAGE` standard deviations of the distance from acceptance.
-
-    It was measured on `answers` about so many `cases`, several about each.
-    """
+    """`judgekit/noise@1`: `points` is `COVERAGE` standard deviations of the distance from acceptance."""
 
     schema_: Literal["judgekit/noise@1"] = Field(alias="schema")
     made: AwareDatetime
@@ -45,7 +40,6 @@ class Noise(Strict):
     mode: ModeName
     models: dict[TierName, str]
     cases: Count
-    answers: Count
     points: Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -63,19 +57,11 @@ def marked(judge: DocumentJudge, document: Document, verdict: Verdict) -> Verdic
     return verdict.model_copy(update={"noise": points}) if is_within else verdict
 
 
-def keep(judge: DocumentJudge, cases: int, answers: int, points: float) -> Path:
+def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
     """Keep what was measured of a judge for the user; raises `InputError` when it cannot be written."""
     models = calibration.fingerprint(judge.panel, judge.rubric).models
-    known = Noise(
-        schema=SCHEMA,
-        made=datetime.now(UTC),
-        rubric=rubric_ref(judge.loaded),
-        mode=judge.mode,
-        models=models,
-        cases=cases,
-        answers=answers,
-        points=points,
-    )
+    about = {"rubric": rubric_ref(judge.loaded), "mode": judge.mode, "models": models, "cases": cases}
+    known = Noise(schema=SCHEMA, made=datetime.now(UTC), points=points, **about)
     path = Path(environment.config_home()) / FOLDER / _name(judge)
     try:
         environment.private_folder(str(path.parent))

@@ -8,8 +8,17 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.errors import ConfigError
-from judgekit.rubric.loader import LoadedRubric, cases_path
-from judgekit.rubric.schema import Case, CompareCase, Rubric, ScoreCase, ScoreRubric, SelectCase, SelectRubric
+from judgekit.rubric.loader import LoadedRubric, cases_path, leniency_path
+from judgekit.rubric.schema import (
+    Case,
+    CompareCase,
+    Rubric,
+    ScoreCase,
+    ScoreRubric,
+    SelectCase,
+    SelectRubric,
+    WrongCase,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,9 +46,11 @@ class Remark(NamedTuple):
         return str(ConfigError(self.text, path=self.path, line=self.line, key=self.key))
 
 
-def remarks(loaded: LoadedRubric, cases: Sequence[Case]) -> list[Remark]:
+def remarks(loaded: LoadedRubric, cases: Sequence[Case], wrong: Sequence[WrongCase] = ()) -> list[Remark]:
     """Return what is to be said about a rubric that was read, and about its cases; what is wrong first."""
     found = [*_modes(loaded), *_cases(loaded, cases)]
+    for path, own in ((cases_path(loaded.path), cases), (leniency_path(loaded.path), wrong)):
+        found += _lines(path, loaded.rubric, own)
     if isinstance(loaded.rubric, ScoreRubric):
         found += [*_dimensions(loaded.path, loaded.rubric), *_scored(loaded.path, loaded.rubric, cases)]
     return sorted(found, key=lambda remark: not remark.wrong)
@@ -94,11 +105,7 @@ def _cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
         yield Remark(path, "", "no labelled cases; add some to show what the rubric does")
     elif len(cases) < FEW:
         yield Remark(path, "", f"{len(cases)} cases: agreement is not meaningful below {FEW}")
-    seen: dict[str, int] = {}
     for number, case in enumerate(cases, 1):
-        if (first := seen.setdefault(case.id, number)) != number:
-            text = f"line {first} has the id {case.id!r} already; give each case its own"
-            yield Remark(path, "id", text, wrong=True, line=number)
         label = case.label
         if isinstance(case, CompareCase) and case.a == case.b and {label.strict, label.lenient} != {"tie"}:
             text = f"{case.id}: a and b are the same text, which is always a tie; change one"
@@ -114,6 +121,21 @@ def _cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
             yield Remark(path, "label", f"{text}: swap some of the texts")
 
 
+def _lines(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterator[Remark]:
+    """Yield the ids that are there twice, and what the rubric needs and a case lacks."""
+    seen: dict[str, int] = {}
+    for number, case in enumerate(cases, 1):
+        if (first := seen.setdefault(case.id, number)) != number:
+            text = f"line {first} has the id {case.id!r} already; give each case its own"
+            yield Remark(path, "id", text, wrong=True, line=number)
+        if not (isinstance(rubric, ScoreRubric) and isinstance(case, ScoreCase)):
+            continue
+        for need in rubric.given.needs:
+            if not (case.files if need == "sources" else getattr(case, need).strip()):
+                text = f"{case.id}: {rubric.ref} needs {need}, and the case has none; add them"
+                yield Remark(path, "files" if need == "sources" else need, text, wrong=True, line=number)
+
+
 def _scored(rubric_path: Path, rubric: ScoreRubric, cases: Sequence[Case]) -> Iterator[Remark]:
     path, reached = cases_path(rubric_path), outcomes(rubric)
     scored = [case for case in cases if isinstance(case, ScoreCase)]
@@ -122,10 +144,6 @@ def _scored(rubric_path: Path, rubric: ScoreRubric, cases: Sequence[Case]) -> It
         if reached is not None and (strict, lenient) not in reached:
             text = f"{case.id}: no scores give {strict} in strict and {lenient} in lenient; change one label"
             yield Remark(path, "label", text, wrong=True, line=number)
-        for need in rubric.given.needs:
-            if not (case.files if need == "sources" else getattr(case, need).strip()):
-                text = f"{case.id}: {rubric.ref} needs {need}, and the case has none; add them"
-                yield Remark(path, "files" if need == "sources" else need, text, wrong=True, line=number)
     if len(scored) < FEW:
         return
     for mode in MODES:

@@ -12,19 +12,20 @@ import json
 import re
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
 from judgekit.config import files, settings, yamlfile
 from judgekit.errors import ConfigError, UsageError
-from judgekit.rubric.schema import CASES, Case, Rubric, RubricFile, ScoreRubric, SelectRubric
+from judgekit.rubric.schema import CASES, Case, Rubric, RubricFile, ScoreRubric, SelectRubric, WrongCase
 from judgekit.rubric.search_path import Origin, folders, published, rubric_files
 from judgekit.text import lines_of, rubric_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+AnyCase = TypeVar("AnyCase", bound=Case)
 Section: TypeAlias = Literal["judge", "gate", "retrieval"]
 """Where a configuration names a rubric."""
 StarterTask: TypeAlias = Literal["score", "select", "compare"]
@@ -129,9 +130,23 @@ def cases_path(rubric_path: Path) -> Path:
     return rubric_path.with_name(f"{rubric_path.stem}.cases.jsonl")
 
 
+def leniency_path(rubric_path: Path) -> Path:
+    """Return where the wrong texts for a rubric stand: `NAME.leniency.jsonl` beside `NAME.yaml`."""
+    return rubric_path.with_name(f"{rubric_path.stem}.leniency.jsonl")
+
+
 def read_cases(loaded: LoadedRubric) -> list[Case]:
     """Return the labelled cases beside a rubric, if any; raises `ConfigError` naming the line and the key."""
-    path = cases_path(loaded.path)
+    return _read(cases_path(loaded.path), TypeAdapter(CASES[loaded.rubric.task]))
+
+
+def read_wrong(loaded: LoadedRubric) -> list[WrongCase]:
+    """Return the wrong texts beside a rubric that scores, if any; raises `ConfigError` as for cases."""
+    scores = isinstance(loaded.rubric, ScoreRubric)
+    return _read(leniency_path(loaded.path), TypeAdapter(WrongCase)) if scores else []
+
+
+def _read(path: Path, adapter: TypeAdapter[AnyCase]) -> list[AnyCase]:
     if not path.is_file():
         return []
     try:
@@ -140,8 +155,7 @@ def read_cases(loaded: LoadedRubric) -> list[Case]:
         raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
     except OSError as error:
         raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
-    adapter: TypeAdapter[Case] = TypeAdapter(CASES[loaded.rubric.task])
-    cases, errors = list[Case](), list[ConfigError]()
+    cases, errors = list[AnyCase](), list[ConfigError]()
     for number, line in enumerate(lines, 1):
         try:
             cases += [adapter.validate_json(line)] if line.strip() else []

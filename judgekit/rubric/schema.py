@@ -374,6 +374,13 @@ class ScoreCase(Strict):
     reference: str = ""
 
 
+class WrongCase(ScoreCase):
+    """A wrong text that no mode should accept, and of which `kind`: how leniency is measured."""
+
+    kind: Text = "wrong"
+    label: ByMode[Outcome] = ByMode(strict="reject", lenient="reject")
+
+
 class CaseCandidate(Strict):
     id: Text
     title: Text

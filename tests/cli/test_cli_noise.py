@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 CHECK = ("rubric", "check", "kls", "--run", "--mode", "lenient")
 EVAL = ("eval", "judge", "cases.jsonl", "--rubric", "kls", "--mode", "lenient", "-j", "1")
 GATE = ("gate", "--base", "base", "--block")
+KLS = "kls@1.0.0"
 NEAR, FAR, FINE = "# Near\n\nScores: 2 3 3.\n", "# Far\n\nScores: 1 1 2.\n", "# Fine\n\nScores: 5 5 5.\n"
 
 
@@ -67,10 +68,11 @@ def kept(served: Served, work: GitRepo, isolated: Path) -> Path:
 def test_repeats_are_asked_and_counted(served: Served, work: GitRepo) -> None:
     done, asked = served(wavering(), *EVAL, "--repeat", "3", "--json")
     assert done.code == 0, done.err
-    (quick, *_), course = done.json["judges"], done.json["course"]
-    assert len(asked) == 18 * len(done.json["judges"])  # nothing that was kept answers a repeat
+    judges = {each["judge"]: each for each in done.json["judges"]}
+    assert list(judges) == ["quick", "deep", "course"]
+    assert len(asked) == 36  # nothing that was kept answers a repeat
     # 3 3 4, 2 3 4, 3 3 4: of three pairs two differ; from acceptance they are 0, -1 and 0 away.
-    for flips, spread in ((quick["rerun_flips"], quick["spread"]), (course["flips"], course["spread"])):
+    for flips, spread in ((each["rerun_flips"], each["spread"]) for each in judges.values()):
         assert (flips["pairs"], flips["rate"]["value"]) == (18, pytest.approx(2 / 3))
         assert (spread["cases"], spread["answers"]) == (6, 18)
         assert spread["distance"]["value"] == pytest.approx(1 / sqrt(3))
@@ -78,21 +80,46 @@ def test_repeats_are_asked_and_counted(served: Served, work: GitRepo) -> None:
         moved = [score["value"] for score in spread["scores"].values()]
         assert moved == [pytest.approx(1 / sqrt(3)), 0, 0]
     again, _ = served(wavering(), *EVAL, "--repeat", "3")
-    assert "course: what tiers and escalation come to" in again.out
+    assert "\ncourse: 6 items" in again.out
     assert re.search(r"noise: 1\.96 times .* 1\.132 points", again.out)
     once, _ = served(wavering(), *EVAL, "--json")
-    assert (once.json["course"], once.json["judges"][0]["spread"]) == (None, None)
+    assert [(each["judge"], each["spread"]) for each in once.json["judges"]] == [
+        ("quick", None),
+        ("deep", None),
+    ]
 
 
 def test_cases_of_a_rubric_are_repeated_in_each_mode(served: Served, work: GitRepo, isolated: Path) -> None:
     done, _ = served(wavering(), "rubric", "check", "kls", "--run", "--repeat", "2", "--json")
     lines = [json.loads(line) for line in done.out.splitlines()]
-    found = [line for line in lines if "repeat" in line]
-    assert [(line["mode"], line["repeat"]) for line in found] == [("strict", 2), ("lenient", 2)]
+    found = [line for line in lines if line.get("schema") == "judgekit/eval-judge@1"]
+    assert [(line["rubric"], line["mode"]) for line in found] == [(KLS, "strict"), (KLS, "lenient")]
     for line in found:
-        assert {each["flips"]["pairs"] for each in line["judges"].values()} == {6}
-    assert found[0]["judges"]["course: what tiers and escalation come to"]["spread"]["noise"] > 0
+        assert [each["judge"] for each in line["judges"]] == ["quick", "deep", "course"]
+        assert {each["rerun_flips"]["pairs"] for each in line["judges"]} == {6}
+    assert found[0]["judges"][-1]["spread"]["noise"] > 0
     assert not (isolated / "judgekit" / "noise").exists()  # which nobody asked for
+
+
+def test_candidates_have_a_course_and_pairs_have_none(served: Served, work: GitRepo) -> None:
+    turns = iter(range(100))
+
+    def keeps(asked: Asked) -> Answer:
+        labels = re.findall(r"^\[(\w+)\] ", asked.text, re.MULTILINE)
+        return says(json.dumps({"reasoning": "x", "keep": labels if next(turns) % 2 else []}))
+
+    both = [{"id": "c", "title": "T", "text": "t"}, {"id": "d", "title": "U", "text": "u"}]
+    work.write(
+        "cases.jsonl", json.dumps({"id": "a", "query": "q", "candidates": both, "label": ["c"]}) + "\n"
+    )
+    command = ("eval", "judge", "cases.jsonl", "--repeat", "2", "-j", "1", "--json", "--rubric")
+    done, _ = served(keeps, *command, "memory-relevance")
+    course = done.json["judges"][-1]
+    assert (done.code, course["judge"], course["rerun_flips"]["pairs"]) == (0, "course", 2)
+    assert course["spread"] is None
+    work.write("cases.jsonl", json.dumps({"id": "a", "prompt": "q", "a": "x", "b": "y", "label": "A"}) + "\n")
+    done, _ = served(says("?"), *command, "answer-preference")
+    assert "course" not in [each["judge"] for each in done.json["judges"]]
 
 
 def test_a_no_go_within_the_noise_does_not_block(served: Served, kept: Path, work: GitRepo) -> None:

@@ -176,3 +176,60 @@ def test_published_rubrics_are_listed_without_reading_yaml() -> None:
     command = [sys.executable, "-c", f"{listing}; print('ruamel.yaml' in sys.modules)"]
     lines = subprocess.run(command, capture_output=True, check=True, timeout=60).stdout.splitlines()
     assert (len(lines), lines[-1]) == (len(list(loader.rubrics())) + 1, b"False")
+
+
+def wrong(name: str, kind: str, digits: str, **more: object) -> str:
+    return json.dumps({"id": name, "kind": kind, "text": f"Scores: {digits}", "why": "No.", **more}) + "\n"
+
+
+def test_wrong_texts_show_leniency_and_block_nothing(served: Served, ours: Path) -> None:
+    path = ours.with_name("ours@1.0.0.leniency.jsonl")
+    digits = {"a": "4 4 4", "b": "3 3 3", "c": "1 1 1"}
+    lines = [wrong(name, "vague", each) for name, each in digits.items()]
+    path.write_text("".join([*lines, wrong("d", "specific", "1 2 1"), wrong("e", "specific", "none")]))
+    done, _ = served(by_digits, *CHECK, "ours", "--run", quick="small", deep="large")
+    assert done.code == 0
+    told = [line for line in done.err.splitlines() if "wrong texts" in line]
+    strict, lenient = ("33% (95 % interval 6% to 79%)", "67% (95 % interval 21% to 94%)")
+    for tier, model in (("quick", "small"), ("deep", "large")):
+        for mode, share in ((f"strict: {tier}", f"1 of 3 vague, {strict}"), (f"lenient: {tier}", lenient)):
+            (line,) = [each for each in told if f"{mode} (custom/{model})" in each]
+            assert f"{share}; 0 of 1 specific, 0%" in line
+    done, _ = served(by_digits, *CHECK, "ours", "--run", "--mode", "lenient", "--json", quick="small")
+    rows = [json.loads(line) for line in done.out.splitlines() if "accepted_wrong" in line]
+    (found,) = [each for each in rows if each["judge"] == "quick (custom/small)"]
+    vague, specific = (found["accepted_wrong"][kind] for kind in ("vague", "specific"))
+    assert (vague["right"], vague["decided"], specific["undecided"]) == (2, 3, 1)
+    assert vague["bounds"] == [pytest.approx(0.208, abs=0.001), pytest.approx(0.939, abs=0.001)]
+
+
+def test_a_file_of_wrong_texts_is_checked(judgekit: Run, ours: Path) -> None:
+    path = ours.with_name("ours@1.0.0.leniency.jsonl")
+    for text, problem in (
+        ("{}\n", "ours@1.0.0.leniency.jsonl:1: id: missing key"),
+        (wrong("a", "vague", "1 1 1", hue=3), "leniency.jsonl:1: hue: unknown key"),
+        (wrong("a", "vague", "1 1 1") * 2, "leniency.jsonl:2: id: line 1 has the id 'a' already"),
+    ):
+        path.write_text(text)
+        done = judgekit(*CHECK, "ours")
+        assert (done.code, problem in done.err) == (78, True), done.err
+    answers = files.folder("rubrics") / "answer-quality@1.0.0.yaml"
+    mine = ours.with_name("mine.yaml")
+    mine.write_text(answers.read_text().replace("rubric: answer-quality", "rubric: mine"))
+    ours.with_name("mine.leniency.jsonl").write_text(wrong("a", "vague", "1 1 1"))
+    done = judgekit(*CHECK, str(mine))
+    assert "mine.leniency.jsonl:1: description: a: mine@1.0.0 needs description" in done.err
+
+
+def test_bundled_wrong_texts_are_pairs_of_one_question() -> None:
+    for name in ("answer-quality", "groundedness"):
+        loaded = loader.find_rubric(name)
+        found = loader.read_wrong(loaded)
+        assert len(found) >= 20
+        kinds = {kind: [each for each in found if each.kind == kind] for kind in ("vague", "specific")}
+        vague, specific = kinds.values()
+        assert len(vague) + len(specific) == len(found)
+        for one, other in zip(vague, specific, strict=True):
+            assert (one.description, one.files) == (other.description, other.files)
+            assert one.text != other.text
+        assert len({each.text for each in found}) == len(found)

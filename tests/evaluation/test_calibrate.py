@@ -197,7 +197,7 @@ SCORED, POOR = {"scores": GOOD}, {"scores": BAD}
 )
 def test_a_jury_has_one_opinion(said: dict[str, Any], opinion: tuple[Outcome | None, float, bool]) -> None:
     (sample,) = DOCUMENTS.samples(case(judges={"quick": said}))
-    assert sample.voices["quick"] == TierOpinion(*opinion)
+    assert sample.voices["quick"][:3] == opinion
 
 
 def test_a_pair_is_read_in_both_orders() -> None:
