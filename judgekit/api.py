@@ -33,7 +33,7 @@ from judgekit.text import encodable, is_blank
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Sequence
 
-    from judgekit.config import ModeName
+    from judgekit.config import AnyDepth, ModeName
     from judgekit.judging.documents import Document
     from judgekit.judging.verdict import Comparison, Verdict
     from judgekit.rubric.loader import LoadedRubric
@@ -71,6 +71,7 @@ async def ajudge(  # noqa: PLR0913 - what the command line takes, each by its na
     author_family: str | None = None,
     deadline: float | None = None,
     max_cost_usd: float | None = None,
+    depth: AnyDepth | None = None,
     concurrency: int = AT_ONCE,
     cache: bool = True,
 ) -> list[Verdict]:
@@ -79,16 +80,16 @@ async def ajudge(  # noqa: PLR0913 - what the command line takes, each by its na
     With `task_id` all files are one subject and give one verdict. What is left out comes from the
     configuration; `model` is asked in every tier. `author_family` names the maker of the models that wrote
     the files (`anthropic`): these judge only where no others can. `deadline` is in seconds and `max_cost_usd`
-    in US dollars for each subject; `concurrency` are judged at a time. Without `cache` no earlier reply is
-    used. Raises `InputError` for a file that cannot be judged, `ConfigError` and `UsageError`; never because
-    a model failed.
+    in US dollars for each subject; `concurrency` are judged at a time. `depth` says who is asked; "auto"
+    chooses by path and size. Without `cache` no earlier reply is used. Raises `InputError` for a file that
+    cannot be judged, `ConfigError` and `UsageError`; never because a model failed.
     """
     require("judge", files=files, concurrency=concurrency)
     for path in files:
         require("judge", **{"a path": path})
     require("judge", description=description, acceptance=acceptance, reference=reference)
     check("judge", task_id=task_id, author_family=author_family)
-    wish = _checked("judge", JudgeRequest(rubric, mode, deadline, max_cost_usd, cache, model))
+    wish = _checked("judge", JudgeRequest(rubric, mode, deadline, max_cost_usd, cache, model, depth))
     task = Task(*map(encodable, (description, acceptance, reference)))
 
     def read() -> list[Document]:
@@ -112,6 +113,7 @@ async def ajudge_texts(  # noqa: PLR0913 - as above
     author_family: str | None = None,
     deadline: float | None = None,
     max_cost_usd: float | None = None,
+    depth: AnyDepth | None = None,
     concurrency: int = AT_ONCE,
     cache: bool = True,
 ) -> list[Verdict]:
@@ -122,7 +124,7 @@ async def ajudge_texts(  # noqa: PLR0913 - as above
     """
     require("judge_texts", texts=texts, concurrency=concurrency)
     check("judge_texts", author_family=author_family)
-    wish = _checked("judge_texts", JudgeRequest(rubric, mode, deadline, max_cost_usd, cache, model))
+    wish = _checked("judge_texts", JudgeRequest(rubric, mode, deadline, max_cost_usd, cache, model, depth))
     subjects, with_sources = [], ""
     for name, given in texts.items():
         require("judge_texts", **{"a name": name})
@@ -186,6 +188,7 @@ async def ajudge_rows(  # noqa: PLR0913 - as above
     judge_turn: Literal["last", "all"] = "last",
     deadline: float | None = None,
     max_cost_usd: float | None = None,
+    depth: AnyDepth | None = None,
     concurrency: int = AT_ONCE,
     cache: bool = True,
     as_completed: bool = False,
@@ -202,7 +205,7 @@ async def ajudge_rows(  # noqa: PLR0913 - as above
     require("judge_rows", description=description, acceptance=acceptance, reference=reference)
     require("judge_rows", judge_turn=judge_turn, fields={} if fields is None else fields)
     check("judge_rows", author_family=author_family, id_column=id_column)
-    wish = _checked("judge_rows", JudgeRequest(rubric, mode, deadline, max_cost_usd, cache, model))
+    wish = _checked("judge_rows", JudgeRequest(rubric, mode, deadline, max_cost_usd, cache, model, depth))
     fixed = Task(*map(encodable, (description, acceptance, reference)))
     families = [author_family] if author_family else []
     options = RowOptions(task, fields or {}, id_column, fixed, families, judge_turn)

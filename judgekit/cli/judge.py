@@ -13,6 +13,7 @@ from typer import Argument, Option
 from judgekit import environment
 from judgekit.cli import output, rows
 from judgekit.cli.output import note, say, warn
+from judgekit.config import AnyDepth
 from judgekit.engine import client
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.hooks.settings import engine_wanted
@@ -30,10 +31,7 @@ if TYPE_CHECKING:
 _Paths = Annotated[
     list[str] | None, Argument(metavar="PATH...", help="Files, folders, or - for stdin; or give --data.")
 ]
-_Depth = Annotated[
-    Literal["auto", "quick", "tiers", "panel", "peers"] | None,
-    Option(help="Models to ask; auto chooses by path and size."),
-]
+_Depth = Annotated[AnyDepth | None, Option(help="Models to ask; auto chooses by path and size.")]
 _Review = Annotated[Literal["peers"] | None, Option(help="Have models of other families check each finding.")]
 _Family = Annotated[
     str | None, Option(metavar="FAMILY", help="Model family that wrote the text, such as anthropic.")

@@ -12,6 +12,7 @@ ModeName: TypeAlias = Literal["strict", "lenient"]
 TierName: TypeAlias = Literal["quick", "deep", "tiebreaker"]
 TIERS: tuple[TierName, ...] = ("quick", "deep", "tiebreaker")
 DepthName: TypeAlias = Literal["quick", "tiers", "panel", "peers"]  # the shallowest first
+AnyDepth: TypeAlias = Literal["auto", DepthName]
 Outcome: TypeAlias = Literal["accept", "improve", "reject"]
 
 
@@ -53,6 +54,7 @@ def _is_whole(value: object, most: float = _MOST) -> bool:
 
 
 _MODES = get_args(ModeName)
+_DEPTHS = get_args(AnyDepth)
 _FLAG = "True or False", lambda value: isinstance(value, bool)
 _PATH = "a str or a Path", lambda value: isinstance(value, os.PathLike | str) and _is_text(os.fspath(value))
 # What each argument must be; any other one must be a text.
@@ -61,6 +63,7 @@ _EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "model": ("a model such as 'openai/gpt-6-luna'", lambda value: _is_text(value) and value.strip()),
     "deadline": ("a number of seconds above 0", lambda value: _is_number(value) and value > 0),
     "max_cost_usd": ("a number of dollars from 0", lambda value: _is_number(value) and value >= 0),
+    "depth": (" or ".join(map(repr, _DEPTHS)), lambda value: _is_text(value) and value in _DEPTHS),
     "limit": ("a whole number from 1", _is_whole),
     "concurrency": ("a whole number from 1 to 256", lambda value: _is_whole(value, 256)),
     "cache": _FLAG,

@@ -19,7 +19,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import AfterValidator, Field, StringConstraints
 from starlette.exceptions import HTTPException
 
-from judgekit.config import DepthName, ModeName
+from judgekit.config import AnyDepth, ModeName
 from judgekit.config.yamlfile import Strict, problem
 from judgekit.engine.admission import AdmissionMiddleware, error_body
 from judgekit.engine.client import PROTOCOL
@@ -114,7 +114,7 @@ class RequestBody(Strict):
     max_cost_usd: float | None = Field(default=None, ge=0)
     cache: bool = True
     model: Model | None = None
-    depth: DepthName | Literal["auto"] | None = None
+    depth: AnyDepth | None = None
 
 
 class Carried(Strict):

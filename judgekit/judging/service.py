@@ -7,7 +7,7 @@ from contextlib import aclosing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from judgekit import environment
 from judgekit.config import TIERS
@@ -31,7 +31,7 @@ from judgekit.text import encodable, lines_of
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
-    from judgekit.config import DepthName, ModeName, TierName
+    from judgekit.config import AnyDepth, ModeName, TierName
     from judgekit.config.settings import Config
     from judgekit.judging.documents import Document
     from judgekit.judging.orchestrator import AnyJudge, Judge
@@ -56,7 +56,7 @@ class JudgeRequest(NamedTuple):
     max_cost_usd: float | None = None
     cache: bool = True
     model: str | None = None  # for every tier, by the user's own authority
-    depth: DepthName | Literal["auto"] | None = None  # of a document
+    depth: AnyDepth | None = None  # of a document
 
 
 AS_CONFIGURED = JudgeRequest()
@@ -88,7 +88,7 @@ def document_judge(
     return (judge, judge.nobody) if server is None else (replace(judge, elsewhere=server.judge), server.url)
 
 
-def _depths(wanted: DepthName | Literal["auto"], settings: Config) -> Callable[[Document], Depth]:
+def _depths(wanted: AnyDepth, settings: Config) -> Callable[[Document], Depth]:
     """Return how deep a document is judged: for `auto` by the gate's rules, or by the usual ones."""
     from judgekit.judging import depth  # noqa: PLC0415 - what few ask for
 
@@ -309,6 +309,8 @@ def comparison_judge(
 ) -> PairJudge | RankingJudge:
     """Return the judge that is asked for; raises `UsageError` when rubric and number of texts do not fit."""
     count = len(texts.files)
+    if judge_request.depth:
+        raise UsageError("depth: texts that are compared have none; leave it out")
     if not LEAST <= count <= MOST:
         raise UsageError(f"compare: expected {LEAST} to {MOST} texts, got {count}")
     usual = FOR_TWO if count == LEAST else FOR_MORE
