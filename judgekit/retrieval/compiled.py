@@ -64,5 +64,5 @@ class Profiles:
 
 
 def bundled() -> dict[str, Any]:
-    """Return what is compiled into the package, to be read only: keys `languages`, `profiles`, `settings`."""
+    """Return what is compiled into the package, to be read only; `profiles.render` says what."""
     return _DATA

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import tomllib
 import zlib
 from pathlib import Path
 from typing import Annotated, Any
@@ -155,8 +156,9 @@ def compile_profiles(project: Path | None = None) -> dict[str, Any]:
 def render() -> str:
     """Return what `bundled.json` must hold: the bundled profiles and the default settings."""
     endings = sorted({ending for source in scan.KINDS.values() for ending in source.ENDINGS})
-    data = {"settings": RetrievalConfig().model_dump(mode="json"), "endings": endings, **compile_profiles()}
-    return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
+    stemmer = tomllib.loads(Path(compiled.BUNDLED).with_name("stemmer.toml").read_text("utf-8"))
+    data = {"settings": RetrievalConfig().model_dump(mode="json"), "endings": endings, "stemmer": stemmer}
+    return json.dumps(data | compile_profiles(), indent=1, ensure_ascii=False) + "\n"
 
 
 def find(name: str, project: Path | None) -> Path:

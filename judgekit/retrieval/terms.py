@@ -10,6 +10,8 @@ Of a long prompt the beginning and the end are read: the question stands there, 
 
 from __future__ import annotations
 
+from judgekit.retrieval.compiled import bundled
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,45 +26,12 @@ _SHAPE = {ord(letter): "v" if letter in _VOWELS else "c" for letter in (*_LETTER
 _SPACED = "".join([char if char.isalnum() else " " for char in map(chr, range(128))])
 _PAIR = 2  # letters: a shorter word keeps its end
 
-_WHOLE = {
-    "skis": "ski",
-    "skies": "sky",
-    "idly": "idl",
-    "gently": "gentl",
-    "ugly": "ugli",
-    "early": "earli",
-    "only": "onli",
-    "singly": "singl",
-    **{word: word for word in ("sky", "news", "howe", "atlas", "cosmos", "bias", "andes")},
-}
-_AS_THEY_ARE = frozenset(
-    ["inning", "outing", "canning", "herring", "earring", "evening", "proceed", "exceed", "succeed"]
-)
+_TABLES = bundled()["stemmer"]
+_WHOLE: dict[str, str] = _TABLES["whole"]
+_STEPS, _AS_THEY_ARE = _TABLES["steps"], frozenset(_TABLES["as_they_are"])
 _R1_STARTS = ("gener", "commun", "arsen", "past", "univers", "later", "emerg", "organ", "inter")
 _BEFORE_EED = ("exc", "proc", "succ")
 _DOUBLES = ("bb", "dd", "ff", "gg", "mm", "nn", "pp", "rr", "tt")
-
-# What replaces each ending (`-`: nothing), longest first: only the first that fits is looked at. It must
-# begin in the region R1, after `*` in R2; after `<` only if one of these letters is before it.
-_STEPS = [
-    [
-        (ending, instead.strip("-"), where.startswith("*"), tuple(where.partition("<")[2]) or ("",))
-        for rule in table.split("|")
-        for ending, instead, where in [(*rule.split(" "), "")[:3]]
-    ]
-    for table in (
-        (
-            "ization ize|ational ate|fulness ful|ousness ous|iveness ive|tional tion|biliti ble|lessli less|"
-            "entli ent|ation ate|alism al|aliti al|ousli ous|iviti ive|fulli ful|ogist og|enci ence|"
-            "anci ance|abli able|izer ize|ator ate|alli al|bli ble|ogi og <l|li - <cdeghkmnrt"
-        ),
-        "ational ate|tional tion|alize al|icate ic|iciti ic|ative - *|ical ic|ness -|ful -",
-        (
-            "ement - *|ance - *|ence - *|able - *|ible - *|ment - *|ant - *|ent - *|ism - *|ate - *|iti - *|"
-            "ous - *|ive - *|ize - *|ion - *<st|al - *|er - *|ic - *"
-        ),
-    )
-]
 
 
 def stems(text: str, language: Language) -> list[str]:
@@ -149,7 +118,7 @@ def stem(word: str) -> str:
         for ending, instead, is_r2, before in rules:
             if word.endswith(ending):
                 rest = word[: -len(ending)]
-                if len(rest) >= (r2 if is_r2 else r1) and rest.endswith(before):
+                if len(rest) >= (r2 if is_r2 else r1) and (not before or rest[-1] in before):
                     word = rest + instead
                 break
     rest = word[:-1]
