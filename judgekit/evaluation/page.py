@@ -138,12 +138,9 @@ def drawing(charts: Sequence[Chart], title: str) -> str:
 def _templates() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - for pages alone
 
+    loader = FileSystemLoader(Path(__file__).parent)
     found = Environment(
-        autoescape=True,
-        loader=FileSystemLoader(Path(__file__).parent),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        autoescape=True, loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     found.filters |= {"shown": shown, "digest": _digest}
     return found

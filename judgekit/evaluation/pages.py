@@ -103,16 +103,11 @@ def judges_table(report: JudgingReport) -> Table:
 def outcomes_table(report: JudgingReport, *, disputed: bool = False) -> Table:
     """Return the table of what each judge said of each item, or of those alone that they disagree about."""
     names = [judge.judge for judge in report.judges]
-    rows: list[Row] = [
-        [
-            each.id,
-            "differ" if each.is_disputed else "agree",
-            each.label,
-            *(each.said.get(name) for name in names),
-        ]
-        for each in report.outcomes
-        if each.is_disputed or not disputed
-    ]
+    rows: list[Row] = []
+    for each in report.outcomes:
+        if each.is_disputed or not disputed:
+            word = "differ" if each.is_disputed else "agree"
+            rows.append([each.id, word, each.label, *map(each.said.get, names)])
     return Table(["item", "judges", "label", *names], rows)
 
 

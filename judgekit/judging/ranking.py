@@ -250,16 +250,12 @@ class RankingTask(TierTask[ScoreRubric, ComparisonInput, Opinion, dict[str, Opin
 
     def rounds(self, first: int, turns: Sequence[ModelTurn[dict[str, Opinion]]]) -> list[CompareRound]:
         calls = [(letter, turn.calls[place]) for place, letter in enumerate(self.letters) for turn in turns]
-        return [
-            CompareRound(
-                round=number,
-                tier=self.tier,
-                order=[letter],
-                opinion=self.score_task(letter).record(answer.value) if answer.value else None,
-                **answer.record(),
-            )
-            for number, (letter, answer) in enumerate(calls, first)
-        ]
+        found = []
+        for number, (letter, answer) in enumerate(calls, first):
+            opinion = self.score_task(letter).record(answer.value) if answer.value else None
+            more = {"opinion": opinion, **answer.record()}
+            found.append(CompareRound(round=number, tier=self.tier, order=[letter], **more))
+        return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,32 +105,34 @@ def search(
     started = time.perf_counter()
     home = project or environment.project_root(str(Path.cwd()))
     settings = configuration.load(Path(home))
-    asked = mode or settings.retrieval.search_mode
-    pool = max(limit, ON_DEMAND_POOL, settings.retrieval.pool) if judge else limit
+    own, redacts = settings.retrieval, settings.judge.redact
+    asked = mode or own.search_mode
+    pool = max(limit, ON_DEMAND_POOL, own.pool) if judge else limit
     profiles = Profiles(compile_profiles(Path(home)))
     named = [_folder(root) for root in roots or ()]
+    stores = named or own.roots
     ranked = api.search(
         query,
-        named or settings.retrieval.roots,
+        stores,
         project=home,
         limit=pool,
         trusted=named or configuration.user_roots() or (),
         profiles=profiles,
         snippets=True,
-        scorer=settings.retrieval.scorer,
+        scorer=own.scorer,
     )
     kept, degraded = [(candidate, "bm25") for candidate in ranked.candidates], None
-    notes = [*ranked.notes, *api.lacking(named or settings.retrieval.roots, home)]
+    notes = [*ranked.notes, *api.lacking(stores, home)]
     if judge and (ranked.candidates or ranked.fallback):
         judged: Selection | str = NO_FULL_TEXT
         if ranked.fallback is None:
-            more = redaction.MARGIN if settings.judge.redact else 0  # no secret is cut in two
-            texts = [api.body(candidate, BODY_CHARS + more, profiles) for candidate in ranked.candidates]
-            if settings.judge.redact:
+            most = BODY_CHARS + (redaction.MARGIN if redacts else 0)  # no secret is cut in two
+            texts = [api.body(candidate, most, profiles) for candidate in ranked.candidates]
+            if redacts:
                 texts = [redaction.redact(text).text[:BODY_CHARS] for text in texts]
             judged = _judge(settings, Path(home), Query(query), _shown(ranked.candidates, texts), mode=asked)
         notes += filter(None, [None if isinstance(judged, str) else judged.stale])
-        kept, degraded = apply(judged, ranked.candidates, asked, settings.retrieval.fallback_top_k)
+        kept, degraded = apply(judged, ranked.candidates, asked, own.fallback_top_k)
     names = Result.model_fields.keys() - {"kept_by"}
     found = [({name: getattr(hit, name) for name in names}, kept_by) for hit, kept_by in kept[:limit]]
     results = [Result(**values, kept_by=kept_by) for values, kept_by in found]

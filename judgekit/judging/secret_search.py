@@ -200,13 +200,9 @@ def _named(text: str, match: re.Match[str]) -> SecretMatch | None:
     quoted = text[start] in "\"'`("
     value = text[start + 1 : end - 1] if quoted else text[start:end].rstrip(".,:")
     strong = strength in ("strong", "short")
-    hyphened = quoted and (  # JWT_SECRET="maple-river-candle-orbit"
-        value.islower()
-        and "-" in value
-        and " " not in value
-        and _is_phrase(value)
-        and bool(RE["secret_name"].search(match["core"] + match["tail"]))
-    )
+    hyphened = quoted and value.islower() and "-" in value and " " not in value and _is_phrase(value)
+    if hyphened:  # JWT_SECRET="maple-river-candle-orbit"
+        hyphened = bool(RE["secret_name"].search(match["core"] + match["tail"]))
     phrase = hyphened or (quoted and strong and bool(RE["passphrase"].match(value)))
     name = strong and value.isupper() and not value.isalnum()
     if not (phrase or _generated(value)) and (name or _stands_in(value)):

@@ -127,11 +127,9 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
     def record(self, opinion: Marks) -> dict[str, Any]:
         known = {name: mark for name, mark in opinion.items() if mark}
         likely = {name: mark.probability for name, mark in known.items() if mark.probability is not None}
-        return {
-            "keep": [name for name, mark in known.items() if mark.outcome == "accept"],
-            "unjudged": [name for name in opinion if name not in known],
-            **({"probabilities": likely} if likely else {}),
-        }
+        keep = [name for name, mark in known.items() if mark.outcome == "accept"]
+        found = {"keep": keep, "unjudged": [name for name in opinion if name not in known]}
+        return {**found, "probabilities": likely} if likely else {**found}
 
     def _messages(
         self, rubric: SelectRubric, batch: Sequence[PromptCandidate], endpoint: Endpoint | None

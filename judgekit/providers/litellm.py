@@ -34,7 +34,7 @@ from judgekit.providers.registry import LitellmProfile, OutputMode
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from judgekit.providers.base import Endpoint, Request
 
@@ -56,27 +56,16 @@ _ENVIRONMENT = {
     "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
     "LITELLM_MODE": "PRODUCTION",
 }
-_TABLE: Final[Mapping[str, Mapping[str, Any]]] = tomllib.loads(
-    Path(__file__).with_name("failures.toml").read_bytes().decode()
-)
+_TABLE: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("failures.toml").read_text("utf-8"))
+_TEXTS: Final = _TABLE.pop("texts")
 _BY_CAUSE = {name: FailureKind(key) for key, row in _TABLE.items() for name in row.get("causes", "").split()}
 _BY_STATUS = {status: FailureKind(kind) for kind, row in _TABLE.items() for status in row.get("statuses", ())}
 KINDS: Final = {name: FailureKind(kind) for kind, row in _TABLE.items() for name in row["classes"].split()}
 # The classes that say little: the same one stands for a full disk, a refused connection and a broken reply.
 _VAGUE = {"APIConnectionError", "APIError", "InternalServerError", "OpenAIError", "BadRequestError"}
-_BY_TEXT: Final = (
-    (re.compile(r"insufficient_quota|exceeded your current quota|credit balance"), FailureKind.PERMISSION),
-    (re.compile(r"(?i)api[ _]key (?:is )?(?:not valid|invalid|not found)"), FailureKind.AUTHENTICATION),
-    (re.compile(r"(?i)context (?:length|window|size)|prompt is too long"), FailureKind.CONTEXT_WINDOW),
-    (re.compile(r"(?i)overloaded"), FailureKind.OVERLOADED),
-)
+_BY_TEXT: Final = [(re.compile(text), FailureKind(kind)) for kind, text in _TEXTS["kinds"]]
 _BROKEN_REPLY = {"AttributeError", "IndexError", "JSONDecodeError", "KeyError", "RecursionError", "TypeError"}
-# Of a request that was refused for the structured output it asked for.
-_REJECTED_FORMAT = re.compile(
-    r"response_?(?:format|schema|json_?schema|mime)|output_?(?:format|config)|json_(?:schema|object|mode)"
-    r"|structured.?output|grammar|tool_?choice|\btools?\b|function.?call|additionalProperties",
-    re.IGNORECASE,
-)
+_REJECTED_FORMAT = re.compile(_TEXTS["rejected_format"])
 _MOST_READ = 20_000  # characters of what an exception says
 _MOST_CAUSES = 12
 _lock = threading.RLock()  # of whoever loads litellm; a fork waits for it
