@@ -37,7 +37,10 @@ MOST_ROOTS = 50  # each prompt looks at all of them
 MOST_PINS = 50
 MOST_JURORS = 7
 MOST_SAMPLES = 8
-Consent: TypeAlias = Literal["off", "on", "project"]
+Consent: TypeAlias = Annotated[
+    Literal["off", "on", "project"],
+    BeforeValidator(lambda value: ("off", "on")[value] if isinstance(value, bool) else value),
+]
 Seconds: TypeAlias = Annotated[float, Field(gt=0, le=3600)]
 
 
@@ -211,15 +214,10 @@ class Config(Strict):
     @model_validator(mode="before")
     @classmethod
     def _in_full(cls, data: Any) -> Any:  # noqa: ANN401 - whatever stands in a file
-        """Leave empty sections out, and write consent as a word where it is a truth value."""
+        """Leave empty sections out."""
         if not isinstance(data, dict):
             return data
-        full = {key: value for key, value in data.items() if value is not None or key not in cls.model_fields}
-        for section, key in CONSENTS:
-            inner = full.get(section)
-            if isinstance(inner, dict) and isinstance(inner.get(key), bool):
-                full[section] = {**inner, key: "on" if inner[key] else "off"}
-        return full
+        return {key: value for key, value in data.items() if value is not None or key not in cls.model_fields}
 
 
 # A project may lower these, never raise them above what the user has set.

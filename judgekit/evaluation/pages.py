@@ -169,15 +169,10 @@ def _kpi_chart(limit: kpi.Limit, days: Mapping[date, Kpi]) -> Chart:
     values, top = [each.value for each in days.values()], 1.0
     if limit.unit == "seconds":
         top = max([2 * (limit.high or 1), *filter(None, values)])
-    points = [
-        None
-        if each.value is None
-        else (
-            at / max(1, len(days) - 1),
-            *(min(value / top, 1.0) for value in (each.value, *(each.interval or [each.value] * 2))),
-        )
-        for at, each in enumerate(days.values())
-    ]
+    points = []
+    for at, each in enumerate(days.values()):
+        span = [] if each.value is None else [each.value, *(each.interval or [each.value] * 2)]
+        points.append((at / max(1, len(days) - 1), *(min(one / top, 1.0) for one in span)) if span else None)
     ends = [day.isoformat() for day in days] or [""]
     last = values[-1] if values else None
     return Chart(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeGuard, TypeVar, Union, get_args, get_origin
 
@@ -15,16 +17,9 @@ from judgekit.judging.scan import CUT, QUOTES, SPELT_NUMBER, Array, Object, numb
 
 Model = TypeVar("Model", bound=BaseModel)
 
-# Where an item of `[{"dimension": "…", "score": 4}, …]` says what it rates, and where its number is.
-_NAME_KEYS = frozenset({"dimension", "criterion", "aspect", "name"})
-_VALUE_KEYS = frozenset({"score", "value", "rating"})
-# What makes a number one out of something: on which scale it is meant is the model's guess, not ours.
-_MAXIMUM_KEYS = frozenset({"max", "maximum", "maxscore", "outof", "scale", "total"})
-# Keys (plain) whose object may be the answer, or a part of it. Under any other it may be somebody else's.
-_WRAPPERS = frozenset(
-    {"answer", "arguments", "assessment", "criteria", "decision", "dimensions", "evaluation", "finalanswer"}
-    | {"grades", "judgement", "judgment", "opinion", "output", "parameters", "ratings", "response", "result"}
-    | {"results", "review", "scores", "verdict"}
+_KEYS = tomllib.loads(Path(__file__).with_name("reply_keys.toml").read_text("utf-8"))
+_NAME_KEYS, _VALUE_KEYS, _MAXIMUM_KEYS, _WRAPPERS = (
+    frozenset(_KEYS[name].split()) for name in ("names", "values", "maximum", "wrappers")
 )
 _MAX_WRAPPERS = 4  # objects around the answer: in `{"result": {"evaluation": {…}}}` there are two
 _SHORT = 40  # characters in which a scale is named, and that a message quotes

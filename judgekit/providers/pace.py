@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -161,12 +161,9 @@ class Paces(dict[tuple[object, ...], Pace]):
 
 def seconds_of(retry_after: str) -> float | None:
     """Return the seconds from now that a `Retry-After` means, a number or a date; None if unreadable."""
-    try:
+    with suppress(ValueError):
         return max(0.0, float(retry_after))
-    except ValueError:
-        pass
-    try:
+    with suppress(ValueError):
         date = parsedate_to_datetime(retry_after).astimezone(UTC)
-    except ValueError:
-        return None
-    return max(0.0, (date - datetime.now(UTC)).total_seconds())
+        return max(0.0, (date - datetime.now(UTC)).total_seconds())
+    return None
