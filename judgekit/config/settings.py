@@ -295,8 +295,9 @@ def explained(project: Path) -> list[Setting]:
     held = _flat(_within_limits(theirs, _merge(user, variables)))
     said = {key: value for key, value in _flat(theirs).items() if held.get(key) == value}
     memory, in_file = project / environment.MEMORY / environment.MEMORY_CONFIG, _flat(_read(file))
-    found = []
-    for key, value in _flat(load(project).model_dump()).items():
+    settings, found = load(project), []
+    given = _flat(settings.model_dump(exclude_unset=True))  # as layers have it: without defaults in lists
+    for key, value in _flat(settings.model_dump()).items():
         section, _, name = key.partition(".")
         layers = (
             (_flat(variables), "environment", f"JUDGEKIT_{section}_{name}".upper()),
@@ -304,7 +305,8 @@ def explained(project: Path) -> list[Setting]:
             (_flat(user), "user", user_file()),
             (_flat(default), "default", ""),
         )
-        holds = (Setting(key, value, *of) for flat, *of in layers if key in flat and flat[key] == value)
+        own = given.get(key, value)
+        holds = (Setting(key, value, *of) for flat, *of in layers if key in flat and flat[key] == own)
         found.append(next(holds, Setting(key, value, "project", str(file))))  # the last: of several places
     return found
 

@@ -20,13 +20,17 @@ pytestmark = pytest.mark.usefixtures("project", "no_servers")
 
 
 def test_each_setting_names_who_says_so(judgekit: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    by_user("judge: {mode: lenient, deadline: 60, tiers: {deep: openai/x}}\nretrieval: {judge: project}\n")
+    by_user(
+        "judge: {mode: lenient, deadline: 60, tiers: {deep: openai/x}}\nretrieval: {judge: project}\n"
+        "gate: {depth: [{name: a, depth: quick}]}\n"
+    )
     by_project("judge: {deadline: 90, rubric: code-review}\nretrieval: {judge: on}\ngate: {budget: 90}\n")
     Path(".claude/memory/memory-config.json").write_text('{"retrieval": {"max_inject": 1}}')
     monkeypatch.setenv("JUDGEKIT_GATE_MODE", "blocking")
     found = {each["key"]: each for each in judgekit("config", "show", "--json").json}
     user, project = str(settings.user_file()), str(Path.cwd() / ".judgekit" / "config.yaml")
     memory = str(Path.cwd() / ".claude" / "memory" / "memory-config.json")
+    a_rule = {"name": "a", "depth": "quick", "paths": [], "authors": [], "least_lines": 0, "most_lines": None}
     for key, value, source, where in (
         ("judge.mode", "lenient", "user", user),
         ("judge.deadline", 60, "user", user),  # which the project may not raise
@@ -36,6 +40,7 @@ def test_each_setting_names_who_says_so(judgekit: Run, monkeypatch: pytest.Monke
         ("retrieval.judge", "on", "project", project),
         ("retrieval.max_inject", 1, "project", memory),
         ("gate.budget", 60, "default", ""),
+        ("gate.depth", [a_rule], "user", user),
         ("gate.mode", "blocking", "environment", "JUDGEKIT_GATE_MODE"),
         ("stop.judge", "off", "default", ""),
     ):
