@@ -244,6 +244,7 @@ BEHIND: dict[str, tuple[Any, ...]] = {
     "judging.extract.extract": (Answer,),
     "judging.score.mentions": (RUBRIC,),
     "ledger.records.quote_hash": (b"key",),
+    "rubric.terms.parse": ("words.txt",),
     "providers.command.explained": (SimpleNamespace(reply="json", reply_key="result"),),
     "providers.base.without_values": (["sk-abcdefgh"],),
     "retrieval.terms.hidden_words": (PROFILE.language,),

@@ -12,7 +12,8 @@ from typer import Argument, Option
 from judgekit import environment
 from judgekit.cli.output import Keep, ModelOption, OutOption, Repeat, emit, finite, note, say, warn
 from judgekit.config import ModeName
-from judgekit.errors import ConfigError, Exit, UsageError
+from judgekit.errors import ConfigError, Exit, InputError, UsageError
+from judgekit.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from judgekit.rubric.schema import WrongCase
 
 app = typer.Typer(no_args_is_help=True, help="Rubrics: what is good, as versioned YAML.")
+terms = typer.Typer(no_args_is_help=True, help="The words that assign a remark to a dimension.")
+app.add_typer(terms, name="terms")
 
 _REFERENCE = "ID[@VERSION]|FILE"
 _BY_BADNESS = (Exit.ACCEPTED, Exit.HUMAN_NEEDED, Exit.REJECTED, Exit.BAD_CONFIG)
@@ -266,6 +269,29 @@ def new(
         say(str(path))
     note(f"edit both, then run: judgekit rubric check {begun[0].stem}")
     return 0
+
+
+@terms.command("import")
+def import_(
+    file: Annotated[Path, Argument(metavar="FILE", help="Lines `term: dimension`, or a thesaurus as JSON.")],
+    rubric: Annotated[str, Option("--rubric", metavar=_REFERENCE, help="A rubric of your own to change.")],
+) -> int:
+    """Add terms to the dimensions of a rubric of yours. Exit code 65 when a dimension does not exist."""
+    from judgekit.rubric.terms import add, parse
+
+    loaded = _loaded(rubric)
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise InputError(f"{file}: cannot be read ({reason})") from None
+    done = add(loaded, parse(text, str(file)))
+    for name, added in done.added.items():
+        say(f"{name}: {len(added)} added: {', '.join(added)}")
+    say(f"{loaded.path}: {sum(map(len, done.added.values()))} terms added, {done.known} known")
+    for name, count in done.unknown.items():
+        warn(f"no dimension {one_line(name, 100)!r} in {loaded.rubric.ref}: {count} terms left out")
+    return Exit.BAD_INPUT if done.unknown else 0
 
 
 def _project() -> Path:

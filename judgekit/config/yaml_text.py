@@ -114,17 +114,22 @@ def _plainly(problem: str | None) -> str:
 def put(path: Path, section: str, key: str, value: str | float) -> None:
     """Set `key` in a `section` of a YAML file, as `edited` does; raises `ConfigError` if it cannot."""
 
-    def change(data: dict[str, Any]) -> None:
+    def put_in(data: dict[str, Any]) -> None:
         data[section] = data.get(section) or {}
         data[section][key] = value
 
+    change(path, put_in, f"set it to {value} by hand", key)
+
+
+def change(path: Path, change: Callable[[Any], None], instead: str, key: str) -> None:
+    """Write a `change` of a YAML file's mapping; raises `ConfigError` with what to do `instead`."""
     target = path.resolve()
     text = target.read_bytes().decode() if target.exists() else ""
     parsed(text, path)
     try:
         changed = edited(text, change)
     except ConfigError:
-        problem = f"cannot edit a file with this layout; set it to {value} by hand"
+        problem = f"cannot edit a file with this layout; {instead}"
         raise ConfigError(problem, path=path, key=key) from None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -32,6 +32,8 @@ StarterTask: TypeAlias = Literal["score", "select", "compare"]
 _YAML = (".yaml", ".yml")
 _SCHEMA_FILE = "rubric.schema.json"
 _MODELINE = f"# yaml-language-server: $schema={_SCHEMA_FILE}\n"
+BY_FULL_NAME = {"kls@1.1.0"}
+"""Bundled versions that an id alone does not mean, so that calibrations, recordings and KPIs of it stay."""
 _REFERENCE = re.compile(r"[a-z][a-z0-9-]*(@\d+\.\d+\.\d+)?")
 
 
@@ -79,6 +81,7 @@ def find_rubric(
             tuple(map(int, numbers.split("."))) if _REFERENCE.fullmatch(path.stem) else (inf,): path
             for path in folder.glob(f"{name}@{version or '*'}.yaml")
             if (numbers := path.stem.partition("@")[2])
+            and not (origin == "bundled" and not version and path.stem in BY_FULL_NAME)
         }
         if paths:
             located = paths[max(paths)], origin
