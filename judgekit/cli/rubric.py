@@ -130,7 +130,8 @@ def check(
             codes += _try_out(loaded, mode, at_least, as_json=as_json)
             for each in [mode] if mode else MODES:
                 _try_wrong(loaded, wrong, each, as_json=as_json)
-                codes += [_repeat(loaded, each, repeat, keep=keep, as_json=as_json)] if repeat > 1 else []
+                if cases and repeat > 1:
+                    codes.append(_repeat(loaded, each, repeat, keep=keep, as_json=as_json))
     return max(codes, key=_BY_BADNESS.index)
 
 

@@ -206,6 +206,10 @@ def test_too_little_and_wrong_use(judgekit: Run, served: Served, work: GitRepo, 
     done, _ = served(wavering(), *EVAL, "--repeat", "3", "--keep")
     assert (done.code, "noise not kept" in done.err) == (2, True)
     assert not (isolated / "judgekit" / "noise").exists()
+    alone = work.folder / "alone.yaml"
+    alone.write_text("rubric: alone\ntitle: Is it so?\ndimensions: {so: Is it?}\n")
+    done, _ = served(wavering(), "rubric", "check", str(alone), "--run", "--repeat", "2")
+    assert (done.code, "it has no cases" in done.err) == (2, True)
     for words, told in (
         ((*EVAL, "--keep"), "add --repeat"),
         ((*EVAL, "--repeat", "2", "--models", "a,b", "--keep"), "no --models"),
