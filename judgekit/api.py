@@ -237,19 +237,16 @@ def _iterating(
     def each(*args: Arguments.args, **given: Arguments.kwargs) -> Generator[Value, None, None]:
         found, runner, context = call(*args, **given), asyncio.Runner(), copy_context()
 
-        async def step() -> list[Value]:
-            try:
-                return [await anext(found)]
-            except StopAsyncIteration:
-                return []
+        async def step() -> Value | None:
+            return await anext(found, None)
 
         async def close() -> None:
             await found.aclose()
 
         with ThreadPoolExecutor(1, thread_name_prefix="judgekit-rows") as thread:
             try:
-                while values := thread.submit(context.run, runner.run, step()).result():
-                    yield from values
+                while (value := thread.submit(context.run, runner.run, step()).result()) is not None:
+                    yield value
             finally:
                 thread.submit(runner.run, close()).result()
                 thread.submit(runner.close).result()

@@ -111,9 +111,16 @@ def run(arguments: list[str] | None = None) -> int:
         try:
             code = int(application(command)(words, "judgekit", standalone_mode=False) or 0)
             if output.current.file is not None:
-                output.finish(output.current.file)
+                text = "".join(f"{each}\n" for each in output.current.results)
+                output.write_file(output.current.file, text, "written")
         except TyperException as error:
-            _say_how(error)
+            message, context = error.format_message(), getattr(error, "ctx", None)
+            if "\n" in message:  # the help of a group that was named alone
+                sys.stderr.write(f"{printable(message)}\n")
+            else:
+                warn(
+                    f"{message} ({context.command_path if context else 'judgekit'} --help lists the options)"
+                )
             return Exit.USAGE
         except JudgekitError as error:
             warn(str(error))
@@ -179,13 +186,3 @@ def _warn_of_unknown(names: set[str]) -> None:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
             meant = f"; did you mean {near[0]}?" if near else ""
             warn(f"{name}: judgekit has no such variable, so it has no effect{meant}")
-
-
-def _say_how(error: TyperException) -> None:
-    """Say what is wrong with a command line and which help to read; for a group alone print its help."""
-    message = error.format_message()
-    if "\n" in message:
-        sys.stderr.write(f"{printable(message)}\n")
-        return
-    context = getattr(error, "ctx", None)
-    warn(f"{message} ({context.command_path if context else 'judgekit'} --help lists the options)")

@@ -95,7 +95,7 @@ def judge(
             cases, judge = found.with_course(loaded.rubric, mode), found.judge
     report = judged.report(cases, file.name, loaded, mode, wanted)
     if html is not None:
-        output.write_drawing(html, pages.judging_page(report))
+        output.write_file(html, pages.judging_page(report))
     if as_json:
         emit(report.model_dump_json(by_alias=True))
     else:

@@ -246,7 +246,7 @@ def kpi(
         from judgekit.evaluation import pages
 
         drawn = pages.kpi_page if plot.suffix == ".html" else pages.kpi_drawing
-        output.write_drawing(plot, drawn(evidence))
+        output.write_file(plot, drawn(evidence))
     rubrics, models = kpi.by_rubric_and_model(evidence)
     if as_json:
         parts = {"rubrics": rubrics, "models": models}

@@ -135,12 +135,6 @@ def unread(path: Path | None) -> Path | None:
     return path
 
 
-def finish(file: Path) -> None:
-    """Write the results to the file that is to have them."""
-    _write_whole(file, "".join(f"{text}\n" for text in current.results))
-    note(f"written: {file}")
-
-
 def printable(text: str, encoding: str = "") -> str:
     """Return text in the terminal's encoding, with what it would obey escaped; colours, our own, pass."""
     encoding = encoding or getattr(sys.stdout, "encoding", None) or "utf-8"
@@ -152,27 +146,23 @@ def colourless(text: str) -> str:
     return _COLOUR.sub("", text)
 
 
-def write_drawing(path: Path, text: str) -> None:
-    _write_whole(path, text)
-    note(f"drawn: {path}")
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """Write a file at once, so that none is half written; a device or a pipe as it is."""
+def write_file(path: Path, text: str, done: str = "drawn") -> None:
+    """Write a file at once, so that none is half written (a device or a pipe as it is), and say so."""
     target = path.resolve()
     part = target.with_name(f"{target.name}.{os.getpid()}")
     try:
         if path.exists() and not path.is_file():
             path.write_text(text, encoding="utf-8")
-            return
-        part.write_text(text, encoding="utf-8")
-        if target.exists():
-            part.chmod(target.stat().st_mode)
-        part.replace(target)
+        else:
+            part.write_text(text, encoding="utf-8")
+            if target.exists():
+                part.chmod(target.stat().st_mode)
+            part.replace(target)
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror})") from None
     finally:
         part.unlink(missing_ok=True)
+    note(f"{done}: {path}")
 
 
 def watched() -> bool:

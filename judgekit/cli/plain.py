@@ -22,8 +22,6 @@ from judgekit.text import encodable, one_line, visible
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.retrieval.confidence import Candidate
-
 UNASKED = "No model, and no root outside of the project: an agent may run this unasked."
 _INSTALL = f"python3 -m venv ~/.judgekit-venv && ~/.judgekit-venv/bin/pip install '{ROOT}'"
 
@@ -95,7 +93,14 @@ def _search(arguments: Sequence[str]) -> int:
         _warn(note)
     if asked.json:
         found = {"query": encodable(asked.query), "mode": asked.mode, "degraded": degraded}
-        found["results"] = [_result(candidate) for candidate in ranked.candidates]
+        found["results"] = [
+            {name: encodable(getattr(each, name)) for name in ("id", "path")}
+            | {name: visible(getattr(each, name)) for name in ("title", "category")}
+            | {"tags": [visible(tag) for tag in each.tags], "snippet": visible(each.snippet)}
+            | {name: getattr(each, name) for name in ("bm25", "confidence", "confidence_label")}
+            | {"kept_by": "bm25"}
+            for each in ranked.candidates
+        ]
         found["duration_ms"] = round((time.perf_counter() - started) * 1000)
         _print(json.dumps(found, ensure_ascii=False, separators=(",", ":")))
         return Exit.ACCEPTED
@@ -124,14 +129,6 @@ def _folder(root: str) -> str:
         return root
     path = Path(root).expanduser()
     return str(path.resolve()) if root and path.is_dir() else ""
-
-
-def _result(candidate: Candidate) -> dict[str, object]:
-    found: dict[str, object] = {name: encodable(getattr(candidate, name)) for name in ("id", "path")}
-    found |= {"title": visible(candidate.title), "category": visible(candidate.category)}
-    found |= {"tags": [visible(tag) for tag in candidate.tags], "snippet": visible(candidate.snippet)}
-    figures = {name: getattr(candidate, name) for name in ("bm25", "confidence", "confidence_label")}
-    return {**found, **figures, "kept_by": "bm25"}
 
 
 def _print(text: str) -> None:

@@ -69,7 +69,7 @@ def report(
     if html is not None:
         from judgekit.evaluation.page import page
 
-        output.write_drawing(html, page(f"Results of {found.file}", _about(found), sections))
+        output.write_file(html, page(f"Results of {found.file}", _about(found), sections))
     if as_json:
         emit(found.model_dump_json(by_alias=True))
         return 0

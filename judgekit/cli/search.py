@@ -16,7 +16,7 @@ from typer import Argument, Option
 from judgekit import environment
 from judgekit.cli import output, plain
 from judgekit.cli.output import emit, note, say, warn
-from judgekit.engine import client
+from judgekit.engine import answers, client
 from judgekit.errors import InputError, UsageError
 from judgekit.hooks.settings import engine_wanted
 
@@ -49,12 +49,6 @@ def search(
         carried = client.carried(environment.project_root())
         return json.dumps({**carried, **asked, "roots": roots or None, "query": query}).encode()
 
-    def read(response: client.Response) -> dict[str, Any]:
-        from judgekit.engine import answers
-
-        reply: dict[str, Any] = answers.value(response)
-        return reply
-
     def locally(_: client.NoEngine) -> dict[str, Any]:
         from judgekit.judging import search as recall
 
@@ -62,7 +56,7 @@ def search(
 
     # The name of a root means something in this process alone.
     use = judge and not no_engine and all(Path(name).is_dir() for name in root or ()) and engine_wanted()
-    found = client.call("search", body, read, locally, use=use, warn=note)
+    found = client.call("search", body, answers.value, locally, use=use, warn=note)
     for line in found.pop("notes"):
         warn(line)
     if found["degraded"]:

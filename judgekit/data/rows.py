@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from datetime import date, time, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias
 
 from judgekit.config.files import install_extra
 from judgekit.errors import InputError
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyarrow import parquet
+
+    Stream: TypeAlias = Iterator["DataRow | UnreadableRow"]
 
 ENDINGS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -67,19 +69,14 @@ class Rows:
     Iterating raises `InputError` where the file itself can be read no further.
     """
 
-    def __init__(
-        self,
-        path: str,
-        read: Callable[[], Iterator[DataRow | UnreadableRow]],
-        schema: pa.Schema | None = None,
-    ) -> None:
+    def __init__(self, path: str, read: Callable[[], Stream], schema: pa.Schema | None = None) -> None:
         self.path = "" if path == STDIN else path
         self.name = encodable(self.path) or "standard input"
         self.lasting = bool(self.path)
         self.schema = schema
         self._read = read
 
-    def __iter__(self) -> Iterator[DataRow | UnreadableRow]:
+    def __iter__(self) -> Stream:
         with _readable(self.name):
             yield from self._read()
 
@@ -103,7 +100,7 @@ def open_rows(path: str, stdin: BinaryIO) -> Rows:
     return Rows(path, partial(_text_rows, path, DELIMITERS.get(ending)))
 
 
-def _text_rows(path: str, delimiter: str | None) -> Iterator[DataRow | UnreadableRow]:
+def _text_rows(path: str, delimiter: str | None) -> Stream:
     with Path(path).open("rb") as file:
         yield from _csv_rows(file, delimiter) if delimiter else _json_rows(file)
 
@@ -135,7 +132,7 @@ def _readable(name: str) -> Iterator[None]:
         raise InputError(f"{name}: cannot be read ({why})") from None
 
 
-def _json_rows(file: BinaryIO) -> Iterator[DataRow | UnreadableRow]:
+def _json_rows(file: BinaryIO) -> Stream:
     number = 0
     for line, raw in enumerate(bounded_lines(file, MAX_BYTES), 1):
         if line == 1 and raw is not None:
@@ -233,7 +230,7 @@ class _CsvLines:
         return not "".join(self._row).strip(" \r\n")  # a row of TSV may consist of tabs
 
 
-def _csv_rows(file: BinaryIO, delimiter: str) -> Iterator[DataRow | UnreadableRow]:
+def _csv_rows(file: BinaryIO, delimiter: str) -> Stream:
     csv.field_size_limit(max(csv.field_size_limit(), MAX_BYTES))
     lines = _CsvLines(file)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
@@ -306,7 +303,7 @@ def _parquet(path: str) -> parquet.ParquetFile:
     return parquet_module(path).ParquetFile(path, buffer_size=_BUFFER)
 
 
-def _parquet_rows(path: str) -> Iterator[DataRow | UnreadableRow]:
+def _parquet_rows(path: str) -> Stream:
     with _parquet(path) as file:
         try:
             names = _checked_names(file.schema_arrow.names)

@@ -135,6 +135,12 @@ def drawing(charts: Sequence[Chart], title: str) -> str:
     return visible(f"{module.drawing(charts, one_line(title, _NAME))}\n")
 
 
+def plain(template: Path, **given: object) -> str:
+    """Return a template of plain text, filled in with what needs no escaping any more."""
+    found = _templates().overlay(autoescape=False)
+    return found.from_string(template.read_text(encoding="utf-8")).render(**given)
+
+
 def _templates() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - for pages alone
 

@@ -9,13 +9,18 @@ import hashlib
 import re
 import shlex
 import textwrap
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from judgekit.evaluation import page
 from judgekit.judging.redact import redact
 from judgekit.judging.verdict import Finding, Verdict
 from judgekit.ledger import verdict_line
 from judgekit.ledger.records import is_blob
 from judgekit.text import one_line, rubric_name, visible
+
+if TYPE_CHECKING:
+    from judgekit.judging.verdict import Round
 
 WIDTH = 100  # columns of a block, which does not wrap
 NOTHING = "-"
@@ -24,19 +29,9 @@ _MAX_FINDINGS = 12_000  # characters of them all
 _MAX_TEXT = 600  # characters of one text in a finding
 _MAX_ROWS = 20
 _MAX_TASK = 300  # characters of a task's name that fit into a command
+_TEXT = Path(__file__).with_name("issue.md.jinja")
 _MARK = re.compile(r"<!-- judgekit (?P<token>[\w-]+) (?P<state>[0-9a-f]+) -->")
-_HEADS = {
-    "escalate": "Models disagree about {}, and no majority was found: a person must decide.",
-    "reject": "Models reject {}.",
-    "improve": "Models find {} in need of work.",
-}
-_OTHER = "Models came to no verdict about {}."
 _HARMLESS = {"`": "'", "@": "\uff20", "#": "\uff03", "<": "\u2039", ">": "\u203a", "://": ":\u2215\u2215"}
-_SETTLE = """Fix the content and judge it again, or override the verdict until the content changes:
-
-{}
-
-(Use `reject` instead of `accept` to reject it.)"""
 
 
 def inline(text: str, limit: int = 200) -> str:
@@ -77,29 +72,16 @@ def of(verdict: Verdict, *, text: bool = False) -> Issue:
     hashes = sorted(subject.sha256 for subject in verdict.subjects)
     state = hashlib.sha256("\n".join([verdict.verdict, *hashes]).encode()).hexdigest()[:16]
     shown = verdict_line(verdict, text=text)
-    rubric = inline(rubric_name(f"{shown.rubric.id}@{shown.rubric.version}", shown.rubric.source))
-    facts = [f"- rubric {rubric}, {shown.mode}; judged {shown.timestamp:%Y-%m-%d %H:%M} UTC"]
-    facts += [f"- commit {inline(shown.commit, 64)}"] if shown.commit else []
-    facts += [
-        f"- file {inline(subject.path)}, SHA-256 {inline(subject.sha256[:12])}"
-        for subject in shown.subjects[:_MAX_ROWS]
-    ]
-    more = len(shown.subjects) - _MAX_ROWS
-    parts = [
-        _HEADS.get(verdict.verdict, _OTHER).format(inline(name)),
-        "\n".join([*facts, *([f"- and {more} more files"] if more > 0 else [])]),
-        "### Rounds",
-        _rounds(shown),
-    ]
-    if shown.reasoning:
-        parts += ["### Reasoning", block(wrapped(shown.reasoning, 4 * _MAX_TEXT))]
-    findings = _findings(shown)
-    if findings:
-        parts += ["### Findings", block("\n".join(findings))]
     fits = verdict.task_id.isprintable() and len(verdict.task_id) <= _MAX_TASK
-    command = f"judgekit override {shlex.quote(verdict.task_id if fits else verdict.id)} accept --why '...'"
-    parts += ["### To settle it", _SETTLE.format(block(command, "sh")), f"<sub>{token}</sub>"]
-    body = "\n\n".join(parts)[:MAX_BODY]
+    task = shlex.quote(verdict.task_id if fits else verdict.id)
+    given = {
+        "rubric": rubric_name(f"{shown.rubric.id}@{shown.rubric.version}", shown.rubric.source),
+        "reasoning": wrapped(shown.reasoning, 4 * _MAX_TEXT),
+        "findings": _findings(shown),
+        "command": f"judgekit override {task} accept --why '...'",
+    }
+    known = {"inline": inline, "block": block, "ended": _ended, "most": _MAX_ROWS}
+    body = page.plain(_TEXT, verdict=shown, name=name, token=token, **given, **known)[:MAX_BODY]
     heading = f"[JUDGE-DISAGREEMENT] Review needed: {title(name)}"
     marked = f"<!-- judgekit {token} {state} -->\n{body}"
     return Issue(token, state, redact(heading).text, redact(marked).text)
@@ -115,22 +97,14 @@ def task_name(task_id: str) -> str:
     return task_id.rpartition("@")[0] if is_blob(task_id) else task_id
 
 
-def _rounds(verdict: Verdict) -> str:
-    if not verdict.rounds:
-        return "No model was asked."
-    lines = ["| Round | Tier | Model | Outcome | Scores | Failure |", "| --- | --- | --- | --- | --- | --- |"]
-    for each in verdict.rounds[:_MAX_ROWS]:
-        outcome, scored, kind = NOTHING, NOTHING, NOTHING
-        if each.opinion is not None:
-            scores = each.opinion.get("scores")
-            named = scores.items() if isinstance(scores, dict) else ()
-            numbers = (f"{name} {value:g}" for name, value in named if isinstance(value, int | float))
-            outcome, scored = inline(str(each.opinion.get("outcome"))), inline(", ".join(numbers))
-        elif each.failure:  # a provider's own words may name addresses, so only the kind
-            kind = inline(str(each.failure.kind))
-        model = inline(each.model, 80)
-        lines.append(f"| {each.round} | {each.tier} | {model} | {outcome} | {scored} | {kind} |")
-    return "\n".join(lines)
+def _ended(each: Round) -> tuple[str, str, str]:
+    """Return the outcome, the scores and the failure of a round."""
+    if each.opinion is None:  # a provider's own words may name addresses, so only the kind
+        return NOTHING, NOTHING, inline(str(each.failure.kind)) if each.failure else NOTHING
+    scores = each.opinion.get("scores")
+    named = scores.items() if isinstance(scores, dict) else ()
+    numbers = (f"{name} {value:g}" for name, value in named if isinstance(value, int | float))
+    return inline(str(each.opinion.get("outcome"))), inline(", ".join(numbers)), NOTHING
 
 
 def _findings(verdict: Verdict) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,10 @@ def answer(payload: Mapping[str, Any], project: str, configured: Mapping[str, An
         parts = [document.sha256, document.task_id, task.description, task.acceptance]
         key = hashlib.sha256("\0".join(parts).encode("utf-8", "replace")).hexdigest()
         kept = os.path.join(environment.cache_home(), FOLDER, environment.file_name_for(session) + ".json")
-        seen, told = _remembered(kept)
+        seen, told = list[str](), 0  # what was judged in this session; how often it was asked to go on
+        with suppress(ValueError, KeyError, TypeError):
+            found = quickjson.load(kept)
+            seen, told = [str(each) for each in found["seen"]], int(found["told"])
         if key in seen:
             return "", []
         request = JudgeRequest(deadline=max(0.1, until - time.monotonic()))
@@ -78,15 +82,6 @@ def answer(payload: Mapping[str, Any], project: str, configured: Mapping[str, An
         notes.append(f"undetermined, so the agent may stop: {verdict.degraded}")
     text = quickjson.dumps({"decision": "block", "reason": reason(verdict)}) if asks else ""
     return text, notes
-
-
-def _remembered(path: str) -> tuple[list[str], int]:
-    """Return the contents that were judged in a session, and how often it was asked to go on."""
-    kept = quickjson.load(path)
-    try:
-        return [str(each) for each in kept["seen"]], int(kept["told"])
-    except (ValueError, KeyError, TypeError):
-        return [], 0
 
 
 def reason(verdict: Verdict) -> str:
