@@ -7,6 +7,8 @@ Favor Their Own Generations", arXiv:2404.13076).
 from __future__ import annotations
 
 import re
+import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from judgekit import environment
@@ -19,7 +21,6 @@ from judgekit.text import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from judgekit.config import TierName
     from judgekit.config.settings import Config
@@ -29,38 +30,7 @@ if TYPE_CHECKING:
     Tiers = Mapping[TierName, tuple[Endpoint, ...]]
 
 
-_AGENTS = {
-    "anthropic": (
-        r".*@anthropic\.com>",
-        r"claude(?: <(?=[^>]*noreply@)[^>]*>|$)",
-        r"claude[ -](?:code|opus|sonnet|haiku|v?\d)",
-        r"claude\[bot\]",
-    ),
-    "openai": (
-        r".*(?:noreply|codex)@openai\.com>",
-        r"(?:openai )?codex(?: cli)?(?: <|$)",
-        r"chatgpt\b",
-        r"gpt-\d",
-    ),
-    "google": (
-        r"gemini(?: cli| code assist|[ -]\d| <|$)",
-        r"(?:gemini-|google-labs-jules).*(?:\[bot\]|@users\.noreply\.github\.com>)",
-    ),
-    "alibaba": (r"qwen-?coder\b", r"qwen code\b"),
-    "mistral": (r"mistral vibe\b", r".*vibe@mistral\.ai>"),
-    "xai": (r"grok(?:[ -]|$)",),
-    UNKNOWN_FAMILY: (
-        r"(?:github )?copilot(?:\[bot\]| <|$| \w*agent)",
-        r"copilot-swe-agent\b",
-        r".*\+copilot@users\.noreply\.github\.com>",
-        r"cursor(?: agent)?(?: <|$)",
-        r".*cursoragent@cursor\.com>",
-        r"(?:devin-ai-integration|devin ai|aider|opencode|openhands)\b",
-        r".*@aider\.chat>",
-        r"amp <amp@ampcode\.com>",
-        r"(?:windsurf|sweep-ai)\b",
-    ),
-}
+_AGENTS: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("agents.toml").read_text("utf-8"))
 # Who helped to write; a reviewer or a tester did not.
 _WROTE = re.compile(
     r"(?:co-)?(?:authored|written|created|generated|made|assisted)-(?:by|with):\s*", re.IGNORECASE
