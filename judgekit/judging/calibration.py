@@ -288,9 +288,7 @@ def misfit(known: Calibration, loaded: LoadedRubric, now: PanelFingerprint, subj
     return next(_differences(known, loaded, now, subjects), None)
 
 
-def _differences(
-    known: Calibration, loaded: LoadedRubric, now: PanelFingerprint, count: int
-) -> Iterator[str]:
+def _differences(known: Calibration, loaded: LoadedRubric, now: PanelFingerprint, size: int) -> Iterator[str]:
     rubric, was, asked, several = loaded.rubric, known.asked, now.asked, known.subjects
     if known.rubric.sha256 != loaded.sha256:
         yield f"it was made for a different {known.rubric.id} ({known.rubric.version})"
@@ -298,9 +296,9 @@ def _differences(
         yield "the prompt has changed"
     if known.wording_sha256 not in (None, wording(rubric, known.mode)):
         yield "judgekit's own prompts, or how it reads replies, have changed"
-    if several and not several.least <= count <= several.most:
+    if several and not several.least <= size <= several.most:
         fitting = f"{several.least} to {several.most}" if several.least < several.most else several.most
-        yield f"it was made for {fitting} texts, not for {count}"
+        yield f"it was made for {fitting} texts, not for {size}"
     for tier in known.models | now.models:
         before, model = known.models.get(tier, "nobody"), now.models.get(tier, "nobody")
         if together(before.split(TOGETHER)) != model:

@@ -43,18 +43,7 @@ _MENTION: Final = re.compile(
 _FIRST: Final = re.compile(r"\{\s*\Z")
 _STRING: Final = re.compile(rf"\{{(?:\\n|\s){{0,40}}\\{{1,8}}[{QUOTES}]")
 _ESCAPED: Final = re.compile(rf"\\{{1,8}}(?:(?=[{QUOTES}])|n)")
-_AMOUNT: Final = re.compile(
-    r"[+-]?\d{1,9}(?:[.,]\d{1,9})?\s{0,3}(?:%|(?:/|out of|of)\s{0,3}\d{1,9}|points?|stars?)?"
-    r"|one|two|three|four|five|six|seven|eight|nine|ten|zero",
-    re.IGNORECASE,
-)
-_FILLER: Final = r"(?:quality|score|rating|value|grade|is|was|of|at|as|gets|to)\b"
-_SAID: Final = (  # a name, the number that it is given, and what shows that the number ends there
-    r"(?<!\w)(?P<key>{names})(?!\w)(?P<between>[^\w{{\[]{{0,12}}(?:{filler}[^\w{{\[]{{0,12}}){{0,3}})"
-    r"(?P<number>\d{{1,2}}(?:\.\d{{1,4}})?)(?P<unit>\s?(?:%|(?:/|out of|of)\s?\d{{1,3}}|points?|stars?)?)"
-    r"(?=(?P<after>[\s*_`'\")\]}}]{{0,8}}(?:\Z|[,;!<|(:&]|\.(?!\d)|[-\u2013\u2014](?!\s?\d)|(?<=[\n)\"'\]}}])"
-    r"|(?:because|since|as|and|but|with|due|{names})\b)))"
-)
+_AMOUNT: Final = re.compile(fit.WORDS["amount"])
 
 
 def extract(raw: str, model: type[Model]) -> Model:
@@ -265,7 +254,7 @@ def _otherwise_in_prose(texts: list[str], wanted: _Places) -> str | None:
     if len(numbers) < _LEAST_SCORES:
         return None
     names = "|".join(r"[\s_-]?".join(map(re.escape, words)) for words, _ in numbers.values())
-    pattern = re.compile(_SAID.format(names=names, filler=_FILLER), re.IGNORECASE)
+    pattern = re.compile(fit.WORDS["said"].replace("(?&NAMES)", names))
     given = [
         (fit.plain(match["key"]), float(match["number"]))
         for text in texts

@@ -54,9 +54,8 @@ _GUARD: Final = (
 _WORD: Final = "judged"
 _DASHES: Final = "-_\u2010-\u2015\u2212\ufe58\ufe63\uff0d"
 _OVER_LETTERS: Final = r"[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]*+"
-_WORD_BEFORE_NONCE: Final = re.compile(
-    "".join(char + _OVER_LETTERS for char in _WORD) + rf"(?=[{_DASHES}])", re.IGNORECASE
-)
+_SPELT: Final = "".join(char + _OVER_LETTERS for char in _WORD)
+_WORD_BEFORE_NONCE: Final = re.compile(rf"{_SPELT}(?=[{_DASHES}])", re.IGNORECASE)
 _NONCE_BYTES: Final = 8
 _NONCE_LETTERS: Final = 14  # 26 ** 14 is more than 2 ** 64
 _TAG: Final = re.compile(rf"\b{_WORD}-[a-z]{{{_NONCE_LETTERS}}}\b")
@@ -73,9 +72,7 @@ _STYLED_LEAST: Final = 2  # letters in a word: a single one is a symbol
 _CAPITALS_LEAST: Final = 3
 _CIRCLED: Final = "\u24b6-\u24e9\U0001f130-\U0001f189"
 # It begins where no letter stands before it: a long word of ASCII is read once, not once for each letter.
-_FOREIGN_WORD: Final = re.compile(
-    rf"(?<![A-Za-z0-9])[A-Za-z0-9]*+(?:[^\x00-\x7f\W]|[{_CIRCLED}])[\w{_CIRCLED}]*+"
-)
+_FOREIGN_WORD = re.compile(rf"(?<![A-Za-z0-9])[A-Za-z0-9]*+(?:[^\x00-\x7f\W]|[{_CIRCLED}])[\w{_CIRCLED}]*+")
 _STRUCK: Final = re.compile(r"(?<=[A-Za-z])[\u0334-\u0338\u20d0-\u20f0]+")
 
 

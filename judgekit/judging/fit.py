@@ -17,9 +17,9 @@ from judgekit.judging.scan import CUT, QUOTES, SPELT_NUMBER, Array, Object, numb
 
 Model = TypeVar("Model", bound=BaseModel)
 
-_KEYS = tomllib.loads(Path(__file__).with_name("reply_keys.toml").read_text("utf-8"))
+WORDS: dict[str, str] = tomllib.loads(Path(__file__).with_name("reply_words.toml").read_text("utf-8"))
 _NAME_KEYS, _VALUE_KEYS, _MAXIMUM_KEYS, _WRAPPERS = (
-    frozenset(_KEYS[name].split()) for name in ("names", "values", "maximum", "wrappers")
+    frozenset(WORDS[name].split()) for name in ("names", "values", "maximum", "wrappers")
 )
 _MAX_WRAPPERS = 4  # objects around the answer: in `{"result": {"evaluation": {…}}}` there are two
 _SHORT = 40  # characters in which a scale is named, and that a message quotes

@@ -80,9 +80,7 @@ _LAST_QUOTE: Final = {
 # As JSON writes a number, of a size that a score may have.
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,30})?(?:[eE][+-]?[0-9]{1,2})?")
 
-SPELT_NUMBER: Final = re.compile(
-    r"[+-]?(?:[0-9]{1,18}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,2})?"
-)
+SPELT_NUMBER = re.compile(r"[+-]?(?:[0-9]{1,18}(?:\.[0-9]{0,30})?|\.[0-9]{1,30})(?:[eE][+-]?[0-9]{1,2})?")
 """A number as people write it: also +1, 01, .5 and 1. (but neither 1_000 nor infinity)."""
 
 _LITERALS: dict[str, bool | None] = {"true": True, "false": False, "null": None, "none": None}

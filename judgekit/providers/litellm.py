@@ -41,11 +41,7 @@ if TYPE_CHECKING:
 ATTEMPTS = 3
 _NEWER = "max_completion_tokens"
 _CONCESSIONS = 5  # as many as a style has: the limit's name, temperature, probabilities, the format twice
-_WEAKER: Final[dict[OutputMode, OutputMode]] = {
-    "json_schema": "json_object",
-    "tool": "text",
-    "json_object": "text",
-}
+_WEAKER: dict[OutputMode, OutputMode] = {"json_schema": "json_object", "tool": "text", "json_object": "text"}
 _SCHEMA_NAME = "opinion"
 _MOST_SAID = 64_000  # characters of an error of litellm's
 _LEAST_LOGPROB = -7.0  # one in a thousand: a less likely alternative of a whole reply is not kept

@@ -141,10 +141,8 @@ def fetch(name: str, progress: Callable[[str], None]) -> Path:
     target = place / f"{model.name}.gguf"
     try:
         environment.private_folder(str(place))
-        lock, busy = (
-            place / f".{model.name}.lock",
-            f"{model.name}: another process is downloading it; waiting",
-        )
+        lock = place / f".{model.name}.lock"
+        busy = f"{model.name}: another process is downloading it; waiting"
         with files.held(lock, seconds=LOCK_SECONDS, waiting=lambda: progress(busy)):
             if not target.is_file() or _digest(target) != model.sha256:
                 _assemble(model, target, progress)

@@ -180,9 +180,7 @@ def _named(wanted: PanelRequest, known: Sequence[Profile], environ: Variables, o
         endpoints = {tier: (endpoint(used[0], usual[tier], environ),) for tier in usual} | endpoints
     by = "project" if wanted.listed_only.issuperset(tiers) else "user"
     own = [profile for profile in used if isinstance(profile, LitellmProfile)]
-    at_home = len(own) == len(used) and all(
-        one.detect.port or one.models_env.by_tier or one.embedded for one in own
-    )
+    at_home = len(own) == len(used) and all(p.detect.port or p.models_env.by_tier or p.embedded for p in own)
     panel = Panel(fill(endpoints), used[0].provider, f"named by the {by}")
     return panel if at_home and wanted.allow is None else replace(panel, others=others)
 

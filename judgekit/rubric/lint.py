@@ -9,22 +9,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.errors import ConfigError
 from judgekit.rubric.loader import LoadedRubric, cases_path, leniency_path
-from judgekit.rubric.schema import (
-    Case,
-    CompareCase,
-    Rubric,
-    ScoreCase,
-    ScoreRubric,
-    SelectCase,
-    SelectRubric,
-    WrongCase,
-)
+from judgekit.rubric.schema import CompareCase, ScoreCase, ScoreRubric, SelectCase, SelectRubric, WrongCase
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from judgekit.config import ModeName
+    from judgekit.rubric.schema import Case, Rubric
 
 FEW = 10  # cases, below which a share of agreement says next to nothing
 LEAST_SHARE = 0.2  # of the cases should be on either side of acceptance
@@ -169,10 +161,9 @@ def _changes(key: str, before: Any, after: Any) -> Iterator[str]:  # noqa: ANN40
         words += [f"with {_short(item)}" for item in after if item not in before]
         yield f"{key}: {'; '.join(words) or 'in another order'}"
     elif before != after:
-        changed = (
-            f"{_short(before)} -> {_short(after)}" if after is not None else f"removed, was {_short(before)}"
-        )
-        yield f"{key}: {changed if before is not None else f'new, {_short(after)}'}"
+        was, now = _short(before), _short(after)
+        changed = f"removed, was {was}" if after is None else f"{was} -> {now}"
+        yield f"{key}: {changed if before is not None else f'new, {now}'}"
 
 
 def _short(value: object) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 AnyCase = TypeVar("AnyCase", bound=Case)
 Section: TypeAlias = Literal["judge", "gate", "retrieval"]
 """Where a configuration names a rubric."""
-StarterTask: TypeAlias = Literal["score", "select", "compare"]
+Starter: TypeAlias = Literal["score", "select", "compare"]
 _YAML = (".yaml", ".yml")
 _SCHEMA_FILE = "rubric.schema.json"
 _MODELINE = f"# yaml-language-server: $schema={_SCHEMA_FILE}\n"
@@ -170,9 +170,7 @@ def _read(path: Path, adapter: TypeAdapter[AnyCase]) -> list[AnyCase]:
     return cases
 
 
-def begin(
-    name: str, to: Path, *, task: StarterTask = "score", like: LoadedRubric | None = None
-) -> list[Path]:
+def begin(name: str, to: Path, *, task: Starter = "score", like: LoadedRubric | None = None) -> list[Path]:
     """Write a rubric like another or a starter, its cases and schema; raises `UsageError`, `ConfigError`."""
     ref = name if "@" in name else f"{name}@1.0.0"
     if not _REFERENCE.fullmatch(ref):
