@@ -72,10 +72,7 @@ _EXPECTED: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "project": _PATH,
     "roots": ("a list of folders", lambda value: isinstance(value, list | tuple)),
     "texts": ("a mapping of names to texts", lambda value: isinstance(value, Mapping) and bool(value)),
-    "rows": (
-        "rows, each a mapping of columns",
-        lambda value: isinstance(value, Iterable) and not _is_text(value),
-    ),
+    "rows": ("rows, each a mapping of columns", lambda it: isinstance(it, Iterable) and not _is_text(it)),
     "fields": (
         "a mapping of fields to columns",
         lambda value: isinstance(value, Mapping) and all(map(_is_text, (*value, *value.values()))),

@@ -232,9 +232,7 @@ def names(models: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name.strip() for name in parts if name.strip()))
 
 
-def _models_in(
-    variables: Mapping[TierName, str], environ: Mapping[str, str], usual: str = "JUDGEKIT_MODEL"
-) -> dict[TierName, tuple[str, ...]]:
+def _models_in(variables: Mapping[TierName, str], environ: Variables, usual: str = "JUDGEKIT_MODEL") -> Named:
     every = names(environ.get(usual, ""))
     found = {tier: names(environ.get(variable, "")) or every for tier, variable in variables.items()}
     return {tier: models for tier, models in found.items() if models}
