@@ -286,13 +286,15 @@ def import_(
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise InputError(f"{file}: cannot be read ({reason})") from None
-    done = add(loaded, parse(text, str(file)))
-    for name, added in done.added.items():
-        say(f"{name}: {len(added)} added: {', '.join(added)}")
-    say(f"{loaded.path}: {sum(map(len, done.added.values()))} terms added, {done.known} known")
-    for name, count in done.unknown.items():
+    pairs = parse(text, str(file))
+    added, unknown = add(loaded, pairs)
+    for name, new in added.items():
+        say(f"{name}: {len(new)} added: {', '.join(new)}")
+    count = sum(map(len, added.values()))
+    say(f"{loaded.path}: {count} terms added, {len(pairs) - count - unknown.total()} known")
+    for name, count in unknown.items():
         warn(f"no dimension {one_line(name, 100)!r} in {loaded.rubric.ref}: {count} terms left out")
-    return Exit.BAD_INPUT if done.unknown else 0
+    return Exit.BAD_INPUT if unknown else 0
 
 
 def _project() -> Path:

@@ -25,18 +25,8 @@ from judgekit import environment
 from judgekit.config.files import held
 from judgekit.config.yamlfile import problem_in
 from judgekit.errors import Exit, JudgekitError, UsageError
-from judgekit.ledger.records import (
-    SCHEMAS,
-    DismissalLine,
-    Label,
-    Line,
-    OverrideLine,
-    VerdictLine,
-    line,
-    quote_hash,
-    verdict_line,
-    with_dismissals,
-)
+from judgekit.ledger import records
+from judgekit.ledger.records import SCHEMAS, DismissalLine, Label, Line, OverrideLine, VerdictLine, line
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
@@ -310,9 +300,9 @@ class Ledger:
         Raises `LedgerError`.
         """
         key = self._key() if any(each.quote for each in verdict.findings) else b""
-        hashes = [quote_hash(each.quote, key) for each in verdict.findings]
-        marked = with_dismissals(verdict, hashes, said)
-        self.add(verdict_line(marked, hashes, text=text, gate=gate, of_task=gate is None))
+        hashes = [records.quote_hash(each.quote, key) for each in verdict.findings]
+        marked = records.with_dismissals(verdict, hashes, said)
+        self.add(records.verdict_line(marked, hashes, text=text, gate=gate, of_task=gate is None))
         return marked
 
     def _key(self) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from judgekit.config import yaml_text
 from judgekit.errors import InputError, UsageError
@@ -21,14 +21,6 @@ MOST = 1_000  # terms of one file
 MOST_LETTERS = 60  # of a term: a remark holds no longer one
 _SHOWN = 100  # characters of what is wrong
 _THESAURUS = 'expected a thesaurus, {"name": ..., "data": {TERM: {"id": ..., "nterm": DIMENSION}}}'
-
-
-class Added(NamedTuple):
-    """The terms `added` to each dimension, how many were `known`, how many name an unknown dimension."""
-
-    added: dict[str, list[str]]
-    known: int
-    unknown: Counter[str]
 
 
 def parse(text: str, name: str) -> list[tuple[str, str]]:
@@ -57,8 +49,11 @@ def parse(text: str, name: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def add(loaded: LoadedRubric, pairs: Iterable[tuple[str, str]]) -> Added:
-    """Add terms to a rubric's file, whose comments stay; raises `UsageError` and `ConfigError`."""
+def add(loaded: LoadedRubric, pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, list[str]], Counter[str]]:
+    """Add terms to a rubric's file, whose comments stay; raises `UsageError` and `ConfigError`.
+
+    Returns what was new to each dimension, and how many terms name each dimension that does not exist.
+    """
     rubric = loaded.rubric
     if loaded.sha256 in published().values():
         own = f"judgekit rubric new my-{rubric.rubric} --from {rubric.ref}"
@@ -69,20 +64,18 @@ def add(loaded: LoadedRubric, pairs: Iterable[tuple[str, str]]) -> Added:
     there = {
         name: {name.casefold(), *map(str.casefold, each.terms)} for name, each in rubric.dimensions.items()
     }
-    done = Added({}, 0, Counter())
+    added, unknown = dict[str, list[str]](), Counter[str]()
     for term, dimension in pairs:
         name = names.get(dimension.casefold())
         if name is None:
-            done.unknown[dimension] += 1
-        elif term.casefold() in there[name]:
-            done = done._replace(known=done.known + 1)
-        else:
+            unknown[dimension] += 1
+        elif term.casefold() not in there[name]:
             there[name].add(term.casefold())
-            done.added.setdefault(name, []).append(term)
+            added.setdefault(name, []).append(term)
 
     def change(data: dict[str, Any]) -> None:
         dimensions = data["dimensions"]
-        for name, terms in done.added.items():
+        for name, terms in added.items():
             if isinstance(dimensions[name], str):  # a question alone
                 dimensions[name] = type(dimensions)({"question": dimensions[name]})
             of = dimensions[name]
@@ -92,6 +85,6 @@ def add(loaded: LoadedRubric, pairs: Iterable[tuple[str, str]]) -> Added:
             for term in reversed(terms):  # a comment behind the last of a list belongs to what follows
                 of["terms"].insert(0, term)
 
-    if done.added:
+    if added:
         yaml_text.change(loaded.path, change, "add the terms by hand", "dimensions")
-    return done
+    return added, unknown

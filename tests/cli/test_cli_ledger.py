@@ -563,8 +563,3 @@ def test_files_of_days_copied_from_elsewhere(judgekit: Run, project: Path, tmp_p
     assert "2025-10-02.jsonl:2: not JSON" in done.err
     assert judgekit("triage", "2025-10-01.jsonl", "--since", "7d").out == "nothing needs a person\n"
     assert judgekit("triage", "none.jsonl").code == 65
-
-
-def test_lines_for_programs_have_an_option_of_their_own(judgekit: Run, ledger: Ledger) -> None:
-    ledger.add(given("reject"))
-    assert judgekit("ledger", "export", "--jsonl").out == judgekit("ledger", "export").out != ""

@@ -97,13 +97,11 @@ def test_a_thesaurus_names_the_dimension_and_an_unknown_one_is_said(judgekit: Ru
     [
         ("no colon\n", "words.txt:1: expected TERM: DIMENSION"),
         ("ok: clear\n: clear\n", "words.txt:2: expected"),
-        ("-- : clear\n", "words.txt:1: expected"),
         (f"{'x' * 61}: clear\n", "of at most 60 characters"),
         ("a: \n", "words.txt:1: expected"),
         ("\n".join(f"word{n}: clear" for n in range(1001)), "more than 1,000 terms"),
         ("{", "expected a thesaurus"),
         ('{"a": ' * 100_000, "expected a thesaurus"),
-        ('{"data": []}', "expected a thesaurus"),
         ('{"data": {"a": {"id": 1}}}', "expected a thesaurus"),
         (b"\xff\xfe\x00", "not UTF-8"),
         (None, "cannot be read"),
@@ -141,13 +139,12 @@ def test_more_terms_of_kls_are_a_choice_and_change_no_prompt(judgekit: Run, proj
     old, new = (judgekit("rubric", "show", f"kls@1.{n}.0", "--prompt").out for n in (0, 1))
     assert old == new
     before, after = find_rubric("kls@1.0.0").rubric, find_rubric("kls@1.1.0").rubric
-    assert isinstance(before, ScoreRubric)
     assert isinstance(after, ScoreRubric)
     assert before.prompt.sha256 == after.prompt.sha256
-    for name, terms in terms_of(after).items():
+    for name, terms in (more := terms_in("kls@1.1.0")).items():
         assert len(terms) >= 14
-        assert set(terms) >= set(terms_of(before)[name])
-    assert len({term for each in terms_of(after).values() for term in each}) == 60
+        assert set(terms) >= set(terms_in("kls@1.0.0")[name])
+    assert len({term for each in more.values() for term in each}) == 60
     changed = judgekit("rubric", "diff", "kls@1.0.0", "kls@1.1.0").out.splitlines()
     assert {line.partition(":")[0].rpartition(".")[2] for line in changed} == {"version", "terms"}
     remark = [Finding(issue="The section is vague.")], [Finding(issue="Much of it is vague.")]
@@ -156,7 +153,3 @@ def test_more_terms_of_kls_are_a_choice_and_change_no_prompt(judgekit: Run, proj
     own = Path(judgekit("rubric", "path", "kls@1.1.0").out.strip())
     (project / ".judgekit" / "rubrics" / own.name).write_bytes(own.read_bytes())
     assert judgekit("rubric", "path", "kls").out.strip().startswith(str(project))  # chosen by a copy
-
-
-def terms_of(rubric: ScoreRubric) -> dict[str, list[str]]:
-    return {name: each.terms for name, each in rubric.dimensions.items()}

@@ -20,16 +20,7 @@ from judgekit.errors import FailureKind
 from judgekit.judging.verdict import Verdict
 from judgekit.ledger import Ledger, VerdictLine, export, importing, kpi, labels, records, store
 from judgekit.ledger.labels import triage
-from judgekit.ledger.records import (
-    DismissalLine,
-    Fault,
-    Label,
-    ModeChange,
-    OverrideLine,
-    PushRecord,
-    Skip,
-    verdict_line,
-)
+from judgekit.ledger.records import Fault, Label, ModeChange, OverrideLine, PushRecord, Skip, verdict_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -98,7 +89,7 @@ DISMISSED = {"who": "ann", "at": NOW}
 KINDS: dict[str, Record] = {  # how often "ann" stands in each line
     "label 1": label(verdict(), "go", "ann"),
     "override 1": override(),
-    "dismissal 1": DismissalLine(of="1", rubric="kls", quote_hash="5f", who="ann"),
+    "dismissal 1": records.DismissalLine(of="1", rubric="kls", quote_hash="5f", who="ann"),
     "skip 1": Skip(variable="JUDGEKIT_SKIP", who="ann", terminal=False, refs=["refs/heads/main"]),
     "mode 1": ModeChange(mode="advisory", who="ann", why=["wrong NO-GO 20 %"]),
     "verdict 2": verdict(human_override=DECIDED, findings=[{"issue": "x", "dismissed": DISMISSED}]),
