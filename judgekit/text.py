@@ -33,6 +33,10 @@ def lines_of(text: str) -> list[str]:
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
 
 
+def counted(count: int, one: str, many: str) -> str:
+    return f"{count:,} {one if count == 1 else many}"
+
+
 def is_blank(text: str) -> bool:
     """Whether nobody sees anything in `text`."""
     # A long text that begins with something is not read to its end.

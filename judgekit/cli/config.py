@@ -14,6 +14,7 @@ from typer import Option
 from judgekit import environment
 from judgekit.cli.output import AsJson, OutOption, emit, say
 from judgekit.errors import InputError, UsageError
+from judgekit.text import counted
 
 config = typer.Typer(no_args_is_help=True, help="The configuration: what holds here, and why.")
 cache = typer.Typer(no_args_is_help=True, help="Kept replies of models: status and clear.")
@@ -65,7 +66,7 @@ def status(as_json: AsJson = False) -> int:
         say("    no replies are kept")
         return 0
     first, last = (datetime.fromtimestamp(each, UTC).date() for each in (found.oldest, found.newest))
-    say(f"    {_replies(found.replies)} of {first} to {last}, {found.bytes / 1e6:.1f} MB")
+    say(f"    {counted(found.replies, 'reply', 'replies')} of {first} to {last}, {found.bytes / 1e6:.1f} MB")
     return 0
 
 
@@ -80,13 +81,11 @@ def clear(yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation
     if count and not yes:
         if not at_terminal():
             raise UsageError("no terminal to ask for confirmation; add --yes to remove the replies")
-        typer.confirm(f"Remove {_replies(count)}?", abort=True, err=True)
+        typer.confirm(f"Remove {counted(count, 'reply', 'replies')}?", abort=True, err=True)
     kept.clear()
     if left := kept.state().replies:
-        raise InputError(f"{kept.state().path}: {_replies(left)} left; another process uses the file")
-    say(f"removed {_replies(count)}")
+        raise InputError(
+            f"{kept.state().path}: {counted(left, 'reply', 'replies')} left; another process uses the file"
+        )
+    say(f"removed {counted(count, 'reply', 'replies')}")
     return 0
-
-
-def _replies(count: int) -> str:
-    return f"{count:,} {'reply' if count == 1 else 'replies'}"

@@ -25,20 +25,17 @@ _MOST_ROWS = 10  # of a table, in a terminal
 _TIERS = ["tier", "rows decided", "calls answered", "calls failed", "seconds of calls", "USD", "unpriced"]
 _WIDTH, _COLUMN = 120, 24  # characters of a line where there is no terminal, and of a column at least
 
+_RESULTS = Argument(metavar="RESULTS [RESULTS2]", help="One or two files of results, any format.")
+_LABELS = Option(metavar="FILE", help="What people say of a random sample: id and label.")
+_SAMPLE = Option(min=1, metavar="N", help="Draw N rows for you to label, into --labels FILE.")
+_BY = Option(metavar="COLUMN", help="Also report the rows with each value of this column.")
+
 
 def report(
-    results: Annotated[
-        list[str], Argument(metavar="RESULTS [RESULTS2]", help="One or two files of results, any format.")
-    ],
-    labels: Annotated[
-        str | None, Option(metavar="FILE", help="What people say of a random sample: id and label.")
-    ] = None,
-    sample: Annotated[
-        int | None, Option(min=1, metavar="N", help="Draw N rows for you to label, into --labels FILE.")
-    ] = None,
-    by: Annotated[
-        str | None, Option(metavar="COLUMN", help="Also report the rows with each value of this column.")
-    ] = None,
+    results: Annotated[list[str], _RESULTS],
+    labels: Annotated[str | None, _LABELS] = None,
+    sample: Annotated[int | None, _SAMPLE] = None,
+    by: Annotated[str | None, _BY] = None,
     html: output.HtmlOption = None,
     as_json: AsJson = False,
     _out: output.OutOption = None,

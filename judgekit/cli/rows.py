@@ -19,7 +19,7 @@ from judgekit import environment
 from judgekit.cli import output
 from judgekit.cli.output import note, warn
 from judgekit.errors import Exit, UsageError
-from judgekit.text import escaped
+from judgekit.text import counted, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -54,36 +54,22 @@ _MEANT: dict[ExitOn, dict[str, Exit]] = {
     ExitOn.NEVER: {},
 }
 USUAL_EXIT = (ExitOn.UNDETERMINED,)  # where rows are judged
-Data = Annotated[
-    str | None,
-    Option("--data", metavar="ROWS", help="Judge each row: .jsonl, .csv, .tsv, .parquet, or - (JSON Lines)."),
-]
-Map = Annotated[
-    list[str] | None,
-    Option("--map", metavar="FIELD=COLUMN", help="Take a field, such as text, from a column; repeatable."),
-]
+_DATA = Option(
+    "--data", metavar="ROWS", help="Judge each row: .jsonl, .csv, .tsv, .parquet, or - (JSON Lines)."
+)
+Data = Annotated[str | None, _DATA]
+_MAP = Option("--map", metavar="FIELD=COLUMN", help="Take a field, such as text, from a column; repeatable.")
+Map = Annotated[list[str] | None, _MAP]
 Id = Annotated[str | None, Option("--id", metavar="COLUMN", help="Column that names each row.")]
-Out = Annotated[
-    str | None,
-    Option(
-        "--out",
-        metavar="FILE",
-        help="Write results to this file; of rows .jsonl, .csv, .tsv or .parquet, continued if there.",
-    ),
-]
+_INTO = "Write results to this file; of rows .jsonl, .csv, .tsv or .parquet, continued if there."
+Out = Annotated[str | None, Option("--out", metavar="FILE", help=_INTO)]
 Fresh = Annotated[bool, Option("--fresh", help="Judge all rows again, whatever --out has.")]
 Limit = Annotated[int | None, Option("--limit", min=1, metavar="N", help="Judge only the first N rows.")]
 JudgeTurn = Annotated[Turn, Option("--judge-turn", help="Of a conversation: its last answer, or all.")]
-ExitOnOption = Annotated[
-    list[ExitOn] | None,
-    Option("--exit-on", help="Outcome that makes the exit code 1 or 2; repeatable."),
-]
-Jobs = Annotated[
-    int | None,
-    Option(
-        "-j", min=1, max=256, help=f"Texts to judge at the same time. [default: {JOBS}; rows: {ROW_JOBS}]"
-    ),
-]
+_EXIT_ON = Option("--exit-on", help="Outcome that makes the exit code 1 or 2; repeatable.")
+ExitOnOption = Annotated[list[ExitOn] | None, _EXIT_ON]
+_AT_ONCE = f"Texts to judge at the same time. [default: {JOBS}; rows: {ROW_JOBS}]"
+Jobs = Annotated[int | None, Option("-j", min=1, max=256, help=_AT_ONCE)]
 
 
 class DataOptions(NamedTuple):
@@ -206,22 +192,18 @@ def summary(
     order = sorted(run.words, key=lambda word: ((*_WORDS, word).index(word), word))
     words = ", ".join(f"{run.words[word]:,} {word}" for word in order) or "no verdict"
     parts = [
-        f"{'interrupted: ' * interrupted}{_rows(count)} in {name}: {words}",
+        f"{'interrupted: ' * interrupted}{counted(count, 'row', 'rows')} in {name}: {words}",
         f"{run.now:,} judged now in {seconds:,.0f} s, {run.kept:,} kept",
         cost(run),
     ]
     if run.labelled:
         parts.append(f"{run.agreed:,} of {run.labelled:,} labels agree ({run.agreed / run.labelled:.0%})")
     if run.is_spent:
-        left = "the rest" if total is None else _rows(total - count)
+        left = "the rest" if total is None else counted(total - count, "row", "rows")
         parts.append(f"{left} not judged, because --max-cost is reached")
     elif interrupted:
         parts.append("run the same command to continue" if resumes else "with --out a run can be continued")
     return "; ".join(filter(None, parts))
-
-
-def _rows(count: int) -> str:
-    return f"{count:,} {'row' if count == 1 else 'rows'}"
 
 
 def cost(run: DatasetRun) -> str:
@@ -285,7 +267,7 @@ def _bar(run: DatasetRun, total: int | None) -> Iterator[None]:
 
 def _done(run: DatasetRun, total: int | None) -> str:
     done = run.now + run.kept
-    return _rows(done) if total is None else f"{done:,} of {_rows(total)}"
+    return counted(done, "row", "rows") if total is None else f"{done:,} of {counted(total, 'row', 'rows')}"
 
 
 def _figures(run: DatasetRun, started: float) -> str:

@@ -19,6 +19,7 @@ from judgekit.cli.output import emit, note, say, warn
 from judgekit.engine import answers, client
 from judgekit.errors import InputError, UsageError
 from judgekit.hooks.settings import engine_wanted
+from judgekit.text import counted
 
 if TYPE_CHECKING:
     from judgekit.retrieval.compiled import Profiles
@@ -101,7 +102,7 @@ def status(root: Roots = None, as_json: output.AsJson = False) -> int:
             say("    no index yet; the first query builds it")
             continue
         fresh = "stale; the next query updates it" if state["stale"] else "up to date"
-        entries = f"{_entries(state['entries'])} in {state['files']:,} files"
+        entries = f"{counted(state['entries'], 'entry', 'entries')} in {state['files']:,} files"
         say(f"    {state['kind'] or 'unknown kind'}, {entries}; {fresh}")
         size = f"{state['bytes'] / 1e6:.1f} MB, generation {state['generation']}"
         say(f"    {size}, last update {state['updated'] or 'never'}; {state['path']}")
@@ -125,12 +126,8 @@ def rebuild(root: Roots = None) -> int:
                 note(line)
             kept = opened.path or "in memory only: the cache folder cannot be written"
             took = f"{time.perf_counter() - started:.1f} s"
-            say(f"{store}: {opened.kind}, {_entries(opened.size)}, {took}, {kept}")
+            say(f"{store}: {opened.kind}, {counted(opened.size, 'entry', 'entries')}, {took}, {kept}")
     return 0
-
-
-def _entries(count: int) -> str:
-    return f"{count:,} {'entry' if count == 1 else 'entries'}"
 
 
 def _stores(roots: list[str] | None) -> tuple[list[str], Profiles]:

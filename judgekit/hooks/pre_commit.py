@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from judgekit.config import yaml_text
+from judgekit.config.files import folder
 from judgekit.errors import ConfigError
 from judgekit.hooks import files
 from judgekit.hooks.files import FileChange
@@ -26,19 +27,7 @@ _MISSING = 'echo "judgekit is not installed here: this push is not judged"'
 ENTRY = f"sh -c '{OWN_PYTHON}; {_RUN}; {_ONLY}'"
 _FOUND = f"case $(command -v judgekit) in /*) ;; *) {_MISSING}; exit 0;; esac"
 _LOCAL = f"sh -c '{OWN_PYTHON}; {_FOUND}; {_RUN}; {_ONLY}'"
-ITEM = f"""\
-- repo: local
-  hooks:
-    - id: {ID}
-      name: judgekit gate
-      language: system
-      entry: >-
-        {_LOCAL}
-      stages: [pre-push]
-      pass_filenames: false
-      always_run: true
-      verbose: true
-"""
+ITEM = (folder("hooks") / "pre-commit.yaml").read_text(encoding="utf-8").replace("@ENTRY@", _LOCAL)
 
 
 def planned_change(project: Path, *, installs: bool) -> FileChange:
