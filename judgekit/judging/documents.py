@@ -198,8 +198,7 @@ class ComparisonInput:
         return tuple(letter for letter in self.letters if self.original(letter) == letter)
 
     def author(self, letter: str) -> str | None:
-        place = LETTERS.index(letter)
-        return self.authors[place] if place < len(self.authors) else None
+        return dict(zip(LETTERS, self.authors, strict=False)).get(letter)
 
     def families(self, letter: str) -> tuple[str, ...]:
         return named(self.author(letter))

@@ -91,11 +91,8 @@ def _is_here(entry: dict[str, Any], project: str) -> bool | None:
 
 def started(path: str) -> float | None:
     """Return when a conversation began, in seconds since the epoch; None where that is not known."""
-    for line in _lines(path, _HEAD_BYTES):
-        moment = _moment(_entry(line))
-        if moment is not None:
-            return moment
-    return None
+    moments = (_moment(_entry(line)) for line in _lines(path, _HEAD_BYTES))
+    return next((moment for moment in moments if moment is not None), None)
 
 
 def _moment(entry: dict[str, Any]) -> float | None:
