@@ -99,9 +99,8 @@ async def ajudge(  # noqa: PLR0913 - what the command line takes, each by its na
         return [documents.document(part, task_id, task, author_family) for part in together]
 
     subjects = await asyncio.to_thread(read)
-    return await service.ajudge_documents(
-        subjects, Path(environment.project_root()), wish, at_once=concurrency
-    )
+    project = Path(environment.project_root())
+    return await service.ajudge_documents(subjects, project, wish, at_once=concurrency)
 
 
 async def ajudge_texts(  # noqa: PLR0913 - as above
@@ -209,9 +208,8 @@ async def ajudge_rows(  # noqa: PLR0913 - as above
     fixed = Task(*map(encodable, (description, acceptance, reference)))
     families = [author_family] if author_family else []
     options = RowOptions(task, fields or {}, id_column, fixed, families, judge_turn)
-    found = judged_rows(
-        rows, options, Path(environment.project_root()), wish, concurrency, in_order=not as_completed
-    )
+    project = Path(environment.project_root())
+    found = judged_rows(rows, options, project, wish, concurrency, in_order=not as_completed)
     async with aclosing(found):
         async for each in found:
             yield each

@@ -115,12 +115,11 @@ def run(arguments: list[str] | None = None) -> int:
                 output.write_file(output.current.file, text, "written")
         except TyperException as error:
             message, context = error.format_message(), getattr(error, "ctx", None)
+            where = context.command_path if context else "judgekit"
             if "\n" in message:  # the help of a group that was named alone
                 sys.stderr.write(f"{printable(message)}\n")
             else:
-                warn(
-                    f"{message} ({context.command_path if context else 'judgekit'} --help lists the options)"
-                )
+                warn(f"{message} ({where} --help lists the options)")
             return Exit.USAGE
         except JudgekitError as error:
             warn(str(error))

@@ -84,8 +84,7 @@ def clear(yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation
         typer.confirm(f"Remove {counted(count, 'reply', 'replies')}?", abort=True, err=True)
     kept.clear()
     if left := kept.state().replies:
-        raise InputError(
-            f"{kept.state().path}: {counted(left, 'reply', 'replies')} left; another process uses the file"
-        )
+        replies = counted(left, "reply", "replies")
+        raise InputError(f"{kept.state().path}: {replies} left; another process uses the file")
     say(f"removed {counted(count, 'reply', 'replies')}")
     return 0

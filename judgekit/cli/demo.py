@@ -43,11 +43,11 @@ _DOCUMENTS = {"good.md": "first.md", "damaged.md": "second.md"}
 # They go before every other choice of a model.
 _CHOICES = ("API_BASE", "REPLAY", "QUICK_MODEL", "DEEP_MODEL", "TIEBREAKER_MODEL")
 
+_MODEL = typer.Option(help="Use this local model (name or GGUF path), not the detected one.")
+
 
 def demo(
-    model: Annotated[
-        str | None, typer.Option(help="Use this local model (name or GGUF path), not the detected one.")
-    ] = None,
+    model: Annotated[str | None, _MODEL] = None,
 ) -> int:
     """Show the prompt hook, a search and two verdicts on sample data."""
     # Without an engine nothing goes on after the demo, however it ends.

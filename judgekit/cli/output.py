@@ -201,11 +201,10 @@ def keeps(command: str, message: str) -> None:
     KEPT[command] = f"; {message}"
 
 
-def ask_only(model: str | None) -> str | None:
+def ask_only(model: str) -> str:
     """Have one model asked in every tier, here and in the engine; raises `UsageError` for an empty name."""
-    if model is not None:
-        check_filled("--model", "a model such as anthropic/claude-haiku-5-5", model)
-        os.environ["JUDGEKIT_ONLY_MODEL"] = model
+    check_filled("--model", "a model such as anthropic/claude-haiku-5-5", model)
+    os.environ["JUDGEKIT_ONLY_MODEL"] = model
     return model
 
 
@@ -219,7 +218,7 @@ def finite(given: float | None) -> float | None:
 RubricOption = Annotated[str | None, Option("--rubric", help="Rubric: ID, ID@VERSION or a YAML file.")]
 _MODE = Option("--mode", help="strict avoids wrong acceptance, lenient wrong rejection.")
 ModeOption = Annotated[ModeName | None, _MODE]
-_MODEL = Option("--model", metavar="NAME", callback=ask_only, help="Model to ask in every tier.")
+_MODEL = Option("--model", metavar="NAME", parser=ask_only, help="Model to ask in every tier.")
 ModelOption = Annotated[str | None, _MODEL]
 _HTML = Option("--html", metavar="FILE.html", callback=page_file, help="Also write a page.")
 HtmlOption = Annotated[Path | None, _HTML]

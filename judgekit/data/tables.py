@@ -168,10 +168,9 @@ def _write_parquet(
             size += length
             if held and (len(held) == _ROWS or size > _BYTES):
                 values = ([cells.get(name) for cells in held] for name in kinds)
-                columns = (
-                    _array(*each, given=each[1].name in types) for each in zip(values, schema, strict=True)
-                )
-                writer.write_batch(pa.record_batch([*columns], schema))
+                pairs = zip(values, schema, strict=True)
+                columns = [_array(cells, field, given=field.name in types) for cells, field in pairs]
+                writer.write_batch(pa.record_batch(columns, schema))
                 held, size = [], 0
 
 
