@@ -7,6 +7,8 @@ inside what the user allows; they can neither say where text is sent nor raise a
 
 from __future__ import annotations
 
+import tomllib
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
@@ -220,29 +222,6 @@ class Config(Strict):
         return {key: value for key, value in data.items() if value is not None or key not in cls.model_fields}
 
 
-# A project may lower these, never raise them above what the user has set.
-_LIMITS = {
-    "judge": ("deadline", "max_cost_usd", "samples"),
-    "retrieval": ("max_inject", "fallback_top_k", "pool", "deadline", "timeout", "context_turns"),
-    "gate": ("budget",),
-    "stop": ("blocks", "max_files", "deadline"),
-}
-# What no project may say, and what it would do.
-_USERS = {
-    "providers": "choose providers",
-    "judge.redact": "decide whether secrets are sent",
-    "judge.panel": "have texts sent to several providers",
-    "retrieval.log": "log prompts",
-    "ledger": "decide what the ledger keeps",
-    "engine": "configure the engine",
-    "server": "choose a shared judge",
-    "gate.override_without_terminal": "accept overrides made without a terminal",
-    "gate.depth_limit": "raise the limit of the depth",
-    "escalate.text": "put quotes into issues",
-    "escalate.notify": "start a program",
-}
-# What takes time or sends text has a limit even where the user has set none: the default.
-_SENDING = {"deadline", "timeout", "pool", "context_turns", "budget", "blocks", "max_files", "samples"}
 # Each variable with its section, key and default.
 _VARIABLES: dict[str, tuple[str, str, object]] = {
     f"JUDGEKIT_{section}_{key}".upper(): (section, key, field.default)
@@ -250,6 +229,12 @@ _VARIABLES: dict[str, tuple[str, str, object]] = {
     for key, field in type(getattr(Config(), section)).model_fields.items()
 }
 _MODEL_VARIABLES = "JUDGEKIT_QUICK_MODEL, JUDGEKIT_DEEP_MODEL and JUDGEKIT_TIEBREAKER_MODEL"
+
+
+@cache
+def _of_projects() -> dict[str, Any]:
+    """Return what projects may not say; `project.toml` explains it."""
+    return tomllib.loads(Path(__file__).with_name("project.toml").read_text("utf-8"))
 
 
 def user_file() -> Path:
@@ -361,7 +346,7 @@ def _project(project: Path) -> Layer:
     """Return what a project's files say, where they may say it."""
     path, errors = project_file(project), list[ConfigError]()
     layer = _read(path) if yamlfile.check_own(path, project) else {}
-    for key, what in _USERS.items():
+    for key, what in _of_projects()["users"].items():
         section, _, rest = key.partition(".")
         if section in layer and (not rest or rest in layer[section]):
             problem = f"only the user's configuration may {what}; move this key to your own file"
@@ -395,11 +380,11 @@ def _wrong(path: Path, key: str, problem: str) -> ConfigError:
 
 def _within_limits(theirs: Layer, user: Layer) -> Layer:
     """Return a project's layer with the user's limits and consent put above it."""
-    bounded, defaults = _merge({}, theirs), Config().model_dump()
-    for section, keys in _LIMITS.items():
+    bounded, defaults, rules = _merge({}, theirs), Config().model_dump(), _of_projects()
+    for section, keys in rules["limits"].items():
         own, wanted = user.get(section, {}), bounded.get(section, {})
         for key in wanted.keys() & keys:
-            limit = own[key] if key in own else defaults[section][key] if key in _SENDING else None
+            limit = own[key] if key in own else defaults[section][key] if key in rules["sending"] else None
             if limit is not None and (wanted[key] is None or wanted[key] > limit):
                 wanted[key] = limit
     for section, key in CONSENTS:
@@ -452,8 +437,8 @@ def _variables(environ: Mapping[str, str]) -> Layer:
     layer: Layer = {}
     for name, (section, key, default) in _VARIABLES.items():
         value = environ.get(name, "")
-        if value and f"{section}.{key}" in _USERS:
-            raise ConfigError(f"no variable may {_USERS[f'{section}.{key}']}", key=name)
+        if value and (what := _of_projects()["users"].get(f"{section}.{key}")):
+            raise ConfigError(f"no variable may {what}", key=name)
         if value and isinstance(default, TierModels):
             raise ConfigError(f"models are named by {_MODEL_VARIABLES}", key=name)
         if value:
