@@ -1,10 +1,10 @@
 """What several families bring to tiers and panels, on recorded answers: accuracy, calls and cost.
 
-python bench/panels.py --data DIR [--json] [--write FILE] [--review]
+python bench/panels.py --data DIR [--json] [--write FILE] [--review [N]]
 
 DIR/judge/alaofi_relevance holds the answers of nine judges of four families. The escalation is the judge's
 own, over their recorded outcomes. Nothing is chosen on the data: every family and every order of three
-families is counted. With --review two local models of two families also judge and review 20 documents.
+families is counted. With --review two local models also judge and review 20 documents, or N.
 """
 
 from __future__ import annotations
@@ -177,7 +177,10 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--review", action="store_true", help="also try a review with two local models")
+    parser.add_argument(
+        "--review", type=int, nargs="?", const=20, metavar="N", help="also review N texts, 20"
+    )
+    parser.add_argument("--second", default="smollm2-135m", metavar="MODEL", help="the other local model")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--write", type=Path, metavar="FILE")
     given = parser.parse_args()
@@ -194,7 +197,7 @@ def main() -> int:
         + "\n"
     )
     if given.review:
-        page += "\n" + reviewing.page()
+        page += "\n" + reviewing.page(given.review, given.second)
     if given.write:
         given.write.write_text(page, encoding="utf-8")
     print(
