@@ -18,7 +18,6 @@ from pydantic import (
     AliasPath,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
     WithJsonSchema,
@@ -471,10 +470,9 @@ def _at(key: str) -> Any:  # noqa: ANN401 - as pydantic types a field
     return Field(None, validation_alias=AliasChoices(AliasPath("retrieval", *parts), AliasPath(*parts)))
 
 
-class _MemoryConfig(BaseModel):
+class _MemoryConfig(BaseModel, extra="ignore", frozen=True):
     """Fields that we have too are called as ours are."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
     retrieval: dict[str, Any] = {}
     their_judge: dict[str, Any] | None = _at("judge")
     enabled: bool | None = _at("enabled")

@@ -17,7 +17,7 @@ from functools import cache, lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, RootModel, StringConstraints, ValidationError
+from pydantic import BaseModel, RootModel, StringConstraints, ValidationError
 
 from judgekit.config import files
 from judgekit.errors import MOST_ERRORS, ConfigError
@@ -37,10 +37,8 @@ MAX_BYTES = 1_000_000  # far above any real file; keeps a YAML bomb from being p
 CONFIG_BYTES = 32_000  # of what a clone may bring and every prompt waits for: a second and a half of CPU
 
 
-class Strict(BaseModel):
+class Strict(BaseModel, extra="forbid", frozen=True):
     """Base of every model that is read from a file: unknown keys are errors, values do not change."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 Model = TypeVar("Model", bound=BaseModel)

@@ -68,10 +68,8 @@ _Text = Annotated[str, BeforeValidator(functools.partial(_text, most=MAX_TEXT))]
 _Word = Annotated[str, BeforeValidator(functools.partial(_text, most=MAX_WORD))]
 
 
-class ReplyForm(BaseModel):
+class ReplyForm(BaseModel, serialize_by_alias=True):
     """A reply; `sent` is the JSON Schema that models are to follow."""
-
-    model_config = ConfigDict(serialize_by_alias=True)
 
     sent: ClassVar[dict[str, Any]] = {}
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator
 
 from judgekit import environment
 from judgekit.config import TIERS, ModeName, check, require
@@ -52,10 +52,8 @@ _Printable: TypeAlias = Annotated[str, BeforeValidator(encodable)]
 _Visible: TypeAlias = Annotated[str, BeforeValidator(visible)]
 
 
-class Result(BaseModel):
+class Result(BaseModel, frozen=True):
     """One memory or document that was found; `kept_by` is the tier that kept it, or "bm25"."""
-
-    model_config = ConfigDict(frozen=True)
 
     id: _Printable
     path: _Printable
@@ -69,10 +67,8 @@ class Result(BaseModel):
     kept_by: str
 
 
-class SearchResult(BaseModel):
+class SearchResult(BaseModel, frozen=True):
     """The answer to one search; `degraded` says why models had no part in it although they were asked."""
-
-    model_config = ConfigDict(frozen=True)
 
     query: str
     mode: str
