@@ -24,35 +24,24 @@ if TYPE_CHECKING:
     from types import FrameType
 
 COMMANDS = {
-    "search": "search.search",
-    "judge": "judge.judge",
+    **{
+        name: f"{name}.{name}"
+        for name in ("search", "judge", "report", "gate", "calibrate", "label", "schema")
+    },
+    **{name: f"{name}.{name}" for name in ("doctor", "config", "demo")},
+    **{name: f"{name}.app" for name in ("engine", "rubric", "provider", "ledger")},
+    **{name: f"ledger.{name}" for name in ("kpi", "promote", "triage")},
+    **{name: f"label.{name}" for name in ("override", "escalate")},
     "compare": "judge.compare",
-    "report": "report.report",
-    "gate": "gate.gate",
-    "calibrate": "calibrate.calibrate",
-    "label": "label.label",
-    "kpi": "ledger.kpi",
-    "promote": "ledger.promote",
-    "triage": "ledger.triage",
-    "override": "label.override",
-    "escalate": "label.escalate",
-    "schema": "schema.schema",
-    "doctor": "doctor.doctor",
-    "config": "config.config",
     "cache": "config.cache",
-    "demo": "demo.demo",
     "hook": "app.hook",
     "eval": "evaluate.app",
     "index": "search.app",
-    "engine": "engine.app",
     "serve": "engine.serving",
-    "rubric": "rubric.app",
-    "provider": "provider.app",
-    "ledger": "ledger.app",
     "install": "install.installing",
     "uninstall": "install.uninstalling",
 }
-"""Each command's module and the function or group in it, in the order of the help."""
+"""Each command's module and the function or group in it; `help.toml` has the order of the help."""
 
 
 def application(command: str = "") -> Any:  # noqa: ANN401 - typer's own group, which it does not name

@@ -154,7 +154,11 @@ class _File(Results):
             raise UsageError(f"{self.name}: the rows are read from this file; choose another --out")
         self._schema = source.schema if source is not None else None
         with ExitStack() as opened:
-            self._lock(opened)
+            lock = Path(environment.cache_folder("results")) / environment.file_name_for(str(self._path))
+            if (held := take(lock)) is None:  # it ends with this process
+                problem = "another run writes to it; wait for it, or choose another --out"
+                raise UsageError(f"{self.name}: {problem}")
+            opened.callback(os.close, held)
             self._table = _temporary(_ROWS)
             opened.callback(self._table.close)
             try:
@@ -248,14 +252,6 @@ class _File(Results):
         if error.errno == errno.ENOENT:
             what = "make its folder or choose another --out"
         return InputError(f"{self.name}: cannot be written ({error.strerror or error}); {what}")
-
-    def _lock(self, opened: ExitStack) -> None:
-        """Take the lock of OUT, which ends with this process; raises `UsageError` where another has it."""
-        folder = environment.cache_folder("results")
-        held = take(Path(folder) / environment.file_name_for(str(self._path)))
-        if held is None:
-            raise UsageError(f"{self.name}: another run writes to it; wait for it, or choose another --out")
-        opened.callback(os.close, held)
 
     def _index(self, path: Path, aside: int, start: int) -> None:
         """Note the lines of a file from a place on; raises `UsageError` for one that is not ours."""
