@@ -79,7 +79,9 @@ def page(most: int, second: str) -> str:
         "dropped by code: a quote that is not in the text": sum(bool(one.dropped) for one in found),
         "refuted with a quote": sum(bool(one.refuted_by) for one in found),
         "findings after": sum(one.held for one in found),
-        "texts whose scores were given again": sum(each.judge_tier == "tiebreaker" for each in verdicts),
+        "texts whose scores were given again": sum(
+            any(one.tier == "tiebreaker" and one.opinion for one in each.rounds) for each in verdicts
+        ),
         "rounds without an opinion": sum(one.opinion is None for one in rounds),
         "accepted, improve, rejected, other": ", ".join(
             str(each)
