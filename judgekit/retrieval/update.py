@@ -46,7 +46,7 @@ _ADD_WATCH = "INSERT OR REPLACE INTO watch (number, path, folder, x, y, z, sure)
 
 
 def create(connection: Connection, root: str, profiles: Profiles, kind: str = "") -> None:
-    with open(LAYOUT, encoding="utf-8") as file:
+    with open(LAYOUT, encoding="utf-8", newline="\n") as file:
         connection.executescript(file.read())
     said = {"root": root, "read_by": index_file.read_by(profiles), "kind": kind, "size": 0, "pending": 0}
     said |= {"folders": 0, "updated": index_file.clock()}
