@@ -143,12 +143,9 @@ def _say_calibration(known: Calibration) -> None:
     if known.not_promised:
         say("Cannot be promised")
     for refused in known.not_promised:
-        few = refused.more is not None
-        why = (
-            f"few labels; about {refused.more} more are needed"
-            if few
-            else "many errors; more labels would not help"
-        )
+        why = "many errors; more labels would not help"
+        if refused.more is not None:
+            why = f"few labels; about {refused.more} more are needed"
         say(f"{_rule_line(refused, known)}; too {why}")
     for tier, count in known.read_otherwise.items():
         how = " and ".join(sorted(WORDS[each] for each in set(known.read[tier].values())))

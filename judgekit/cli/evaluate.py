@@ -96,18 +96,18 @@ def judge(
     report = judged.report(cases, file.name, loaded, mode, wanted)
     if html is not None:
         output.write_file(html, pages.judging_page(report))
-    if as_json:
-        emit(report.model_dump_json(by_alias=True))
-    else:
-        say_judges(report, is_comparison=bool(names))
+    say_judges(report, as_json=as_json, is_comparison=bool(names))
     kept = keep_noise(report, judge) if keep else Exit.ACCEPTED
     return answered(missing) or kept
 
 
-def say_judges(report: JudgingReport, *, is_comparison: bool) -> None:
+def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = False) -> None:
     from judgekit.cli.report import parts_text
     from judgekit.evaluation import pages
 
+    if as_json:
+        emit(report.model_dump_json(by_alias=True))
+        return
     about = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
     say(f"{report.file}: {report.items} labelled items{about}")
     if is_comparison:
@@ -154,9 +154,8 @@ def read_cases(file: Path) -> list[Case]:
         rows = open_rows(str(file), sys.stdin.buffer)
         first = next(iter(rows), None)
         keys = first.columns.keys() if isinstance(first, DataRow) else set()
-        if file.suffix.lower() in tables.ENDINGS or (
-            "label" in keys and not keys <= cases.Case.model_fields.keys()
-        ):
+        are_rows = "label" in keys and not keys <= cases.Case.model_fields.keys()
+        if are_rows or file.suffix.lower() in tables.ENDINGS:
             return labelled_cases(rows)
     return cases.read(file)
 

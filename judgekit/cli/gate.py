@@ -66,9 +66,8 @@ def gate(
     # A person asked for it; for a push that changes other files it would be noise.
     if base and not (report.rows or report.notes or report.unjudged):
         note(f"nothing to judge: no file selected by gate.paths and gate.authors changed since {base}")
-    if report.escalate.get("issues") == "on" or report.escalate.get(
-        "notify"
-    ):  # at the end, when all else has been said
+    # At the end, when all else has been said.
+    if report.escalate.get("issues") == "on" or report.escalate.get("notify"):
         _open_issues(report, pre_push[1] if pre_push else "")
     return blocked_code if report.blocked else Exit.ACCEPTED
 
@@ -78,13 +77,10 @@ def _open_issues(report: Report, address: str) -> None:
     from judgekit.gate import github
     from judgekit.judging.verdict import Verdict
 
-    found = [row["verdict"] for row in report.rows]
-    words = ("escalate", "reject", "improve")
-    verdicts = [Verdict.model_validate(each) for each in found if each["verdict"] in words]
+    verdicts = [Verdict.model_validate(row["verdict"]) for row in report.rows]
     settings = EscalateConfig.model_validate(report.escalate)
-    if verdicts:
-        for line in github.by_itself(verdicts, Path.cwd(), settings, address):
-            warn(line)
+    for line in github.by_itself(verdicts, Path.cwd(), settings, address):
+        warn(line)
 
 
 def _print(report: Report, form: output.Format) -> None:
@@ -94,9 +90,8 @@ def _print(report: Report, form: output.Format) -> None:
             shown = typer.style(word.ljust(12), fg=output.COLOURS[_KIND[word]], bold=True)
             lines = [f"{shown}  {escaped(row['path'])}  ({row['commit'][:7]} {escaped(row['author'])})"]
             if noise := verdict.get("noise"):
-                lines.append(
-                    f"within the noise ({noise:g} points): judged again, it may get the other answer"
-                )
+                may = "judged again, it may get the other answer"
+                lines.append(f"within the noise ({noise:g} points): {may}")
             if decided := verdict["human_override"]:
                 lines.append(f"{decided['decision']}ed by {decided['who']}: {decided['why']}")
             elif word == "GO" and verdict["rounds"]:
@@ -119,10 +114,8 @@ def _print(report: Report, form: output.Format) -> None:
     words = [row["word"] for row in stopping]
     if not report.blocked:
         if count := sum(row["word"] == STOPS for row in report.rows):
-            kind = (
-                f"advisory: {count} NO-GO" if report.mode == "advisory" else f"{count} NO-GO within the noise"
-            )
-            note(f"{kind}; the push continues")
+            before, after = ("advisory: ", "") if report.mode == "advisory" else ("", " within the noise")
+            note(f"{before}{count} NO-GO{after}; the push continues")
         return
     words += [UNKNOWN] * len(report.unjudged) if report.holds else []  # what could not be judged at all
     counted = [f"{words.count(word)} {word}" for word in (STOPS, UNKNOWN) if word in words]

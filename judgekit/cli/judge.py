@@ -313,9 +313,8 @@ def _lines(comparison: Comparison) -> Iterator[str]:
             ahead = f"{comparison.lead:.0%} ahead in votes"
         consensus = f"{comparison.consensus}{', ' if ahead else ''}{ahead}"
         decided = f"decided by {comparison.judge_tier} ({consensus})"
-    cost = output.cost_text(
-        comparison.model_dump(include={"cost_usd", "cost_source", "cost_complete", "rounds"})
-    )
+    about_cost = {"cost_usd", "cost_source", "cost_complete", "rounds"}
+    cost = output.cost_text(comparison.model_dump(include=about_cost))
     rounds = "1 round" if len(comparison.rounds) == 1 else f"{len(comparison.rounds)} rounds"
     ref = f"{comparison.rubric.id}@{comparison.rubric.version}"
     rubric = f"{rubric_name(ref, comparison.rubric.source)}, {comparison.mode}"

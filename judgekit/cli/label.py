@@ -83,9 +83,8 @@ def _dismiss(ledger: Ledger, name: str, number: int, who: str, *, undo: bool) ->
     if verdict is None:
         raise UsageError(f"{name}: no verdict on it in {ledger.folder}; judgekit triage lists verdicts")
     if number > len(verdict.findings):
-        raise UsageError(
-            f"--dismiss {number}: the verdict on {verdict.task_id} has {len(verdict.findings)} findings"
-        )
+        counted = f"the verdict on {verdict.task_id} has {len(verdict.findings)} findings"
+        raise UsageError(f"--dismiss {number}: {counted}")
     finding = verdict.findings[number - 1]
     if not finding.quote_hash:
         why = "it quotes nothing, so it cannot be recognised in other files"

@@ -201,10 +201,7 @@ def _repeat(loaded: LoadedRubric, mode: ModeName, times: int, *, keep: bool, as_
     asked = runner.ask(cases, loaded.path.parent, loaded, mode, _project(), shown)
     cases = asked.with_course(loaded.rubric, mode)
     report = judged.report(cases, loaded.rubric.ref, loaded, mode)
-    if as_json:
-        emit(report.model_dump_json(by_alias=True))
-    else:
-        say_judges(report, is_comparison=False)
+    say_judges(report, as_json=as_json)
     kept = keep_noise(report, asked.judge) if keep else Exit.ACCEPTED
     return answered(runner.unanswered(asked.cases)) or kept
 

@@ -14,8 +14,6 @@ results which that chain could have had.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import Counter
 from dataclasses import dataclass, replace
 from math import ceil
@@ -248,9 +246,8 @@ def with_course(cases: Sequence[Case], rubric: Rubric, mode: ModeName, rules: Es
             voices = {tier: own[part] for tier, own in opinions.items()}
             voices |= {tier: voices[tier]._replace(margin=None) for tier in apart}
             # A tier that was not asked is none to wait for.
-            ends[part], tiers = ended(
-                Sample(part, "accept", voices, cut), replace(rules, tiers=tuple(voices))
-            )
+            own_rules = replace(rules, tiers=tuple(voices))
+            ends[part], tiers = ended(Sample(part, "accept", voices, cut), own_rules)
             asked |= {*tiers}
         said: dict[str, Any] = {"calls": sum(answers[tier].calls for tier in asked)}
         if "" not in ends:
@@ -378,5 +375,4 @@ def learn(
     content: list[object] = [known.rubric.sha256, known.mode, known.models, known.prompt_sha256]
     content += [known.labels_sha256, known.asked.model_dump(), known.read, known.asking]
     content += [known.promise.model_dump(), [gate.model_dump() for gate in known.gates]]
-    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    return known.model_copy(update={"id": f"{rubric.rubric}-{mode}-{digest[:12]}"})
+    return known.model_copy(update={"id": f"{rubric.rubric}-{mode}-{calibration.sha256(content)[:12]}"})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -84,13 +85,7 @@ class Chart(NamedTuple):
     @property
     def runs(self) -> list[list[tuple[float, float, float, float]]]:
         """The points that belong to one line each."""
-        found: list[list[tuple[float, float, float, float]]] = [[]]
-        for point in self.points:
-            if point is None:
-                found.append([])
-            else:
-                found[-1].append(point)
-        return [run for run in found if run]
+        return [[each for each in run if each] for there, run in groupby(self.points, bool) if there]
 
 
 Part: TypeAlias = "str | Table | Sequence[Figure] | Sequence[Chart]"
@@ -145,9 +140,8 @@ def _templates() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined  # noqa: PLC0415 - for pages alone
 
     loader = FileSystemLoader(Path(__file__).parent)
-    found = Environment(
-        autoescape=True, loader=loader, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    found = Environment(autoescape=True, loader=loader, undefined=StrictUndefined)
+    found.trim_blocks = found.lstrip_blocks = True
     found.filters |= {"shown": shown, "digest": _digest}
     return found
 

@@ -174,9 +174,8 @@ def report(
         judge: [item for case, recorded in own for item in _items(case, judge, recorded, reader)]
         for judge, own in answers.items()
     }
-    judges = [
-        _judge(judge, answers[judge][0][1].name, own, wanted or "accept") for judge, own in items.items()
-    ]
+    names = {judge: own[0][1].name for judge, own in answers.items()}
+    judges = [_judge(judge, names[judge], own, wanted or "accept") for judge, own in items.items()]
     outcomes = _outcomes(items)
     best = max(judges, key=lambda each: each.accuracy.value if each.accuracy else -1.0)
     return JudgingReport(
@@ -226,6 +225,7 @@ def _judge(judge: str, model: str, items: Sequence[Item], wanted: str) -> JudgeR
     by_order = [tuple((item.recorded.orders or {}).values()) for item in originals]
     both_orders = [words for words in by_order if len(words) == len(ORDERS)]
     again = _again(items)
+    unread = [item.said is None for item in items if not item.recorded.unanswered]
     known = [item.cost_usd for item in originals if item.cost_usd is not None]
     calls = sum(item.calls for item in originals) / len(originals) if originals else 0.0
     injected = _matched(items, "injected")
@@ -234,20 +234,13 @@ def _judge(judge: str, model: str, items: Sequence[Item], wanted: str) -> JudgeR
     lift = Lift(wanted=wanted, pairs=len(injected), lift=stats.difference(after, before), **shares)
     rated = [(item.probability, item.label == "accept") for item in originals if item.probability is not None]
     hits = [probability for probability, _ in rated], [kept for _, kept in rated]
-    errors = {
-        "answers": len(rated),
-        "brier": stats.brier(*hits),
-        "ece": stats.ece(*hits),
-        "bins": stats.table(*hits),
-    }
+    errors = {"answers": len(rated), "brier": stats.brier(*hits), "ece": stats.ece(*hits)}
     return JudgeReport(
         judge=judge,
         model=model,
         items=len(originals),
         unanswered=dict(Counter(filter(None, (item.recorded.unanswered for item in items)))),
-        unreadable=stats.interval(
-            stats.mean([item.said is None for item in items if not item.recorded.unanswered])
-        ),
+        unreadable=stats.interval(stats.mean(unread)),
         accuracy=stats.accuracy(pairs),
         kappa=kappa,
         weighted_kappa=weighted,
@@ -273,7 +266,7 @@ def _judge(judge: str, model: str, items: Sequence[Item], wanted: str) -> JudgeR
         )
         if scored
         else None,
-        probabilities=Probabilities.model_validate(errors) if rated else None,
+        probabilities=Probabilities.model_validate({**errors, "bins": stats.table(*hits)}) if rated else None,
     )
 
 

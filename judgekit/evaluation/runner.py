@@ -127,12 +127,8 @@ def ask(
 
     async def run() -> Opinions:
         async with aclosing(open_gateway(environment.environ())) as gateway:
-            judges = [
-                service.judge_of(
-                    DocumentJudge, gateway, settings, loaded, project, JudgeRequest(mode=mode, model=model)
-                )
-                for model in models
-            ]
+            common = DocumentJudge, gateway, settings, loaded, project
+            judges = [service.judge_of(*common, JudgeRequest(mode=mode, model=model)) for model in models]
             for judge in judges:  # before any model is asked
                 if not judge.panel:
                     raise UsageError(f"no model to ask: {judge.nobody}")

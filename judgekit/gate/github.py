@@ -32,15 +32,6 @@ _SAID = 200  # characters of gh's own words
 _IMPROVED = 2  # rounds
 _LATER = "retry with judgekit escalate"
 _NOT_SIGNED_IN = 4  # gh's exit code
-_KEPT = notify.KEPT | {
-    *("GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN", "GH_HOST"),
-    "GH_CONFIG_DIR",
-}
-_SET = {
-    **dict.fromkeys(("GH_PROMPT_DISABLED", "GH_NO_UPDATE_NOTIFIER", "GH_NO_EXTENSION_UPDATE_NOTIFIER"), "1"),
-    **dict.fromkeys(("GH_SPINNER_DISABLED", "NO_COLOR"), "1"),
-    "GH_PAGER": "cat",
-}
 _GITHUB = "github.com"
 _ALIASES = {"ssh.github.com": _GITHUB, "www.github.com": _GITHUB}
 _NAME = r"[A-Za-z0-9_.][\w.-]*"
@@ -72,7 +63,7 @@ class Gh:
         if program is None:
             raise GhError("gh is not installed; see cli.github.com")
         self._program, self._repository, self._until = program, repository, until
-        self._environ = {name: value for name, value in environ.items() if name in _KEPT} | _SET
+        self._environ = notify.known("gh", environ)
         self._newest: list[OpenIssue] | None = None
 
     def find(self, token: str) -> OpenIssue | None:

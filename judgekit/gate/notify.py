@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from judgekit import environment, programs
 from judgekit.config.files import held
@@ -25,15 +26,7 @@ if TYPE_CHECKING:
 SECONDS = 10.0  # for all verdicts of one run
 MOST = 1_000  # contents that are remembered
 FILE = "notified"
-# What a program may know: no key of a provider is among it.
-KEPT = {
-    *("PATH", "HOME", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "SYSTEMROOT", "TMPDIR", "TEMP", "LANG"),
-    *("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME"),
-    *("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy"),
-    *("SSL_CERT_FILE", "SSL_CERT_DIR"),
-    *("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"),  # where a keyring is, and who shows notifications
-}
-_DESKTOP = {"USER", "LOGNAME", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"}
+_PROGRAMS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("programs.toml").read_text("utf-8"))
 _SAID = 200  # characters of a program's own words
 
 
@@ -42,7 +35,7 @@ def tell(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> l
     if not verdicts:
         return []
     until, state = time.monotonic() + SECONDS, Path(environment.state_home())
-    environ = {name: value for name, value in environment.environ().items() if name in KEPT | _DESKTOP}
+    environ = known("notify", environment.environ())
     program, failed = programs.find(command[0], environ), f"escalate.notify: {command[0]}: "
     if program is None:
         return [f"{failed}not found; name a program on PATH, or its absolute path"]
@@ -67,6 +60,13 @@ def tell(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> l
     except (OSError, ValueError) as error:
         return [f"{failed}{error}"]
     return []
+
+
+def known(program: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what a program may know of the environment, with what is set for it."""
+    own: dict[str, str] = _PROGRAMS[program].get("set", {})
+    names = {*_PROGRAMS["kept"], *_PROGRAMS[program]["kept"]}
+    return {name: value for name, value in environ.items() if name in names} | own
 
 
 def run(argv: Sequence[str], environ: Mapping[str, str], stdin: str, seconds: float) -> tuple[int, str, str]:

@@ -41,12 +41,9 @@ def commits_of(repository: Repository, updates: Sequence[RefUpdate], remote: str
     has a default branch under each. Where none is known, each ref that is known of the remote counts, then
     the default branches of all other remotes, and only for a first push what is pushed.
     """
-    listed = os.fsdecode(
-        repository.ask("for-each-ref", "--format=%(refname) %(objectname) %(symref)", _REMOTES)
-    )
-    refs = {
-        name: (oid, target) for name, oid, target in (line.split(" ") for line in listed.split("\n")[:-1])
-    }
+    words = ("for-each-ref", "--format=%(refname) %(objectname) %(symref)", _REMOTES)
+    listed = (line.split(" ") for line in os.fsdecode(repository.ask(*words)).split("\n")[:-1])
+    refs = {name: (oid, target) for name, oid, target in listed}
     updated = {update.remote_ref: update.remote_oid for update in updates if not update.is_new}
 
     def default(name: str, updated: dict[str, str]) -> list[str]:

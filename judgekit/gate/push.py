@@ -137,9 +137,8 @@ def _depths(settings: Config, count: Callable[[], Mapping[str, int]]) -> Depths 
     choose, lines = depth.chooser(configuration.load(None).gate, settings.gate), cache(count)
 
     def chosen(change: ChangedFile, document: Document) -> Depth:
-        people = {
-            text for each in (change.commit, *change.earlier) for text in (*each.people, *each.trailers)
-        }
+        hands = (change.commit, *change.earlier)
+        people = {text for each in hands for text in (*each.people, *each.trailers)}
         whole = sum(len(lines_of(file.text)) for file in document.files)
         return choose(depth.Change(change.path, lines().get(change.path, whole), sorted(people)))
 

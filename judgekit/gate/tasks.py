@@ -83,9 +83,8 @@ def judge(
 def without_models(
     loaded: LoadedRubric, mode: ModeName, document: Document, override: OverrideLine | None, reason: str = ""
 ) -> Verdict:
-    decided = override and Override(
-        decision=override.decision, why=override.why, who=override.who, at=override.timestamp
-    )
+    said = {"decision", "why", "who"}
+    decided = override and Override(at=override.timestamp, **override.model_dump(include=said))
     return Verdict(
         id=uuid.uuid4().hex,
         task_id=document.task_id,

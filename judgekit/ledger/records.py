@@ -9,7 +9,7 @@ import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_args
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, RootModel
+from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, RootModel
 
 from judgekit.errors import FailureKind
 from judgekit.judging.redact import without_secrets
@@ -40,14 +40,12 @@ def word_of(verdict: VerdictWord) -> GateWord:
     return _WORDS.get(verdict, "UNDETERMINED")
 
 
-def _address(value: object) -> object:
-    return _USERINFO.sub("", encodable(value)) if isinstance(value, str) else value
+def _encodable(value: object) -> object:
+    return encodable(value) if isinstance(value, str) else value
 
 
-Name: TypeAlias = Annotated[
-    str, BeforeValidator(lambda value: encodable(value) if isinstance(value, str) else value)
-]
-Address: TypeAlias = Annotated[str, BeforeValidator(_address)]
+Name: TypeAlias = Annotated[str, BeforeValidator(_encodable)]
+Address: TypeAlias = Annotated[Name, AfterValidator(lambda address: _USERINFO.sub("", address))]
 
 
 class _Part(BaseModel):
@@ -170,10 +168,8 @@ def quote_hash(quote: str, key: bytes) -> str:
 
 def with_dismissals(verdict: Verdict, hashes: Sequence[str], said: Iterable[Record]) -> Verdict:
     """Return a verdict whose findings, with these hashes of quotes, say who dismissed them."""
-    of_rubric = [
-        each for each in said if isinstance(each, DismissalLine) and each.rubric == verdict.rubric.id
-    ]
-    newest = {each.quote_hash: each for each in sorted(of_rubric, key=lambda each: each.timestamp)}
+    lines = sorted((one for one in said if isinstance(one, DismissalLine)), key=lambda one: one.timestamp)
+    newest = {each.quote_hash: each for each in lines if each.rubric == verdict.rubric.id}
     found = [newest.get(name) for name in hashes]
     findings = [
         finding.model_copy(update={"dismissed": Dismissed(who=each.who, at=each.timestamp)})

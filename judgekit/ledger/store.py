@@ -44,11 +44,8 @@ _FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
 _SUFFIX = ".jsonl"
 _DAY = re.compile(r"(\d{4}-\d\d-\d\d)(?:\.(\d+))?\.jsonl")
 _MOST_SHOWN = 300  # characters of what is wrong with a line
-_BY_HAND = (
-    Label,
-    OverrideLine,
-    DismissalLine,
-)  # what a person typed cannot be had again: it waits for the disk
+# What a person typed cannot be had again: it waits for the disk.
+_BY_HAND = (Label, OverrideLine, DismissalLine)
 _HASH = 12
 _READABLE = 40
 _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_READABLE - 1}}}-[0-9a-f]{{{_HASH}}}")
@@ -265,9 +262,7 @@ class Ledger:
                 for day, raw in dated:
                     parts = chain([""], (f".{number}" for number in count(1)))
                     paths = (self.folder / f"{day}{part}{_SUFFIX}" for part in parts)
-                    path = next(
-                        each for each in paths if not each.exists() or each.stat().st_size < MAX_BYTES
-                    )
+                    path = next(it for it in paths if not it.exists() or it.stat().st_size < MAX_BYTES)
                     descriptor = os.open(path, _FLAGS, 0o600)
                     end = os.lseek(descriptor, 0, os.SEEK_END)
                     try:
