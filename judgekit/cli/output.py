@@ -6,6 +6,7 @@ import contextlib
 import math
 import os
 import re
+import shutil
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -172,7 +173,8 @@ def watched() -> bool:
 def progress(text: str) -> None:
     """Show on a terminal how far something is, in place of what was shown before; "" ends it."""
     if watched():
-        sys.stderr.write(f"\r\x1b[K{text}")
+        width = shutil.get_terminal_size().columns - 1  # a longer line would not be written over
+        sys.stderr.write(f"\r\x1b[K{text[:width]}")
         sys.stderr.flush()
 
 

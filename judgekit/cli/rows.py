@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 JOBS = 8  # texts judged at a time, unless -j says otherwise
 ROW_JOBS = 32
 LOG_SECONDS = 10.0  # between lines about progress, where there is no terminal
+SHOWN_SECONDS = 0.2  # between its changes on a terminal
 LAST_SECONDS = 2.0  # for what is being judged after Ctrl-C
 _WORDS = ("accept", "improve", "reject", "escalate", "undetermined")
 
@@ -216,64 +218,32 @@ def cost(run: DatasetRun) -> str:
 @contextlib.contextmanager
 def _progress(run: DatasetRun, total: int | None) -> Iterator[None]:
     """Show on a terminal how far a run is; elsewhere print a line every ten seconds."""
-    if output.watched():
-        with _bar(run, total):
-            yield
-        return
     over, started = threading.Event(), time.monotonic()
+    show, seconds = (output.progress, SHOWN_SECONDS) if output.watched() else (note, LOG_SECONDS)
 
-    def log() -> None:
-        while not over.wait(LOG_SECONDS):
-            note(f"{_done(run, total)}, {_figures(run, started)}")
+    def tell() -> None:
+        while not over.wait(seconds):
+            show(_how_far(run, total, started))
 
-    thread = threading.Thread(target=log, daemon=True)
+    thread = threading.Thread(target=tell, daemon=True)
     thread.start()
+    output.progress(_how_far(run, total, started))
     try:
         yield
     finally:
         over.set()
         thread.join()
+        output.progress("")
 
 
-@contextlib.contextmanager
-def _bar(run: DatasetRun, total: int | None) -> Iterator[None]:
-    from rich import progress
-    from rich.console import Console
-    from rich.table import Column
-
-    started = time.monotonic()
-
-    class Figures(progress.ProgressColumn):
-        def render(self, _: progress.Task) -> str:
-            return _figures(run, started)
-
-    class Done(progress.ProgressColumn):
-        def render(self, task: progress.Task) -> str:
-            task.completed = run.now + run.kept
-            return _done(run, total)
-
-    # One line, however narrow the terminal is: the bar goes first, then the end of the figures.
-    rest = Column(no_wrap=True, overflow="ellipsis")
-    columns = (
-        Done(Column(no_wrap=True, min_width=len(_done(run, total)))),
-        progress.BarColumn(12, table_column=Column(no_wrap=True)),
-        progress.TimeRemainingColumn(compact=True),
-        Figures(rest),
-    )
-    with progress.Progress(*columns, console=Console(stderr=True)) as bar:
-        bar.add_task("", total=total)
-        yield
-
-
-def _done(run: DatasetRun, total: int | None) -> str:
-    done = run.now + run.kept
-    return counted(done, "row", "rows") if total is None else f"{done:,} of {counted(total, 'row', 'rows')}"
-
-
-def _figures(run: DatasetRun, started: float) -> str:
-    pace = run.now / max(time.monotonic() - started, 0.001)
+def _how_far(run: DatasetRun, total: int | None, started: float) -> str:
+    done, pace = run.now + run.kept, run.now / max(time.monotonic() - started, 0.001)
     verdicts = ", ".join(f"{count:,} {word}" for word, count in sorted(run.words.items()))
-    return f"{pace:.1f} a second, {cost(run)}; {verdicts or 'no verdict yet'}"
+    figures = f"{pace:.1f} a second, {cost(run)}; {verdicts or 'no verdict yet'}"
+    if total is None:
+        return f"{counted(done, 'row', 'rows')}, {figures}"
+    left = f", {timedelta(seconds=int((total - done) / pace))} left" if pace else ""
+    return f"{done:,} of {counted(total, 'row', 'rows')}{left}, {figures}"
 
 
 @contextlib.contextmanager

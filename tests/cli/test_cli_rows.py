@@ -350,7 +350,7 @@ def test_one_row_is_one_row_and_a_need_of_rows_is_said_for_rows(served: Served) 
 
 
 @pytest.mark.parametrize("width", [50, 80, 120])
-def test_the_bar_stays_on_one_line(
+def test_progress_stays_on_one_line(
     width: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
@@ -360,7 +360,7 @@ def test_the_bar_stays_on_one_line(
     run: Any = SimpleNamespace(now=41_234, kept=800, words=words, spent_usd=12.5, is_local=False, unpriced=3)
     with rows._progress(run, 1_000_000):
         pass
-    shown = re.sub(r"\x1b\[[?\d;]*[a-zA-Z]", "", capsys.readouterr().err).strip().splitlines()
+    shown = re.sub(r"\x1b\[[?\d;]*[a-zA-Z]", "", capsys.readouterr().err).strip().split("\r")
     assert {len(line) <= width for line in shown} == {True}
     assert all(line.startswith("42,034 of 1,000,000 rows") for line in filter(str.strip, shown))
     assert len({*filter(str.strip, shown)}) <= 2  # two moments, not two halves
