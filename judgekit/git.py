@@ -1,8 +1,8 @@
 """Git itself, asked safely: nothing of a repository is run, nothing is fetched, every answer is bytes.
 
 Every call of git is made here. A folder of a clone may pose as a repository, and a repository's configuration
-may name programs for almost anything. So only commands are run that read objects, names and configuration.
-None of them reads a working file, which git would hand to a filter.
+may name programs for almost anything. So only commands are run that read objects, names and configuration;
+`git.toml` has them. None of them reads a working file, which git would hand to a filter.
 """
 
 from __future__ import annotations
@@ -10,7 +10,10 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-from typing import IO, TYPE_CHECKING, NamedTuple
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, programs
 from judgekit.errors import InputError
@@ -18,49 +21,15 @@ from judgekit.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
 SECONDS = 30.0
 _LONGEST = 300  # characters of git's own message in an error
-_READING = (
-    *("cat-file", "check-ignore", "config", "diff-tree", "for-each-ref", "log", "ls-files", "ls-tree"),
-    *("merge-base", "remote", "rev-parse", "show-ref"),
-)
-_ASKING_FOR_HOOKS = ("config", "rev-parse")  # they run none, and say where the others are
-_NO_FILE = "/dev/null"  # git knows it by this name on Windows too
-_SETTINGS = {
-    "safe.bareRepository": "explicit",  # a folder of a clone may pose as one
-    "core.fsmonitor": "false",  # would run a program that the repository names, as the following ones
-    "core.attributesFile": _NO_FILE,
-    "core.hooksPath": _NO_FILE,
-    "diff.external": "",
-    "diff.relative": "false",
-    "gpg.program": "false",
-    "log.showSignature": "false",
-    "protocol.allow": "never",
-    "submodule.recurse": "false",
-    "core.quotePath": "false",
-    "log.mailmap": "false",  # authors are who the commits say
-    "trailer.separators": ":",
-    "i18n.logOutputEncoding": "UTF-8",
-}
-# Of git's own variables these say which repository is meant, and what the user configured; no other is kept.
-_KEPT = (
-    *("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_NAMESPACE", "GIT_PREFIX"),
-    *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES"),
-    *("GIT_CEILING_DIRECTORIES", "GIT_DISCOVERY_ACROSS_FILESYSTEM"),
-)
 _CONFIGURED = "GIT_CONFIG_"
-_ENVIRONMENT = {
-    "GIT_ALLOW_PROTOCOL": "",
-    "GIT_ATTR_NOSYSTEM": "1",
-    "GIT_GRAFT_FILE": _NO_FILE,  # what is pushed is judged, not what stands in for it here
-    "GIT_NO_LAZY_FETCH": "1",  # what a partial clone lacks is missing, not fetched
-    "GIT_NO_REPLACE_OBJECTS": "1",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_TERMINAL_PROMPT": "0",
-    "LC_ALL": "C",
-}
+
+
+@cache
+def _asked() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
 class GitError(InputError):
@@ -144,18 +113,19 @@ class Repository(NamedTuple):
     def _start(
         self, words: tuple[str, ...], stdin: IO[bytes] | int = subprocess.PIPE, stderr: int = subprocess.PIPE
     ) -> subprocess.Popen[bytes]:
-        if words[0] not in _READING:
+        asked = _asked()
+        if words[0] not in asked["reading"]:
             raise ValueError(f"git {words[0]} is not run: it may run programs that a repository names")
         given = environment.environ()
         program = programs.find("git", given)
         if program is None:
             raise GitError(f"git {words[0]}: no git on PATH; install git")
-        left_out = "core.hooksPath" if words[0] in _ASKING_FOR_HOOKS else ""
-        settings = [f"{name}={value}" for name, value in _SETTINGS.items() if name != left_out]
+        left_out = "core.hooksPath" if words[0] in asked["asking_for_hooks"] else ""
+        settings = [f"{name}={value}" for name, value in asked["settings"].items() if name != left_out]
         kept = {
             name: value
             for name, value in given.items()
-            if not name.startswith("GIT_") or name in _KEPT or name.startswith(_CONFIGURED)
+            if not name.startswith("GIT_") or name in asked["kept"] or name.startswith(_CONFIGURED)
         }
         try:
             return subprocess.Popen(  # noqa: S603 - git, and our own words
@@ -166,7 +136,7 @@ class Repository(NamedTuple):
                     *words,
                 ],
                 cwd=self.folder,
-                env={**kept, **_ENVIRONMENT, "PATH": programs.search_path(given)},
+                env={**kept, **asked["environment"], "PATH": programs.search_path(given)},
                 stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
