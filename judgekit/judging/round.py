@@ -25,6 +25,7 @@ from judgekit.errors import (
 )
 from judgekit.judging.extract import read
 from judgekit.judging.fence import Fence
+from judgekit.judging.fit import WORDS
 from judgekit.judging.replies import ReplyForm
 from judgekit.judging.scan import QUOTES, scan
 from judgekit.judging.verdict import Failure, Usage
@@ -212,15 +213,7 @@ async def gather_limited(
     return list(await asyncio.gather(*map(one, calls)))
 
 
-_NOT: Final = r"(?:can(?:no|')?t|can not|won't|will not|must not|(?:am|are|'m|'re) (?:not able|unable))"
-_DOING: Final = (
-    r"(?:to )?(?:help|assist|comply|fulfil|complete|provide|evaluate|judge|rate|score|review|answer|do)"
-)
-_REFUSING: Final = re.compile(
-    rf"\s*(?:(?:i'm|i am|we're|we are) (?:very |so )?sorry|sorry|i apologi[sz]e|my apologies|unfortunately)\b"
-    rf"[^.\n{{]{{0,40}}?\b(?:i|we)\s?{_NOT}\b"
-    rf"|\s*(?:as an ai\b[^.\n{{]{{0,80}}?)?(?:\bi|\bwe)\s?{_NOT}\s{_DOING}\b"
-)
+_REFUSING: Final = re.compile(WORDS["refusing"])
 _READ: Final = 400  # characters of a beginning in which a refusal is said
 
 
