@@ -9,7 +9,7 @@ import asyncio
 import functools
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from contextvars import copy_context
@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar
 
 from judgekit import environment
-from judgekit.config import check, require, settings
+from judgekit.config import AnyDepth, ModeName, check, require, settings
 from judgekit.data.runs import RowOptions, judged_rows
 from judgekit.errors import InputError, UsageError
 from judgekit.hooks import claude_code
 from judgekit.judging import documents, service
-from judgekit.judging.documents import LETTERS, ComparisonInput, Task, file_of
+from judgekit.judging.documents import LETTERS, ComparisonInput, Document, Task, file_of
 from judgekit.judging.service import AT_ONCE, JudgeRequest
 from judgekit.providers.running import run
 from judgekit.rubric import loader
@@ -31,10 +31,6 @@ from judgekit.rubric.schema import ScoreRubric
 from judgekit.text import encodable, is_blank
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Sequence
-
-    from judgekit.config import AnyDepth, ModeName
-    from judgekit.judging.documents import Document
     from judgekit.judging.verdict import Comparison, Verdict
     from judgekit.rubric.loader import LoadedRubric
 

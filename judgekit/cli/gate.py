@@ -12,11 +12,10 @@ from typer import Option
 from judgekit.cli import output
 from judgekit.cli.output import FormatOption, NoEngine, note, warn, watched
 from judgekit.errors import Exit, UsageError
-from judgekit.gate import STOPS, UNKNOWN, Run
+from judgekit.gate import STOPS, UNKNOWN, Begin, Report, Row, Run
 from judgekit.text import escaped
 
 if TYPE_CHECKING:
-    from judgekit.gate import Begin, Report, Row
     from judgekit.ledger.records import GateMode
 
 _KIND = {"GO": "accept", "NO-GO": "reject", "UNDETERMINED": "undetermined"}

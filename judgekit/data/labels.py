@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from judgekit import environment
 from judgekit.data import fields, tables
 from judgekit.data.results import OURS, Ids
-from judgekit.data.rows import DELIMITERS, Rows, UnreadableRow, open_rows
+from judgekit.data.rows import DELIMITERS, DataRow, Rows, UnreadableRow, open_rows
 from judgekit.data.runs import columns, unreadable
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation.cases import Case
@@ -27,7 +27,6 @@ from judgekit.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from judgekit.data.rows import DataRow
 
 _EVERYTHING = Given(reference="reference", sources="sources")  # the rubric says later what models see
 _WORDS = "expected accept, improve, reject, pass, fail or undetermined (of a comparison: A, B or tie)"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 from judgekit import environment
 from judgekit.config.files import take
 from judgekit.data import tables
-from judgekit.data.rows import ENDINGS, bounded_lines, parquet_module
+from judgekit.data.rows import ENDINGS, DataRow, Rows, bounded_lines, parquet_module
 from judgekit.errors import InputError, UsageError
 from judgekit.judging.documents import MAX_BYTES
 from judgekit.text import encodable
@@ -27,7 +27,6 @@ from judgekit.text import encodable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from judgekit.data.rows import DataRow, Rows
 
 OURS = (
     *("id", "verdict", "average", "scores", "reasoning", "model", "cost_usd", "duration_ms", "error"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -18,26 +18,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from judgekit import environment
 from judgekit.data import fields as row_fields
 from judgekit.data.results import Ids, Results, result
-from judgekit.data.rows import DataRow, UnreadableRow
+from judgekit.data.rows import DataRow, Rows, UnreadableRow
 from judgekit.engine import answers, client
 from judgekit.errors import InputError, UsageError
 from judgekit.judging.documents import LETTERS, ComparisonInput, Document, Task, file_of
 from judgekit.judging.round import INEXACT
-from judgekit.judging.service import comparison_judge, document_judge, max_concurrency, results
+from judgekit.judging.service import JudgeRequest, comparison_judge, document_judge, max_concurrency, results
 from judgekit.providers import running
 from judgekit.providers.gateway import open_gateway
 from judgekit.rubric.schema import Given, ScoreRubric
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from judgekit.data.fields import Fields, JudgeTurn, TaskName
-    from judgekit.data.rows import Rows
     from judgekit.judging.compare import PairJudge
     from judgekit.judging.ranking import RankingJudge
     from judgekit.judging.score import DocumentJudge
-    from judgekit.judging.service import JudgeRequest
     from judgekit.rubric.loader import LoadedRubric
 
     Record: TypeAlias = Mapping[str, Any]

@@ -14,10 +14,11 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit import environment
+from judgekit.config import ModeName, TierName
 from judgekit.config import settings as configuration
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation.calibrate import with_course
-from judgekit.evaluation.cases import Case, Recorded
+from judgekit.evaluation.cases import Case, Recorded, Variant
 from judgekit.evaluation.samples import Reader
 from judgekit.evaluation.stats import UNDECIDED
 from judgekit.judging import calibration, fence, service
@@ -26,7 +27,7 @@ from judgekit.judging.documents import ComparisonInput, Document, Task, file_of
 from judgekit.judging.escalation import FinalityRules
 from judgekit.judging.jury import ORDERS
 from judgekit.judging.logprobs import score_source
-from judgekit.judging.orchestrator import JudgingState
+from judgekit.judging.orchestrator import Judge, JudgeOptions, JudgingState, ModelTurn
 from judgekit.judging.panel import resolve_panel
 from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.ranking import RankingJudge
@@ -34,24 +35,19 @@ from judgekit.judging.round import gather_limited
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.select import CandidateJudge, Candidates, Query
 from judgekit.judging.service import JudgeRequest
-from judgekit.judging.verdict import Comparison, Selection
+from judgekit.judging.verdict import Comparison, Selection, Verdict
 from judgekit.ledger import rates
 from judgekit.providers import running
 from judgekit.providers.gateway import open_gateway
-from judgekit.rubric.schema import CompareRubric, ScoreRubric
+from judgekit.rubric.schema import Case as RubricCase
+from judgekit.rubric.schema import CompareRubric, Rubric, ScoreRubric, WrongCase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from judgekit.config import ModeName, TierName
-    from judgekit.evaluation.cases import Variant
-    from judgekit.judging.orchestrator import Judge, JudgeOptions, ModelTurn
-    from judgekit.judging.verdict import Verdict
     from judgekit.ledger.rates import Interval
     from judgekit.rubric.loader import LoadedRubric
-    from judgekit.rubric.schema import Case as RubricCase
-    from judgekit.rubric.schema import Rubric, WrongCase
 
 AnyJudge: TypeAlias = "Judge[Any, Any, Any]"
 Result: TypeAlias = "Verdict | Selection | Comparison"

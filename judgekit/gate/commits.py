@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit.config.patterns import Patterns
 from judgekit.errors import InputError
-from judgekit.git import GitError
+from judgekit.git import GitError, Repository
 from judgekit.text import escaped, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from judgekit.git import Repository
 
     Wanted: TypeAlias = "Callable[[ChangedFile], bool]"
 

@@ -10,17 +10,14 @@ import re
 import shlex
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from judgekit.evaluation import page
 from judgekit.judging.redact import redact
-from judgekit.judging.verdict import Finding, Verdict
+from judgekit.judging.verdict import Finding, Round, Verdict
 from judgekit.ledger import verdict_line
 from judgekit.ledger.records import is_blob
 from judgekit.text import one_line, rubric_name, visible
-
-if TYPE_CHECKING:
-    from judgekit.judging.verdict import Round
 
 WIDTH = 100  # columns of a block, which does not wrap
 NOTHING = "-"

@@ -19,7 +19,7 @@ from judgekit.git import Repository
 from judgekit.judging import documents, redact, service
 from judgekit.judging.service import AS_CONFIGURED, JudgeRequest
 from judgekit.judging.verdict import Override, Subject, Verdict, rubric_ref
-from judgekit.ledger import Ledger, LedgerError
+from judgekit.ledger import Ledger, LedgerError, OverrideLine
 from judgekit.ledger.records import newest_override
 from judgekit.ledger.store import DECISIONS
 from judgekit.providers import running
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.judging.documents import Document, File
-    from judgekit.ledger import OverrideLine
     from judgekit.rubric.loader import LoadedRubric
 
 

@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias, get_args
 
 from judgekit.config import DepthName
 from judgekit.config.patterns import Patterns
-from judgekit.config.settings import DepthRule
+from judgekit.config.settings import DepthRule, GateConfig
 from judgekit.judging.verdict import Depth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from judgekit.config.settings import GateConfig
 
 DEPTHS: tuple[DepthName, ...] = get_args(DepthName)
 UNMATCHED = Depth(depth="tiers", rule="no rule fits")

@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from judgekit.config import TIERS, Outcome, TierName
+from judgekit.config import TIERS, ModeName, Outcome, TierName
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from judgekit.config import ModeName
     from judgekit.judging.logprobs import ScoreSource
     from judgekit.judging.verdict import Consensus, VerdictWord
     from judgekit.rubric.schema import ScoreMode, ScoreRubric

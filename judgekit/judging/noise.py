@@ -19,12 +19,11 @@ from judgekit.errors import InputError
 from judgekit.judging import calibration
 from judgekit.judging.calibration import Count
 from judgekit.judging.escalation import margin
-from judgekit.judging.verdict import RubricRef, rubric_ref
+from judgekit.judging.verdict import RubricRef, Verdict, rubric_ref
 
 if TYPE_CHECKING:
     from judgekit.judging.documents import Document
     from judgekit.judging.score import DocumentJudge
-    from judgekit.judging.verdict import Verdict
 
 SCHEMA, FOLDER = "judgekit/noise@1", "noise"
 COVERAGE = 1.96  # standard deviations: 95 % of judgements are no farther from their mean

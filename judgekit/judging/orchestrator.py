@@ -14,26 +14,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
 from judgekit import errors
-from judgekit.config import TIERS
+from judgekit.config import TIERS, ModeName, TierName
 from judgekit.errors import GatewayError
-from judgekit.judging.escalation import UNDETERMINED, EscalationRules, Final
+from judgekit.judging.escalation import UNDETERMINED, EscalationRules, Final, FinalityRules
 from judgekit.judging.fence import Fence
-from judgekit.judging.panel import apart
+from judgekit.judging.panel import Independence, apart
 from judgekit.judging.round import Answer, Calls, Session, gather_limited, joined, ms_since
-from judgekit.judging.verdict import Round, rubric_ref
+from judgekit.judging.verdict import CompareRound, Round, rubric_ref
 from judgekit.providers.servers import with_family
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from typing import Self
 
-    from judgekit.config import ModeName, TierName
     from judgekit.config.settings import JudgeConfig
     from judgekit.judging.cache import ReplyCache
-    from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.jury import JuryRule
-    from judgekit.judging.panel import Independence
-    from judgekit.judging.verdict import CompareRound
     from judgekit.providers.base import Endpoint, Gateway, Message
     from judgekit.providers.resolve import Others
     from judgekit.rubric.loader import LoadedRubric

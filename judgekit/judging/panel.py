@@ -12,20 +12,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from judgekit import environment
-from judgekit.config import TIERS, settings
+from judgekit.config import TIERS, TierName, settings
 from judgekit.judging import documents
 from judgekit.providers.registry import UNKNOWN_FAMILY, family_by_name
-from judgekit.providers.resolve import PanelRequest, nearest, resolve
+from judgekit.providers.resolve import Others, PanelRequest, nearest, resolve
 from judgekit.providers.servers import with_family
 from judgekit.text import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-    from judgekit.config import TierName
     from judgekit.config.settings import Config
     from judgekit.providers.base import Endpoint
-    from judgekit.providers.resolve import Others
 
     Tiers = Mapping[TierName, tuple[Endpoint, ...]]
 

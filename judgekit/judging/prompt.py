@@ -10,18 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from judgekit.judging.documents import PROMPT_CHARS, TASK_ROLES, TURN_CHARS
+from judgekit.judging.documents import PROMPT_CHARS, TASK_ROLES, TURN_CHARS, Part, Task
 from judgekit.judging.fence import Fence, labels, plain
 from judgekit.providers.base import Message
-from judgekit.rubric.schema import CompareRubric, Dimension, Given, SelectRubric
+from judgekit.rubric.schema import CompareRubric, Dimension, Given, Rubric, ScoreRubric, SelectRubric
 from judgekit.text import one_line, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from judgekit.config import ModeName, TierName
-    from judgekit.judging.documents import Part, Task
-    from judgekit.rubric.schema import Rubric, ScoreRubric
 
 TITLE_CHARS = 200
 

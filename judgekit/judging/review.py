@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 from judgekit.judging import panel, prompt, redact
 from judgekit.judging.fence import folded
 from judgekit.judging.replies import ReviewReply
-from judgekit.judging.round import gather_limited, run_round
-from judgekit.judging.score import REPLY_TOKENS, ScoreTask
-from judgekit.judging.verdict import Depth, Finding, ReviewedFinding
-from judgekit.providers.base import CallKey, Request
+from judgekit.judging.round import Answer, gather_limited, run_round
+from judgekit.judging.score import REPLY_TOKENS, DocumentJudge, ScoreTask
+from judgekit.judging.verdict import Depth, Finding, ReviewedFinding, Verdict
+from judgekit.providers.base import CallKey, Endpoint, Request
 from judgekit.providers.servers import with_family
 
 if TYPE_CHECKING:
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from judgekit.config import TierName
     from judgekit.judging.documents import Document
     from judgekit.judging.orchestrator import JudgingState, ModelTurn
-    from judgekit.judging.round import Answer
-    from judgekit.judging.score import DocumentJudge
-    from judgekit.judging.verdict import Verdict
-    from judgekit.providers.base import Endpoint
 
     Chosen = Callable[[Document], Depth]
 

@@ -30,14 +30,13 @@ from judgekit.judging.replies import ReplyForm
 from judgekit.judging.scan import QUOTES, scan
 from judgekit.judging.verdict import Failure, Usage
 from judgekit.providers import running
-from judgekit.providers.base import Message
+from judgekit.providers.base import Endpoint, Gateway, Message, Reply, Request
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from judgekit.judging.cache import ReplyCache
-    from judgekit.providers.base import Endpoint, Gateway, Reply, Request
 
 
 Value = TypeVar("Value")

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.judging import jury, logprobs, panel, pointwise, prompt, redact
 from judgekit.judging.documents import Document, is_cut, named
-from judgekit.judging.escalation import Final, margin
+from judgekit.judging.escalation import Final, FinalityRules, margin
 from judgekit.judging.jury import Opinion
 from judgekit.judging.orchestrator import Judge, JudgingState, ModelTurn, Task
 from judgekit.judging.pointwise import Points, ask_pointwise
 from judgekit.judging.prompt import Earlier
 from judgekit.judging.replies import ScoreReply, score_reply_model
-from judgekit.judging.round import Answer, joined, run_round
+from judgekit.judging.round import Answer, Calls, Session, joined, run_round
 from judgekit.judging.verdict import Finding, Subject, Verdict, failures
-from judgekit.providers.base import CallKey, Request
+from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request
 from judgekit.retrieval.terms import fold, stem, words
 from judgekit.rubric.schema import ScoreRubric
 from judgekit.text import visible
@@ -32,11 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from judgekit.config import TierName
-    from judgekit.judging.escalation import FinalityRules
     from judgekit.judging.fence import Fence
     from judgekit.judging.logprobs import ScoreSource
-    from judgekit.judging.round import Calls, Session
-    from judgekit.providers.base import Endpoint, Message, Reply
 
 REPLY_TOKENS = 2048
 MAX_FINDINGS = 50  # of one reply

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from judgekit import environment
-from judgekit.config import TIERS
+from judgekit.config import TIERS, AnyDepth, ModeName, TierName
 from judgekit.config import settings as configuration
 from judgekit.errors import UsageError
 from judgekit.judging import calibration, panel
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.compare import PairJudge
-from judgekit.judging.documents import LEAST, MOST, ComparisonInput
-from judgekit.judging.orchestrator import configured
+from judgekit.judging.documents import LEAST, MOST, ComparisonInput, Document
+from judgekit.judging.orchestrator import AnyJudge, Judge, configured
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.score import DocumentJudge
-from judgekit.judging.verdict import Depth
+from judgekit.judging.verdict import Comparison, Depth, Verdict
 from judgekit.providers import running
 from judgekit.providers.gateway import is_recording, is_replaying, open_gateway, unpriced
 from judgekit.providers.resolve import Panel, resolve
@@ -31,11 +31,7 @@ from judgekit.text import encodable, lines_of
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 
-    from judgekit.config import AnyDepth, ModeName, TierName
     from judgekit.config.settings import Config
-    from judgekit.judging.documents import Document
-    from judgekit.judging.orchestrator import AnyJudge, Judge
-    from judgekit.judging.verdict import Comparison, Verdict
     from judgekit.providers.base import Endpoint, Gateway, Message
     from judgekit.rubric.loader import LoadedRubric
 

@@ -10,13 +10,12 @@ Of a long prompt the beginning and the end are read: the question stands there, 
 
 from __future__ import annotations
 
-from judgekit.retrieval.compiled import bundled
+from judgekit.retrieval.compiled import Language, bundled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.retrieval.compiled import Language
 
 _MOST_BARE = 8192  # characters; few texts have as many different ones
 _MAX_KNOWN = 100_000  # words whose stems are remembered: some 10 MB
