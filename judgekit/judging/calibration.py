@@ -32,7 +32,7 @@ from judgekit.judging.binomial import lower, upper
 from judgekit.judging.documents import ComparisonInput, Document, Part, Task, file_of
 from judgekit.judging.escalation import FinalityRule, FinalityRules
 from judgekit.judging.fence import Fence, without_nonce
-from judgekit.judging.jury import JuryRule
+from judgekit.judging.jury import JuryRule, Opinion
 from judgekit.judging.orchestrator import USUAL, JudgeOptions
 from judgekit.judging.score import ScoreTask
 from judgekit.judging.verdict import RubricRef
@@ -331,7 +331,7 @@ def wording(rubric: Rubric, mode: ModeName) -> str:
     # Models that answer in one token are asked otherwise: `points`.
     fence, endpoint = Fence("nonce"), replace(recorded("m", registry.UNKNOWN_FAMILY), pointwise=True)
     if isinstance(rubric, ScoreRubric):
-        told = [prompt.Earlier(dict.fromkeys(rubric.dimensions, 1.0), "e")]
+        told = [Opinion("accept", dict.fromkeys(rubric.dimensions, 1.0), "e")]
         sent = [prompt.score_messages(rubric, tier, [part, part], task, told) for tier in TIERS]
         document = Document((file_of("a", "b"), file_of("c", "d")), "e", Task("f", "g", "h"))
         points = ScoreTask(rubric, mode, document, "quick").prompts(endpoint, fence)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from judgekit.config import ModeName, TierName
+    from judgekit.judging.jury import Opinion
 
 TITLE_CHARS = 200
 
@@ -34,14 +35,6 @@ class PromptCandidate:
     category: str = ""
     tags: tuple[str, ...] = ()
     text: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Earlier:
-    """An earlier opinion as the tiebreaker sees it, its author hidden."""
-
-    scores: Mapping[str, float]
-    reasoning: str
 
 
 def document_context(fence: Fence, parts: Sequence[Part], task: Task, given: Given | None = None) -> str:
@@ -71,9 +64,10 @@ def score_messages(
     tier: TierName,
     parts: Sequence[Part],
     task: Task,
-    earlier: Sequence[Earlier] = (),
+    earlier: Sequence[Opinion] = (),
     held: Sequence[str] | None = None,
 ) -> tuple[Message, ...]:
+    """Return the request to score a document; of `earlier` opinions the tiebreaker sees no authors."""
     fence = Fence()
     points = "\n".join(f"  {value}: {label}" for value, label in sorted(rubric.scale.labels.items()))
     dimensions = "\n".join(dimension_text(rubric, name) for name in rubric.dimensions)
@@ -206,23 +200,14 @@ def rubric_text(rubric: Rubric, mode: ModeName) -> str:
     instructions = rubric.prompt.instructions
     first = instructions.deep
     if isinstance(rubric, CompareRubric):
-        questions = [
-            "Questions, the most important first:",
-            *(f"- {text}" for text in rubric.criteria.values()),
-        ]
-        rules = [
-            "Read the two texts in both orders. Where the order changes your mind, neither is better: a tie.",
-            "Answer with what decided it, and then with the name of the better text, or with: tie",
-        ]
+        questions = ["Questions, the most important first:", *map("- {}".format, rubric.criteria.values())]
+        rules = [_WORDS["agent_compare"]]
     elif isinstance(rubric, SelectRubric):
         # The agent reads once and nobody confirms: the deep instruction would hide memories.
         first = instructions.quick if mode == "lenient" else first
         questions = [f"- {name}: {getattr(text, mode)}" for name, text in rubric.criteria.items()]
         every = "every question" if getattr(rubric.modes, mode).keep == "all" else "at least one question"
-        rules = [
-            f"Keep a memory when the answer to {every if len(questions) > 1 else 'the question'} is yes.",
-            "Answer with the ids of the memories to keep, one a line, the most useful first, or with: none",
-        ]
+        rules = [_WORDS["agent_select"] % (every if len(questions) > 1 else "the question")]
         questions = ["Questions, asked of each memory:", *questions]
     else:
         questions = ["Dimensions:", *(dimension_text(rubric, name) for name in rubric.dimensions)]

@@ -110,21 +110,8 @@ class CheckReply(BaseModel):
 class ReviewReply(ReplyForm):
     """What a reviewer says of the findings that it was shown."""
 
-    sent = _object(
-        {
-            "checks": {
-                "type": "array",
-                "items": _object(
-                    {
-                        "finding": {"type": "integer"},
-                        "quote": _STRING,
-                        "why": _STRING,
-                        "holds": {"type": "boolean"},
-                    }
-                ),
-            }
-        }
-    )
+    _check = {"finding": {"type": "integer"}, "quote": _STRING, "why": _STRING, "holds": {"type": "boolean"}}
+    sent = _object({"checks": {"type": "array", "items": _object(_check)}})
     checks: list[CheckReply]
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from judgekit.errors import CallUsage
 from judgekit.judging import panel, prompt, redact
 from judgekit.judging.fence import folded
 from judgekit.judging.replies import ReviewReply
@@ -89,11 +90,10 @@ async def _reviewed(judge: DocumentJudge, state: JudgingState[Document]) -> Verd
         return verdict
     # In an order that does not tell who raised what.
     random.Random(state.subject.sha256).shuffle(raised)  # noqa: S311 - an order, not a secret
-    reviews = await gather_limited(
-        [partial(_ask, judge, state, own, raised) for own, _ in jury], state.session
-    )
+    asking = [partial(_ask, judge, state, own, raised) for own, _ in jury]
+    reviews = await gather_limited(asking, state.session)
     for (endpoint, _), answer in zip(jury, reviews, strict=True):
-        for check in answer.value.checks if answer and answer.value else ():
+        for check in answer.value.checks if answer.value else ():
             each = raised[check.finding - 1] if 0 < check.finding <= len(raised) else None
             if each and endpoint.family not in each.by and is_quoted(check.quote, text):
                 (each.confirmed if check.holds else each.refuted).append(endpoint.family)
@@ -134,28 +134,22 @@ def _plain(text: str) -> str:
 
 async def _ask(
     judge: DocumentJudge, state: JudgingState[Document], endpoint: Endpoint, raised: list[_Raised]
-) -> Answer[ReviewReply] | None:
-    """Have a model check what other families found; None where there is nothing for it."""
+) -> Answer[ReviewReply]:
+    """Have a model check what other families found; no value and no failure where there is nothing for it."""
     shown = {
         number: _words(each.finding)
         for number, each in enumerate(raised, 1)
         if not each.dropped and endpoint.family not in each.by
     }
     if not shown or endpoint.pointwise:
-        return None
-    subject, limits = state.subject, judge.rubric.tiers.deep
+        return Answer(None, None, CallUsage(), 0, endpoint.model)
+    subject, limits, session = state.subject, judge.rubric.tiers.deep, state.session
+    key = CallKey(subject.sha256, judge.rubric.ref, "deep", "review")
+    request = Request((), key, limits.timeout, REPLY_TOKENS)
     parts = subject.seen_by(limits, endpoint)
-    return await run_round(
-        state.session,
-        endpoint,
-        Request(
-            (), CallKey(subject.sha256, judge.rubric.ref, "deep", "review"), limits.timeout, REPLY_TOKENS
-        ),
-        partial(prompt.review_messages, judge.rubric, parts, subject.task, shown),
-        subject.size,
-        ReviewReply,
-        lambda found, _: found,
-    )
+    made = partial(prompt.review_messages, judge.rubric, parts, subject.task, shown)
+    size, form = subject.size, ReviewReply
+    return await run_round(session, endpoint, request, made, size, form, lambda found, _: found)
 
 
 def _words(finding: Finding) -> str:
@@ -168,16 +162,15 @@ async def _again(
     judge: DocumentJudge,
     state: JudgingState[Document],
     jury: list[Endpoint],
-    reviews: list[Answer[ReviewReply] | None],
+    reviews: list[Answer[ReviewReply]],
     review: list[ReviewedFinding],
 ) -> Verdict:
     """Have the scores given once more, in the light of what held; without, the first ones stand."""
     held = [_words(each) for each in review if each.held]
     # In the tier that reads what others said, with the instructions of the first reading.
     task = ScoreTask(judge.rubric, judge.mode, state.subject, "tiebreaker", judge.options, "deep", held=held)
-    turns = await gather_limited(
-        [partial(task.ask, endpoint, state.session) for endpoint in jury], state.session
-    )
+    asking = [partial(task.ask, endpoint, state.session) for endpoint in jury]
+    turns = await gather_limited(asking, state.session)
     state.rounds += task.rounds(len(state.rounds) + 1, list(map(_both, turns, reviews)))
     voices = [(turn.endpoint, turn.answer.value) for turn in turns]
     if opinion := task.combine(voices):
@@ -187,11 +180,9 @@ async def _again(
     return await judge.run(state)  # which asks nobody: the tier has its opinion
 
 
-def _both(turn: ModelTurn[Any], review: Answer[ReviewReply] | None) -> ModelTurn[Any]:
+def _both(turn: ModelTurn[Any], review: Answer[ReviewReply]) -> ModelTurn[Any]:
     """Return a model's turn with the time and cost of its review."""
     answer = turn.answer
-    if review is None:
-        return turn
     usage, latency = review.usage.plus(answer.usage), review.latency_ms + answer.latency_ms
     failure = answer.failure or review.failure
     return replace(turn, answer=replace(answer, usage=usage, latency_ms=latency, failure=failure))

@@ -19,7 +19,6 @@ from judgekit.judging.escalation import Final, FinalityRules, margin
 from judgekit.judging.jury import Opinion
 from judgekit.judging.orchestrator import Judge, JudgingState, ModelTurn, Task
 from judgekit.judging.pointwise import Points, ask_pointwise
-from judgekit.judging.prompt import Earlier
 from judgekit.judging.replies import ScoreReply, score_reply_model
 from judgekit.judging.round import Answer, Calls, Session, joined, run_round
 from judgekit.judging.verdict import Finding, Subject, Verdict, failures
@@ -86,19 +85,13 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
         binary = frozenset(name for name, each in self.rubric.dimensions.items() if each.scale)
         likely, timeout = logprobs.ALTERNATIVES if endpoint.logprobs else 0, self.limits.timeout
         request = Request((), key, timeout, REPLY_TOKENS, top_logprobs=likely, sample=sample)
-        return [
-            partial(
-                run_round,
-                session,
-                endpoint,
-                replace(request, call_key=key.within(part)),
-                partial(self._messages, rubric, endpoint),
-                self.subject.size,
-                score_reply_model(tuple(rubric.dimensions), scale.min, scale.max, binary),
-                partial(self._read, part),
-            )
-            for part, rubric in self.parts.items()
-        ]
+        found: Calls[RatedReply] = []
+        for part, rubric in self.parts.items():
+            form = score_reply_model(tuple(rubric.dimensions), scale.min, scale.max, binary)
+            asked, read = replace(request, call_key=key.within(part)), partial(self._read, part)
+            made = partial(self._messages, rubric, endpoint)
+            found.append(partial(run_round, session, endpoint, asked, made, self.subject.size, form, read))
+        return found
 
     def opinion(self, samples: Sequence[Sequence[RatedReply | None]]) -> Opinion | None:
         opinions = []
@@ -265,7 +258,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         # In which order a jury's models are named plays no part.
         tiers = list(state.opinions)
         voices = sorted(state.voices, key=lambda voice: (tiers.index(voice[0]), voice[1].model))
-        told = [Earlier(opinion.scores, redact.words(opinion.reasoning)) for _, _, opinion in voices]
+        told = [replace(opinion, reasoning=redact.words(opinion.reasoning)) for _, _, opinion in voices]
         # Shuffled by the subject: the tiebreaker cannot learn whose opinion stands first.
         random.Random(state.subject.sha256).shuffle(told)  # noqa: S311 - an order, not a secret
         known = [opinion for opinion in state.opinions.values() if opinion]

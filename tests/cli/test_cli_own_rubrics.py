@@ -18,6 +18,7 @@ from scripted import ScriptedGateway, scripted_endpoint
 
 from judgekit.config import yaml_text, yamlfile
 from judgekit.judging import prompt
+from judgekit.judging.jury import Opinion
 from judgekit.rubric import loader
 from judgekit.rubric.schema import ScoreRubric
 from tests import docs
@@ -116,9 +117,8 @@ def test_yes_and_no_are_asked_for_read_and_counted(
     for wrong in (5, True, "perhaps"):  # a number, or a word that was not offered, is no answer
         verdict, _, done = judged(served, BINARY, {"upgrade": wrong, "private": "yes", "clear": 5})
         assert (done.code, verdict["verdict"]) == (2, "undetermined"), wrong
-    told = [
-        prompt.Earlier({"upgrade": 5.0, "private": 3.0, "clear": 5.0}, "Why.")
-    ]  # of a jury, and of a model
+    # Of a jury, and of a model.
+    told = [Opinion("accept", {"upgrade": 5.0, "private": 3.0, "clear": 5.0}, "Why.")]
     (_, user) = prompt.score_messages(loaded(rubrics, BINARY), "tiebreaker", (), document(()).task, told)
     assert "upgrade yes, private 3, clear 5\nWhy." in user.content
     # Each dimension in a call of its own: no scale where it has no part.
