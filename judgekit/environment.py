@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextvars import ContextVar
 
-
 __version__ = "0.1.0"
 
 # Every variable of ours but those of the configuration's keys, JUDGEKIT_<SECTION>_<KEY>.

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-
 MOST_ERRORS = 20  # of one file are said
 
 

@@ -46,9 +46,7 @@ _CHOICES = ("API_BASE", "REPLAY", "QUICK_MODEL", "DEEP_MODEL", "TIEBREAKER_MODEL
 _MODEL = typer.Option(help="Use this local model (name or GGUF path), not the detected one.")
 
 
-def demo(
-    model: Annotated[str | None, _MODEL] = None,
-) -> int:
+def demo(model: Annotated[str | None, _MODEL] = None) -> int:
     """Show the prompt hook, a search and two verdicts on sample data."""
     # Without an engine nothing goes on after the demo, however it ends.
     environ = {**os.environ, "JUDGEKIT_ENGINE": "0", "FORCE_COLOR": "1"}

@@ -16,7 +16,6 @@ from judgekit.hooks.settings import engine_wanted
 if TYPE_CHECKING:
     from judgekit.engine.process import Running
 
-
 app = typer.Typer(no_args_is_help=True, help="The background process that keeps judging fast.")
 _START_SECONDS = 60.0  # a slow disk, a busy machine
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from judgekit.providers.base import Message
 
-
 Format: TypeAlias = Literal["table", "json", "jsonl", "sarif", "junit"]
 COLOURS = {
     "accept": typer.colors.GREEN,

@@ -19,7 +19,6 @@ from judgekit import environment
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-
 _POLL = (0.001, 0.01)
 _SLOW_POLL = (0.1, 0.2)  # of who has waited for a second already
 # A file system without locks, as some network ones are: appending is still one write.

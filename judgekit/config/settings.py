@@ -64,7 +64,6 @@ Jurors: TypeAlias = Annotated[
     WithJsonSchema({"anyOf": [{"type": "string"}, _NAMES]}),
 ]
 
-
 # What sends text by itself: the user says `on` or `off`, or leaves it to the project.
 CONSENTS = (("retrieval", "judge"), ("escalate", "issues"), ("stop", "judge"))
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-
 Location = tuple[int | str, ...]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$")]
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]

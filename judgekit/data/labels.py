@@ -27,7 +27,6 @@ from judgekit.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-
 _EVERYTHING = Given(reference="reference", sources="sources")  # the rubric says later what models see
 _WORDS = "expected accept, improve, reject, pass, fail or undetermined (of a comparison: A, B or tie)"
 

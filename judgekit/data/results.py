@@ -27,7 +27,6 @@ from judgekit.text import encodable
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-
 OURS = (
     *("id", "verdict", "average", "scores", "reasoning", "model", "cost_usd", "duration_ms", "error"),
     *("fingerprint", "judged"),

@@ -20,7 +20,6 @@ from judgekit.errors import ConfigError, InputError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-
 Thing = TypeVar("Thing")
 
 AHEAD = 4  # times as many things as are asked about at a time are held, so that a slow one holds up no others

@@ -49,12 +49,10 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-
 _PART = 32_768  # bytes
 _FIRST, _LAST = 2000, 2200  # years; the first and last there are cannot be told in another zone
 _OPEN = ("/healthz", "/openapi.json")
 _HINT = "send a token of this server: Authorization: Bearer jk_…"
-
 
 RubricId = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,63}(@\d{1,6}\.\d{1,6}\.\d{1,6})?$")]
 

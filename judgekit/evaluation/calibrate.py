@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from judgekit.rubric.loader import LoadedRubric
 
-
 STEPS = 6  # gates of a chain at most: each step should let in many more opinions than the one before
 FREE_SHARE = 0.25  # the first gate is wide enough to hold with errors at this share of the promised rate
 COURSE = "course"

@@ -25,7 +25,6 @@ from judgekit.ledger.rates import Estimate
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
-
 RESAMPLES, LEVEL, SEED = 2_000, 0.95, 20_020_401
 BINS = 10
 OUTCOMES = ("reject", "improve", "accept")  # from the worst to the best

@@ -70,12 +70,7 @@ def read(change: ChangedFile, data: bytes | None) -> tuple[Document, str]:
 
 
 def check(
-    repository: Repository,
-    updates: Sequence[RefUpdate],
-    remote: str,
-    url: str,
-    base: str | None,
-    run: Run,
+    repository: Repository, updates: Sequence[RefUpdate], remote: str, url: str, base: str | None, run: Run
 ) -> Report:
     """Judge what changed since `base`, under its rules, or else what a push to `remote` brings there.
 

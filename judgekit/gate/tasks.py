@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from judgekit.judging.documents import Document, File
     from judgekit.rubric.loader import LoadedRubric
 
-
 FILE = ".judgekit/task.yaml"
 MAX_BYTES = 1_000_000  # of one file; a larger one is hardly what an agent wrote
 SECONDS = 5.0  # for each question to git

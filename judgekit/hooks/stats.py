@@ -20,7 +20,6 @@ from judgekit.text import lines_of, one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-
 WORDS = 3  # distinctive terms of a memory that an answer must have
 RARE = 50  # a term is distinctive that at most one memory in so many has; in a smaller store, one memory
 _SEARCHES = ("judgekit search", "memory-search")

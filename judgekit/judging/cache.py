@@ -39,7 +39,6 @@ _DESCRIBING = {
 _ADDRESSES = ("URL", "BASE", "ENDPOINT")
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
-
 _FILES = ("", "-wal", "-shm")
 
 

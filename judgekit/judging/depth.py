@@ -19,7 +19,6 @@ from judgekit.judging.verdict import Depth
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-
 DEPTHS: tuple[DepthName, ...] = get_args(DepthName)
 UNMATCHED = Depth(depth="tiers", rule="no rule fits")
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Consensus, VerdictWord
     from judgekit.rubric.schema import ScoreMode, ScoreRubric
 
-
 DIGITS = 4  # of a margin: thresholds and scores are compared as they are written
 Seen: TypeAlias = "Mapping[TierName, Outcome | None]"
 """The outcome of each tier that was asked, in order; None for a round that failed."""
@@ -127,10 +126,7 @@ class EscalationRules:
     partial: Collection[TierName] = ()
 
     def next(
-        self,
-        seen: Seen,
-        margins: Mapping[TierName, float] = {},
-        divided: Mapping[TierName, bool] = {},
+        self, seen: Seen, margins: Mapping[TierName, float] = {}, divided: Mapping[TierName, bool] = {}
     ) -> TierName | Final:
         """Return the tier to ask now or the end; `divided` says of split juries if most agree with it."""
         if any(self._ends_with(tier) and not most for tier, most in divided.items()):

@@ -32,7 +32,6 @@ from judgekit.text import visible
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-
 _DATA: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_bytes().decode())
 _MARKS: Final[dict[str, str]] = _DATA["marks"]
 _BAR: Final = "|\uff5c"  # DeepSeek's is full-width

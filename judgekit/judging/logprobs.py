@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from judgekit.judging.replies import ScoreReply
     from judgekit.providers.base import Endpoint, Reply
 
-
 # Alternatives of each token that are requested: five points and other ways to write them. xAI gives no more.
 ALTERNATIVES: Final = 8
 # With less probability on the scale's points, the model was about to write something else there.

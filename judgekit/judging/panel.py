@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     Tiers = Mapping[TierName, tuple[Endpoint, ...]]
 
-
 _AGENTS: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("agents.toml").read_text("utf-8"))
 # Who helped to write; a reviewer or a tester did not.
 _WROTE = re.compile(

@@ -24,7 +24,6 @@ from judgekit.providers.base import CallKey, Endpoint, Message, Messages, Reply,
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-
 ALTERNATIVES = 20  # the most that OpenAI's wire format allows
 LEAST_MASS = 0.2  # below this the model was answering something else
 IDLE = "How long is the river Danube?"

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from judgekit.judging.round import Answer, Calls, Session
     from judgekit.providers.base import Endpoint, Messages
 
-
 NEARLY = 1e-9  # two means of the same numbers may differ by so much
 QUICK_SHARE, DEEP_SHARE = 0.1, 0.05  # of the scale's length
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     Record = TypeVar("Record", bound=BaseModel)
 
-
 MARGIN: Final = 4_000  # characters behind a cut that are looked at too: no secret is split
 MARK: Final = "[redacted: "  # the beginning of what replaces a secret
 DEPTH: Final = 3  # how often encoded text may be encoded again

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
     from judgekit.judging.cache import ReplyCache
 
-
 Value = TypeVar("Value")
 Form = TypeVar("Form", bound=ReplyForm)
 Calls: TypeAlias = "list[Callable[[], Awaitable[Answer[Value]]]]"

@@ -16,7 +16,6 @@ from judgekit.errors import InvalidReply
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
 MAX_DEPTH: Final = 64  # objects nested deeper are no reply; keeps memory and recursion small
 MAX_ENTRIES: Final = 50_000  # a text with more objects, keys and items is a flood, not a reply
 MAX_OBJECTS: Final = 256  # that are considered, counted from the end of a reply

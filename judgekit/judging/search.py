@@ -47,7 +47,6 @@ HOOK_SECONDS = 20.0  # that the hook judges at most: the client ends it at 30, a
 INJECTED_LABEL = "high"
 NO_FULL_TEXT = "no model is asked without full-text search"
 
-
 _Printable: TypeAlias = Annotated[str, BeforeValidator(encodable)]
 _Visible: TypeAlias = Annotated[str, BeforeValidator(visible)]
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     # A kind of secret, words of which every text with one has at least one, and its form or place.
     Rule = tuple[str, tuple[str, ...], str | re.Pattern[str]]
 
-
 Span: TypeAlias = tuple[int, int]
 PRIVATE_KEY, PHRASE = "private key", "seed phrase"
 
@@ -69,7 +68,6 @@ _SHORTEST_FORM: Final = 18  # characters of a secret with a form of its own
 _LINES_BEHIND: Final = 3  # a value may stand in them that the line before names
 _LONGEST_NAME: Final = 60
 _SMALL: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
-
 
 _FORMS, _PLACES = (
     [(kind, tuple(whole(words).split(" ")), whole(pattern)) for kind, words, pattern in RULES[rows]]

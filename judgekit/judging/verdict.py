@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from judgekit.rubric.loader import LoadedRubric
 
-
 TIE = "tie"
 MOST_SHOWN = 200  # characters of a line for a person
 Letter = Annotated[str, StringConstraints(pattern="^[A-Z]$")]
@@ -213,9 +212,7 @@ class Verdict(_Record):
         elif self.verdict == "undetermined":
             why = self.degraded or why
         return _three_lines(
-            f"{self.verdict}: {name}",
-            [f"{', '.join(scores) or 'no scores'}{mean}", judge, _cost(self)],
-            why,
+            f"{self.verdict}: {name}", [f"{', '.join(scores) or 'no scores'}{mean}", judge, _cost(self)], why
         )
 
 

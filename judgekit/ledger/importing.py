@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-
 Fields: TypeAlias = dict[str, Any]
 
 SECONDS = 60.0  # for all that a host sends

@@ -20,7 +20,6 @@ from judgekit.text import encodable
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-
 GateWord: TypeAlias = Literal["GO", "NO-GO", "UNDETERMINED"]
 LabelWord: TypeAlias = Literal["go", "no-go", "unsure", "withdrawn"]
 GateMode: TypeAlias = Literal["advisory", "blocking"]

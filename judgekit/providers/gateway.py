@@ -16,7 +16,6 @@ from judgekit.providers.base import CallKey, Endpoint, Gateway, Message, Reply, 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-
 borrowed: ContextVar[Gateway | None] = ContextVar("gateway", default=None)
 """What `open_gateway` returns in the current task, in place of a gateway of its own."""
 

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     import httpx
 
-
 MOST = 4_000_000  # bytes of a reply, as it is sent and as it is read
 _MOST_SAID = 64_000  # bytes of an error, and of a reply that need not be JSON
 _OF_THE_BODY = ("content-encoding", "content-length", "transfer-encoding")

@@ -16,7 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-
 _MOST_BARE = 8192  # characters; few texts have as many different ones
 _MAX_KNOWN = 100_000  # words whose stems are remembered: some 10 MB
 _VOWELS = frozenset("aeiouy")

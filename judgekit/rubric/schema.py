@@ -29,7 +29,6 @@ from judgekit.config.yamlfile import Identifier, Problem, Strict, Text, WrongVal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
 Value = TypeVar("Value")
 Key = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 YesNo: TypeAlias = Literal["yes", "no"]
