@@ -71,7 +71,7 @@ def _learn(
     labels: Path, rubric: str, mode: ModeName, promise: Promise, out: Path | None, *, as_json: bool
 ) -> int:
     from judgekit.evaluation import runner, samples
-    from judgekit.evaluation.calibrate import learn
+    from judgekit.evaluation.calibrate import Opinions, learn
     from judgekit.judging import calibration
     from judgekit.rubric import loader
 
@@ -82,20 +82,12 @@ def _learn(
     if any(case.judges for case in given):
         if environment.environ().get("JUDGEKIT_ONLY_MODEL"):
             raise UsageError("--model asks a model, and these cases have recorded answers; leave one out")
-        opinions = runner.Opinions(given, samples.models(given), {})
+        opinions = Opinions(given, samples.models(given), {})
     else:
         opinions = runner.ask(given, labels.parent, loaded, mode, project, progress(len(given), "cases"))
         missing = runner.unanswered(opinions.cases)
-    known = learn(
-        opinions.cases,
-        opinions.models,
-        loaded,
-        mode,
-        promise,
-        made=datetime.now(UTC),
-        labels_sha256=hashlib.sha256(labels.read_bytes()).hexdigest(),
-        asking=opinions.asking,
-    )
+    digest = hashlib.sha256(labels.read_bytes()).hexdigest()
+    known = learn(opinions, loaded, mode, promise, made=datetime.now(UTC), digest=digest)
     if as_json:
         emit(known.text().rstrip())
     else:

@@ -444,9 +444,8 @@ def _say_memories(report: dict[str, Any], hook: HookReport, judged: HookReport |
 
 
 def _say_fit(fit: dict[str, Any]) -> None:
-    before, after = (
-        ", ".join(f"{name} {value:g}" for name, value in fit[each].items()) for each in ("before", "after")
-    )
+    sides = (fit[side].items() for side in ("before", "after"))
+    before, after = (", ".join(f"{name} {value:g}" for name, value in side) for side in sides)
     say(f"\nThresholds of {fit['kind']}: {before}")
     if precision := fit["precision"]:
         bounds = f"[{precision['low']:.3f}, {precision['high']:.3f}] of {precision['of']}"

@@ -91,8 +91,8 @@ def judge(
     if show_prompt:
         _show_prompts(list(subjects), wish)
     else:
-        at_once, as_task = jobs or rows.JOBS, task_id is not None
-        words = _judge(subjects, wish, format_, at_once, as_task=as_task, use_engine=use_engine)
+        how = rows.How(jobs or rows.JOBS, use_engine, show_prompt)
+        words = _judge(subjects, wish, format_, how, as_task=task_id is not None)
     unread = unreadable[-1].exit_code if unreadable else Exit.ACCEPTED
     code = rows.exit_code(words, exit_on or [rows.ExitOn.IMPROVE, rows.ExitOn.UNDETERMINED])
     return code if code == Exit.REJECTED else unread or code
@@ -142,13 +142,7 @@ def _files(paths: Sequence[str], unreadable: list[InputError]) -> Iterator[File]
 
 
 def _judge(
-    documents: Iterable[Document],
-    wish: Record,
-    form: output.Format,
-    jobs: int,
-    *,
-    as_task: bool,
-    use_engine: bool,
+    documents: Iterable[Document], wish: Record, form: output.Format, how: rows.How, *, as_task: bool
 ) -> set[str]:
     """Judge documents as they come, print each verdict, and return the words of all."""
     verdicts: list[Record] = []
@@ -173,15 +167,15 @@ def _judge(
         def each(given: Document, verdict: Verdict) -> None:
             on_verdict(given, verdict.record())
 
-        running.run(ajudge_documents(rest, Path(project), JudgeRequest(**wish), each, jobs))
+        running.run(ajudge_documents(rest, Path(project), JudgeRequest(**wish), each, how.jobs))
 
     if as_task:
         (task,) = documents
-        _judge_task(task, wish, lambda: body(task), on_verdict, use_engine=use_engine)
-    elif use_engine:
+        _judge_task(task, wish, lambda: body(task), on_verdict, use_engine=how.use_engine)
+    elif how.use_engine:
         from judgekit.engine import answers
 
-        answers.many("judge", documents, body, locally, on_verdict, at_once=jobs, warn=note)
+        answers.many("judge", documents, body, locally, on_verdict, at_once=how.jobs, warn=note)
     else:
         locally(documents, on_verdict)
     if form not in ("table", "jsonl"):

@@ -274,8 +274,7 @@ def escalate(
     try:
         # Someone waits for it: each may take as long as all do where it happens by itself.
         seconds = github.SECONDS * len(verdicts)
-        opened = github.ensure(verdicts, settings, Path.cwd(), seconds=seconds)
-        for _, line in opened:
+        for _, line in github.ensure(verdicts, settings, Path.cwd(), seconds=seconds):
             say(line)
             done += 1
     except github.GhError as error:

@@ -318,10 +318,9 @@ def promote(
         return Exit.REJECTED
     yaml_text.put(path, "gate", "mode", "blocking")
     say(f"{path}: gate.mode is now blocking; commit the file to apply it to the team")
-    change = ModeChange(
-        mode="blocking", who=labels.who(project), forced=bool(missing), why=missing, dependent=dependent
-    )
-    here().add(change)  # last: the ledger must not hold a promotion that failed
+    by, forced = labels.who(project), bool(missing)
+    # Last: the ledger must not hold a promotion that failed.
+    here().add(ModeChange(mode="blocking", who=by, forced=forced, why=missing, dependent=dependent))
     return 0
 
 
@@ -380,6 +379,7 @@ def triage(
 
 
 def _groups(found: Triage) -> dict[str, list[str]]:
+    failed = found.failures.most_common()
     return {
         "NO-GO": [_verdict(verdict) for verdict in found.nogo],
         "UNDETERMINED: review it yourself": [_verdict(verdict) for verdict in found.unclear],
@@ -395,9 +395,7 @@ def _groups(found: Triage) -> dict[str, list[str]]:
             for change in found.changes
         ],
         "Not judged": [f"{n} times: {why}" for why, n in found.faults.most_common()],
-        "Models that did not answer": [
-            f"{n} times {kind}, {model}: {why}" for (kind, model, why), n in found.failures.most_common()
-        ],
+        "Models that did not answer": [f"{n} times {kind}, {name}: {why}" for (kind, name, why), n in failed],
     }
 
 

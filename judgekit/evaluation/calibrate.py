@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from judgekit.judging.score import DocumentJudge
     from judgekit.rubric.loader import LoadedRubric
 
 STEPS = 6  # gates of a chain at most: each step should let in many more opinions than the one before
@@ -319,18 +320,25 @@ def ranked(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Ranked
     return found
 
 
+class Opinions(NamedTuple):
+    """The cases with the models' answers, the model of each tier, a hash of how each is asked; who asked."""
+
+    cases: list[Case]
+    models: Mapping[TierName, str]
+    asking: calibration.Asking
+    judge: DocumentJudge | None = None
+
+    def with_course(self, rubric: Rubric, mode: ModeName) -> list[Case]:
+        """Return the cases with what tiers and escalation come to, where a judge was asked."""
+        rules = self.judge and self.judge.rules(margin=self.judge.options.margin)
+        return with_course(self.cases, rubric, mode, rules) if rules else self.cases
+
+
 def learn(
-    cases: Sequence[Case],
-    models: Mapping[TierName, str],
-    loaded: LoadedRubric,
-    mode: ModeName,
-    promise: Promise,
-    *,
-    made: datetime,
-    labels_sha256: str,
-    asking: Mapping[TierName, Mapping[str, str]] = {},
+    opinions: Opinions, loaded: LoadedRubric, mode: ModeName, promise: Promise, *, made: datetime, digest: str
 ) -> Calibration:
-    """Return what the labels allow to promise; raises `InputError` for an odd label, or too few tiers."""
+    """Return what labels (of this `digest`) promise; raises `InputError` for odd ones, or too few tiers."""
+    cases, models = opinions.cases, opinions.models
     tiers = tuple(tier for tier in TIERS if tier in models)
     if len(tiers) < 2 or (promise.reference is not None and promise.reference not in tiers):  # noqa: PLR2004 - as said
         wanted = f"judges: expected opinions of quick and deep, got {', '.join(tiers) or 'none'}"
@@ -359,14 +367,14 @@ def learn(
         models=dict(models),
         asked=asked(cases),
         read=read,
-        asking={tier: dict(hashes) for tier, hashes in asking.items()},
+        asking=opinions.asking,
         subjects=subjects,
         promise=promise,
         gates=choice.gates,
         not_promised=choice.refused,
         read_otherwise={tier: count for tier in TIERS if (count := sum(tier in each for each in apart))},
         cases=len(without),
-        labels_sha256=labels_sha256,
+        labels_sha256=digest,
         with_gates=measured(with_gates, tiers),
         without=measured(without, tiers),
     )

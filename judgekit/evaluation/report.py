@@ -183,12 +183,7 @@ def report(
         rubric=loaded.rubric.ref if loaded else None,
         mode=mode if loaded else None,
         items=sum(case.variant == "original" for case in cases),
-        judges=[
-            judge.model_copy(update={"behind": _behind(judge.judge, best.judge, outcomes)})
-            if judge is not best and best.accuracy
-            else judge
-            for judge in judges
-        ],
+        judges=[judge.model_copy(update={"behind": _behind(judge, best, outcomes)}) for judge in judges],
         outcomes=outcomes,
     )
 
@@ -204,14 +199,13 @@ def _outcomes(items: Mapping[str, Sequence[Item]]) -> list[Outcome]:
     return sorted(found.values(), key=lambda each: not each.is_disputed)
 
 
-def _behind(judge: str, best: str, outcomes: Sequence[Outcome]) -> stats.BootstrapInterval | None:
-    both = [
-        each
-        for each in outcomes
-        if isinstance(each.label, str) and each.said.get(judge) and each.said.get(best)
-    ]
-    right = ([float(each.said[name] == each.label) for each in both] for name in (best, judge))
-    return stats.difference(*right)
+def _behind(
+    judge: JudgeReport, best: JudgeReport, outcomes: Sequence[Outcome]
+) -> stats.BootstrapInterval | None:
+    names = best.judge, judge.judge
+    both = [each for each in outcomes if isinstance(each.label, str) and all(map(each.said.get, names))]
+    right = ([float(each.said[name] == each.label) for each in both] for name in names)
+    return stats.difference(*right) if judge is not best and best.accuracy else None
 
 
 def _judge(judge: str, model: str, items: Sequence[Item], wanted: str) -> JudgeReport:
@@ -220,13 +214,17 @@ def _judge(judge: str, model: str, items: Sequence[Item], wanted: str) -> JudgeR
     pairs: list[stats.Pair] = [(item.label, item.said) for item in worded if item.said is not None]
     scored = [item.scores for item in originals if item.scores]
     numbers = [(human, said) for human, said in scored if said is not None]
+    error = stats.interval(stats.mean([abs(one - other) for one, other in numbers]))
+    scores = Scores(items=len(numbers), mean_error=error, spearman=stats.spearman(numbers))
     waits = [wait for item in items if (wait := item.recorded.latency_ms) is not None]
     kappa, weighted = stats.kappas(pairs)
+    counts = sorted(Counter(pairs).items())
     by_order = [tuple((item.recorded.orders or {}).values()) for item in originals]
     both_orders = [words for words in by_order if len(words) == len(ORDERS)]
     again = _again(items)
     unread = [item.said is None for item in items if not item.recorded.unanswered]
     known = [item.cost_usd for item in originals if item.cost_usd is not None]
+    usd = sum(known) / len(known) if known else None
     calls = sum(item.calls for item in originals) / len(originals) if originals else 0.0
     injected = _matched(items, "injected")
     before, after = ([float(pair[side] == wanted) for pair in injected] for side in (0, 1))
@@ -245,27 +243,13 @@ def _judge(judge: str, model: str, items: Sequence[Item], wanted: str) -> JudgeR
         kappa=kappa,
         weighted_kappa=weighted,
         classes=stats.classes(pairs),
-        confusion=[
-            Confusion(label=label, said=said, count=count)
-            for (label, said), count in sorted(Counter(pairs).items())
-        ],
+        confusion=[Confusion(label=label, said=said, count=count) for (label, said), count in counts],
         order_flips=_flips([*_matched(items, "swapped"), *_known(both_orders)]),
         rerun_flips=_flips([[item.word for item in own if item.word] for own in again]),
         spread=_spread([[item.rated for item in own if item.rated] for own in again]),
         injection=lift if injected else None,
-        cost=MeanCost(
-            calls=calls,
-            known=len(known),
-            usd=sum(known) / len(known) if known else None,
-            milliseconds=median(waits) if waits else None,
-        ),
-        scores=Scores(
-            items=len(numbers),
-            mean_error=stats.interval(stats.mean([abs(one - other) for one, other in numbers])),
-            spearman=stats.spearman(numbers),
-        )
-        if scored
-        else None,
+        cost=MeanCost(calls=calls, known=len(known), usd=usd, milliseconds=median(waits) if waits else None),
+        scores=scores if scored else None,
         probabilities=Probabilities.model_validate({**errors, "bins": stats.table(*hits)}) if rated else None,
     )
 

@@ -17,7 +17,7 @@ from judgekit import environment
 from judgekit.config import ModeName, TierName
 from judgekit.config import settings as configuration
 from judgekit.errors import InputError, UsageError
-from judgekit.evaluation.calibrate import with_course
+from judgekit.evaluation.calibrate import Opinions
 from judgekit.evaluation.cases import Case, Recorded, Variant
 from judgekit.evaluation.samples import Reader
 from judgekit.evaluation.stats import UNDECIDED
@@ -40,7 +40,7 @@ from judgekit.ledger import rates
 from judgekit.providers import running
 from judgekit.providers.gateway import open_gateway
 from judgekit.rubric.schema import Case as RubricCase
-from judgekit.rubric.schema import CompareRubric, Rubric, ScoreRubric, WrongCase
+from judgekit.rubric.schema import CompareRubric, ScoreRubric, WrongCase
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from judgekit.rubric.loader import LoadedRubric
 
 AnyJudge: TypeAlias = "Judge[Any, Any, Any]"
+Progress: TypeAlias = "Callable[[int], None]"
 Result: TypeAlias = "Verdict | Selection | Comparison"
 
 AT_ONCE = 8
@@ -89,27 +90,13 @@ def prepared(judge: AnyJudge, case: Case, folder: Path | None = None) -> tuple[A
 # --- The opinion of every tier
 
 
-class Opinions(NamedTuple):
-    """The cases with the models' answers, the model of each tier, a hash of how each is asked; who asked."""
-
-    cases: list[Case]
-    models: Mapping[TierName, str]
-    asking: calibration.Asking
-    judge: DocumentJudge | None = None
-
-    def with_course(self, rubric: Rubric, mode: ModeName) -> list[Case]:
-        """Return the cases with what tiers and escalation come to, where a judge was asked."""
-        rules = self.judge and self.judge.rules(margin=self.judge.options.margin)
-        return with_course(self.cases, rubric, mode, rules) if rules else self.cases
-
-
 def ask(
     cases: Sequence[Case],
     folder: Path,
     loaded: LoadedRubric,
     mode: ModeName,
     project: Path | None = None,
-    progress: Callable[[int], None] = lambda _: None,
+    progress: Progress = lambda _: None,
     *,
     models: Sequence[str | None] = (None,),
     at_once: int = AT_ONCE,
@@ -236,13 +223,8 @@ def _answer(judge: AnyJudge, case: Case, turn: ModelTurn[Any]) -> dict[str, Any]
 
 
 def _joined(answers: Sequence[dict[str, Any]], options: JudgeOptions, *, cut: bool) -> Recorded:
-    how = {
-        "samples": options.samples,
-        "criteria": "each" if options.each else "together",
-        "rule": options.jury,
-        "redact": bool(options.redact),
-        "cut": cut,
-    }
+    how: dict[str, Any] = {"samples": options.samples, "criteria": "each" if options.each else "together"}
+    how |= {"rule": options.jury, "redact": bool(options.redact), "cut": cut}
     if len(answers) == 1:
         return Recorded.model_validate(answers[0] | how)
     keys = ("calls", "input_tokens", "output_tokens", "cost_usd")
@@ -369,11 +351,7 @@ def agreement(tried: Iterable[Tried]) -> Agreement:
 
 
 def leniency(
-    loaded: LoadedRubric,
-    wrong: Sequence[WrongCase],
-    mode: ModeName,
-    project: Path | None = None,
-    progress: Callable[[int], None] = lambda _: None,
+    loaded: LoadedRubric, wrong: Sequence[WrongCase], mode: ModeName, project: Path, progress: Progress
 ) -> dict[str, dict[str, Agreement]]:
     """Return by tier, with its model, how many wrong texts of each kind it accepts of those it was asked."""
     cases = [Case.model_validate(each.model_dump(exclude={"kind"})) for each in wrong]

@@ -33,13 +33,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from judgekit.config import TierName
+    from judgekit.evaluation.calibrate import Opinions
     from judgekit.evaluation.cases import Recorded
     from judgekit.evaluation.report import Flips, JudgeReport
     from judgekit.judging.jury import JuryRule, PairWord
     from judgekit.providers.base import Endpoint, Reply, Request
     from judgekit.rubric.schema import Case as RubricCase
 
-    Ask = Callable[..., runner.Opinions]
+    Ask = Callable[..., Opinions]
     Measured = Callable[..., dict[str, JudgeReport]]
 
 GOOD, BAD = scores(5, 5, 5), scores(1, 1, 1)
@@ -64,7 +65,7 @@ def _litellm_is_loaded() -> None:
 def ask(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ask:
     def run(
         answer: Callable[[Asked], Answer], cases: list[Case], rubric: str, models: str = "small"
-    ) -> runner.Opinions:
+    ) -> Opinions:
         with Loopback(answer) as server:
             monkeypatch.setenv("JUDGEKIT_API_BASE", server.base)
             monkeypatch.setenv("JUDGEKIT_QUICK_MODEL", models)

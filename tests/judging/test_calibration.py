@@ -32,7 +32,7 @@ from scripted import ScriptedGateway, scores, scripted_endpoint, telling_reply, 
 from judgekit.errors import ConfigError, InputError
 from judgekit.evaluation import cases as labelled
 from judgekit.evaluation import samples
-from judgekit.evaluation.calibrate import learn
+from judgekit.evaluation.calibrate import Opinions, learn
 from judgekit.judging import calibration, compare, fence, logprobs, pointwise, prompt, select
 from judgekit.judging.binomial import at_most, lower, needed, upper
 from judgekit.judging.calibration import Calibration
@@ -76,7 +76,7 @@ def cases(count: int = 120, wrong: int = 0, **how: Any) -> list[labelled.Case]: 
 
 def learned(found: list[labelled.Case], rate: float = 0.05, reference: TierName | None = None) -> Calibration:
     models, wanted = samples.models(found), promise(rate, reference=reference)
-    return learn(found, models, KLS, "strict", wanted, made=MADE, labels_sha256="0" * 64)
+    return learn(Opinions(found, models, {}), KLS, "strict", wanted, made=MADE, digest="0" * 64)
 
 
 @functools.cache
