@@ -23,23 +23,19 @@ if TYPE_CHECKING:
 
     from judgekit.judging.calibration import CalibratedRule, Calibration, Measured, Promise
 
+_FILES = Argument(metavar="LABELS.jsonl|accept FILE", help="Labelled cases; or `accept` and a calibration.")
+_EXCESS = Option(metavar="RATE", help="Promise at most this much more error than deep alone.")
+_OUT = Option(metavar="FILE", callback=output.unread, help="Write to this file, not your folder.")
+
 
 def calibrate(
-    files: Annotated[
-        list[Path],
-        Argument(metavar="LABELS.jsonl|accept FILE", help="Labelled cases; or `accept` and a calibration."),
-    ],
+    files: Annotated[list[Path], _FILES],
     rubric: output.RubricOption = None,
     mode: output.ModeOption = None,
     error: Annotated[float | None, Option(metavar="RATE", help="Promise this error rate (or 0.05).")] = None,
-    excess: Annotated[
-        float | None, Option(metavar="RATE", help="Promise at most this much more error than deep alone.")
-    ] = None,
+    excess: Annotated[float | None, _EXCESS] = None,
     confidence: Annotated[float, Option(help="Confidence of the promise, between 0 and 1.")] = 0.95,
-    out: Annotated[
-        Path | None,
-        Option(metavar="FILE", callback=output.unread, help="Write to this file, not your folder."),
-    ] = None,
+    out: Annotated[Path | None, _OUT] = None,
     as_json: AsJson = False,
     _model: output.ModelOption = None,
 ) -> int:

@@ -40,6 +40,13 @@ WIDTH = 44  # of the first column
 _LONGEST_WORD = 40  # characters, in that column
 _PROMPT = 300  # characters of a prompt, title or path that a person is asked about
 _ANSWERS = {"y": True, "n": False, "s": None}
+_WANTED = Option(metavar="WORD", help="Aim of injected texts (default accept).")
+_MODELS = Option(metavar="A,B,C", help="Compare these models, each asked alone.")
+_SCOPE_PREFIX = Option("--scope-prefix", help="Search only documents of the query's scope (an id before /).")
+_PROMPTS_FILE = Option("--prompts", metavar="FILE", help="Try these prompts, one a line.")
+_FROM = Option("--from", help="Where this project's prompts are taken from.")
+_LABELS = Option("--labels", metavar="FILE", help="Read answers from this file; ask nothing.")
+_FIT = Option("--fit", help="Ask about mentions too; write better thresholds to your configuration.")
 
 app = typer.Typer(no_args_is_help=True, help="Measure judges and retrieval on labelled data.")
 
@@ -49,13 +56,9 @@ def judge(
     file: Annotated[Path, Argument(metavar="FILE", help="Labelled cases: JSON Lines, CSV, TSV or Parquet.")],
     rubric: output.RubricOption = None,
     mode: Annotated[ModeName, Option(help="Mode whose thresholds apply.")] = "strict",
-    wanted: Annotated[
-        str | None, Option(metavar="WORD", help="Aim of injected texts (default accept).")
-    ] = None,
+    wanted: Annotated[str | None, _WANTED] = None,
     again: Annotated[bool, Option("--again", help="Also ask again, and with reordered candidates.")] = False,
-    models: Annotated[
-        str | None, Option(metavar="A,B,C", help="Compare these models, each asked alone.")
-    ] = None,
+    models: Annotated[str | None, _MODELS] = None,
     repeat: output.Repeat = 1,
     keep: output.Keep = False,
     jobs: Annotated[int, Option("-j", min=1, max=256, help="Cases to ask about at the same time.")] = 8,
@@ -217,9 +220,7 @@ def _say_judge(judge: JudgeReport) -> None:
 @app.command()
 def retrieval(
     folder: Annotated[Path, Argument(metavar="DIR", help="Has corpus.jsonl, queries.jsonl, qrels.tsv.")],
-    scope_prefix: Annotated[
-        bool, Option("--scope-prefix", help="Search only documents of the query's scope (an id before /).")
-    ] = False,
+    scope_prefix: Annotated[bool, _SCOPE_PREFIX] = False,
     profile: Annotated[ProfileKind, Option(help="Retrieval profile to rank with.")] = _FIRST_KIND,
     run: Annotated[Path | None, Option(metavar="FILE", help="Also write rankings as a TREC run.")] = None,
     as_json: AsJson = False,
@@ -288,19 +289,11 @@ def _say_retrieval(report: RetrievalReport) -> None:
 
 @app.command()
 def memories(
-    prompts: Annotated[
-        Path | None, Option("--prompts", metavar="FILE", help="Try these prompts, one a line.")
-    ] = None,
-    from_: Annotated[
-        Literal["transcripts", "log"], Option("--from", help="Where this project's prompts are taken from.")
-    ] = "transcripts",
-    labels: Annotated[
-        Path | None, Option("--labels", metavar="FILE", help="Read answers from this file; ask nothing.")
-    ] = None,
+    prompts: Annotated[Path | None, _PROMPTS_FILE] = None,
+    from_: Annotated[Literal["transcripts", "log"], _FROM] = "transcripts",
+    labels: Annotated[Path | None, _LABELS] = None,
     limit: Annotated[int, Option(min=1, max=1_000, help="Try at most this many prompts.")] = 50,
-    fit: Annotated[
-        bool, Option("--fit", help="Ask about mentions too; write better thresholds to your configuration.")
-    ] = False,
+    fit: Annotated[bool, _FIT] = False,
     as_json: AsJson = False,
     _model: output.ModelOption = None,
     _out: output.OutOption = None,

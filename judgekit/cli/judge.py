@@ -28,18 +28,15 @@ if TYPE_CHECKING:
     Record: TypeAlias = Mapping[str, Any]
     OnVerdict: TypeAlias = Callable[[Document, Record], object]
 
-_Paths = Annotated[
-    list[str] | None, Argument(metavar="PATH...", help="Files, folders, or - for stdin; or give --data.")
-]
+_FILES = Argument(metavar="A B...", help="Files, or - for stdin; or give --data.")
+_PATHS = Argument(metavar="PATH...", help="Files, folders, or - for stdin; or give --data.")
+_FAMILY = Option(metavar="FAMILY", help="Model family that wrote the text, such as anthropic.")
 _Depth = Annotated[AnyDepth | None, Option(help="Models to ask; auto chooses by path and size.")]
 _Review = Annotated[Literal["peers"] | None, Option(help="Have models of other families check each finding.")]
-_Family = Annotated[
-    str | None, Option(metavar="FAMILY", help="Model family that wrote the text, such as anthropic.")
-]
 
 
 def judge(
-    files: _Paths = None,
+    files: Annotated[list[str] | None, _PATHS] = None,
     rubric: output.RubricOption = None,
     mode: output.ModeOption = None,
     model: output.ModelOption = None,
@@ -53,7 +50,7 @@ def judge(
     no_cache: output.NoCache = False,
     no_engine: output.NoEngine = False,
     max_cost: output.MaxCost = None,
-    author_family: _Family = None,
+    author_family: Annotated[str | None, _FAMILY] = None,
     show_prompt: output.ShowPrompt = False,
     depth: _Depth = None,
     review: _Review = None,
@@ -217,9 +214,7 @@ def _judge_task(
 
 
 def compare(
-    files: Annotated[
-        list[str] | None, Argument(metavar="A B...", help="Files, or - for stdin; or give --data.")
-    ] = None,
+    files: Annotated[list[str] | None, _FILES] = None,
     prompt: Annotated[str | None, Option(help="The prompt that the texts answer.")] = None,
     rubric: output.RubricOption = None,
     mode: output.ModeOption = None,

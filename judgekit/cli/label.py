@@ -32,23 +32,20 @@ _KEYS = "g go, n no-go, u unsure, s skip, b back (undo), a all of the text, q qu
 _SHOWN = 100  # characters of a line that cannot be used
 _START = 8  # digits of a verdict's id, at least
 _LINES = 40  # of each file, until `a` is pressed
+_VERDICT = Argument(metavar="ID", help="With --dismiss: id of a verdict, or its PATH.")
+_DISMISS = Option(min=1, metavar="N", help="Finding N of a verdict, as printed, is no problem.")
+_FROM = Option("--from", metavar="FILE", help="Read lines `id,accept|improve|reject|unsure`; or -.")
+_TASK = Argument(metavar="TASK", help="PATH[@SHA256] of a verdict; by default all open verdicts.")
 
 
 def label(
-    verdict: Annotated[
-        str | None, Argument(metavar="ID", help="With --dismiss: id of a verdict, or its PATH.")
-    ] = None,
-    dismiss: Annotated[
-        int | None, Option(min=1, metavar="N", help="Finding N of a verdict, as printed, is no problem.")
-    ] = None,
+    verdict: Annotated[str | None, _VERDICT] = None,
+    dismiss: Annotated[int | None, _DISMISS] = None,
     undo: Annotated[bool, Option("--undo", help="With --dismiss: the finding counts again.")] = False,
     blind: Annotated[bool, Option("--blind", help="Hide the verdict and its findings.")] = False,
     since: Since = None,
     limit: Annotated[int, Option("-n", min=1, help="Label at most this many.")] = 1_000_000,
-    from_: Annotated[
-        str | None,
-        Option("--from", metavar="FILE", help="Read lines `id,accept|improve|reject|unsure`; or -."),
-    ] = None,
+    from_: Annotated[str | None, _FROM] = None,
 ) -> int:
     """Label verdicts as right or wrong, so that the gate's errors can be counted.
 
@@ -243,9 +240,7 @@ def _last_verdict(ledger: Ledger, task: str) -> VerdictLine | None:
 
 
 def escalate(
-    task: Annotated[
-        str | None, Argument(metavar="TASK", help="PATH[@SHA256] of a verdict; by default all open verdicts.")
-    ] = None,
+    task: Annotated[str | None, _TASK] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Print the issues; open none.")] = False,
 ) -> int:
     """Open or update one GitHub issue for each task with gh. Exit code 2 when one could not be opened."""

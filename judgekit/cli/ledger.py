@@ -37,21 +37,22 @@ _CHARS = 160  # of a verdict's reason
 app = typer.Typer(no_args_is_help=True, help="The ledger: verdicts, labels and overrides.")
 
 WHEN = Option(metavar="WHEN", help="14d, 36h, 2w, a date or a time.")
+_FORMAT = Option("--format", help="Ledger lines (jsonl) or a table (csv).")
+_PLOT = Option("--plot", "--html", metavar="FILE.svg|FILE.html", help="Also draw the KPIs, or write a page.")
+_FILES = Argument(metavar="FILE...", help="Daily files of any ledger, as 2026-11-21.jsonl.")
+_SINCE = Option(metavar="WHEN", help="14d, 36h, 2w, a date or a time.", show_default="7d; of FILE: all")
 Since = Annotated[str | None, WHEN]
 Project = Annotated[str | None, Option(metavar="NAME", help="Ledger of this project; `all` for all ledgers.")]
 Team = Annotated[bool, Option("--team", help="Read the ledger of the shared judge.")]
-Ledgers = Annotated[
-    list[Path] | None, Option("--ledger", metavar="DIR", help="Read this folder or file (repeatable).")
-]
+_LEDGER = Option("--ledger", metavar="DIR", help="Read this folder or file (repeatable).")
+Ledgers = Annotated[list[Path] | None, _LEDGER]
 
 
 @app.command()
 def export(
     since: Since = None,
     project: Project = "all",
-    format_: Annotated[
-        Literal["jsonl", "csv"], Option("--format", help="Ledger lines (jsonl) or a table (csv).")
-    ] = "jsonl",
+    format_: Annotated[Literal["jsonl", "csv"], _FORMAT] = "jsonl",
     ledger: Ledgers = None,
     jsonl: Annotated[bool, Option("--jsonl", help="The same as --format jsonl.")] = False,
     _out: output.OutOption = None,
@@ -227,10 +228,7 @@ def kpi(
     since: Annotated[str, WHEN] = "14d",
     project: Project = None,
     as_json: AsJson = False,
-    plot: Annotated[
-        Path | None,
-        Option("--plot", "--html", metavar="FILE.svg|FILE.html", help="Also draw the KPIs, or write a page."),
-    ] = None,
+    plot: Annotated[Path | None, _PLOT] = None,
     ledger: Ledgers = None,
     team: Team = False,
     _out: output.OutOption = None,
@@ -338,13 +336,8 @@ def readiness(
 
 
 def triage(
-    files: Annotated[
-        list[Path] | None, Argument(metavar="FILE...", help="Daily files of any ledger, as 2026-11-21.jsonl.")
-    ] = None,
-    since: Annotated[
-        str | None,
-        Option(metavar="WHEN", help="14d, 36h, 2w, a date or a time.", show_default="7d; of FILE: all"),
-    ] = None,
+    files: Annotated[list[Path] | None, _FILES] = None,
+    since: Annotated[str | None, _SINCE] = None,
     project: Project = "all",
     as_json: AsJson = False,
     ledger: Ledgers = None,

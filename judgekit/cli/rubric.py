@@ -27,6 +27,10 @@ terms = typer.Typer(no_args_is_help=True, help="The words that assign a remark t
 app.add_typer(terms, name="terms")
 
 _REFERENCE = "ID[@VERSION]|FILE"
+_REFERENCES = Argument(metavar=f"{_REFERENCE}...", help="Rubrics to check; by default all.")
+_AT_LEAST = Option(min=0, max=1, callback=finite, metavar="SHARE", help="Exit with 1 when fewer cases agree.")
+_LIKE = Option("--from", metavar=_REFERENCE, help="Copy this with its cases.")
+_TASK = Option(help="Score documents (default), select memories, or compare two texts.")
 _BY_BADNESS = (Exit.ACCEPTED, Exit.HUMAN_NEEDED, Exit.REJECTED, Exit.BAD_CONFIG)
 
 _Reference = Annotated[str, Argument(metavar=_REFERENCE, help="Which rubric.")]
@@ -81,15 +85,10 @@ def path(reference: _Reference) -> int:
 
 @app.command()
 def check(
-    references: Annotated[
-        list[str] | None, Argument(metavar=f"{_REFERENCE}...", help="Rubrics to check; by default all.")
-    ] = None,
+    references: Annotated[list[str] | None, _REFERENCES] = None,
     run: Annotated[bool, Option("--run", help="Judge the labelled cases with the models here.")] = False,
     mode: _OneMode = None,
-    at_least: Annotated[
-        float,
-        Option(min=0, max=1, callback=finite, metavar="SHARE", help="Exit with 1 when fewer cases agree."),
-    ] = 0.0,
+    at_least: Annotated[float, _AT_LEAST] = 0.0,
     repeat: Repeat = 1,
     keep: Keep = False,
     as_json: Annotated[bool, Option("--json", help="Print the results of --run as JSON Lines.")] = False,
@@ -247,13 +246,8 @@ def diff(
 @app.command()
 def new(
     name: Annotated[str, Argument(metavar="ID[@VERSION]", help="The default version is 1.0.0.")],
-    like: Annotated[
-        str | None, Option("--from", metavar=_REFERENCE, help="Copy this with its cases.")
-    ] = None,
-    task: Annotated[
-        Literal["score", "select", "compare"] | None,
-        Option(help="Score documents (default), select memories, or compare two texts."),
-    ] = None,
+    like: Annotated[str | None, _LIKE] = None,
+    task: Annotated[Literal["score", "select", "compare"] | None, _TASK] = None,
     user: Annotated[bool, Option("--user", help="Write to your own folder, not to the project's.")] = False,
 ) -> int:
     """Write a commented rubric, labelled cases and the schema for editors; overwrites nothing."""
