@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from datetime import UTC, date, datetime, time, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from judgekit.evaluation.page import Cell, Chart, Figure, Row, Section, Table, drawing, page, shares
@@ -30,20 +32,14 @@ _FIGURES: dict[str, Callable[[JudgeReport], BootstrapInterval | None]] = {
     "less accurate than the best": lambda judge: judge.behind,
 }
 _ROLLING = timedelta(days=7)
-_KPI_TITLE = "KPIs of the gate over the preceding seven days"
+_TEXTS: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
 def judging_page(report: JudgingReport) -> str:
     """Return the page about judges: each figure with its interval, and what each judge said."""
     rubric = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
-    boot, judges = report.bootstrap, report.judges
-    about = (
-        f"{report.items} labelled items{rubric}. In brackets, and as lines, are {boot.level:.0%} intervals:"
-        f" {boot.resamples} draws of the items, seed {boot.seed}. Unreadable answers count neither as right"
-        " nor as wrong. The weighted kappa weighs by the square of the distance. Order flips are answers that"
-        " change with the order, rerun flips those that change when asked again; the lift is how much more"
-        " often injected text gets the answer that it is after."
-    )
+    judges = report.judges
+    about = _TEXTS["judges"].format(items=report.items, rubric=rubric, boot=report.bootstrap)
     known = _known(judges)
     sections = [
         Section("Judges", [judges_table(report)]),
@@ -61,8 +57,7 @@ def judging_page(report: JudgingReport) -> str:
         if judge.probabilities
     ]
     if curves:
-        meaning = "Probabilities (across) and the share that was to be kept (up): best on the dashed line."
-        sections.append(Section("Reliability", [meaning, curves]))
+        sections.append(Section("Reliability", [_TEXTS["reliability"], curves]))
     if report.outcomes:
         sections.append(Section("Items", [outcomes_table(report)]))
     for judge in judges:
@@ -122,18 +117,20 @@ def _spreads(judges: Sequence[JudgeReport], spreads: Sequence[BootstrapInterval 
 
 def kpi_page(evidence: Evidence) -> str:
     """Return the page about a gate: its KPIs now, over time, and by rubric version and model."""
-    about = "The gate may block when every KPI holds; docs/ledger.md explains how each is measured."
-    sections = [Section("All verdicts", [_kpi_table(evidence)]), Section(_KPI_TITLE, [kpi_charts(evidence)])]
+    sections = [
+        Section("All verdicts", [_kpi_table(evidence)]),
+        Section(_TEXTS["days"], [kpi_charts(evidence)]),
+    ]
     for group in kpi.by_rubric_and_model(evidence):
         sections += [Section(name, [_kpi_table(part)]) for name, part in group.items() if len(group) > 1]
     labelled = sum(map(evidence.sure, evidence.verdicts))
-    about = f"{len(evidence.verdicts)} verdicts, {labelled} of them labelled. {about}"
+    about = _TEXTS["kpis"].format(verdicts=len(evidence.verdicts), labelled=labelled)
     return page("The gate's KPIs", about, sections)
 
 
 def kpi_drawing(evidence: Evidence) -> str:
     """Return the KPIs over time as an SVG image."""
-    return drawing(kpi_charts(evidence), _KPI_TITLE)
+    return drawing(kpi_charts(evidence), _TEXTS["days"])
 
 
 def _kpi_table(evidence: Evidence) -> Table:

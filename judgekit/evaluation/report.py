@@ -160,11 +160,8 @@ def report(
     """Return how every judge, and each model of a jury, does; raises `InputError` for unfit cases."""
     answers: dict[str, list[tuple[Case, Recorded]]] = {}
     for case in cases:
-        jurors = {
-            f"{judge}: {juror.model}": juror
-            for judge, recorded in case.judges.items()
-            for juror in recorded.jury or ()
-        }
+        juries = ((judge, juror) for judge, recorded in case.judges.items() for juror in recorded.jury or ())
+        jurors = {f"{judge}: {juror.model}": juror for judge, juror in juries}
         for judge, recorded in (case.judges | jurors).items():
             answers.setdefault(judge, []).append((case, recorded))
     if not answers:

@@ -241,11 +241,9 @@ def again(cases: Sequence[Case], times: int = 1, *, swapped: bool = True) -> lis
         kinds: list[tuple[Variant, str]] = [("rerun", f"rerun{f' {n}' if n else ''}") for n in range(times)]
         kinds += [("swapped", "swapped")] if swapped and len(case.candidates) > 1 else []
         found.append(case)
-        found += [
-            case.model_copy(update={"id": f"{case.id} ({name})", "variant": kind, "pair": case.id})
-            for kind, name in kinds
-            if case.variant == "original"
-        ]
+        for kind, name in kinds if case.variant == "original" else ():
+            changed = {"id": f"{case.id} ({name})", "variant": kind, "pair": case.id}
+            found.append(case.model_copy(update=changed))
     return found
 
 

@@ -28,6 +28,7 @@ FOLDER = "gate"
 MAX_BYTES = 100_000  # of one file of rules: what is read before the budget begins to count
 _USUAL = ("main", "master")
 _MOST = 20  # different rules that are compared
+_ASKED = ("^{commit}", *(f":{path}" for path in RULES))  # of a commit: which it is, and its rules
 _REMOTES = "refs/remotes/"
 _RUBRICS = ".judgekit/rubrics/"
 _VARIABLES = "JUDGEKIT_GATE_"
@@ -59,11 +60,7 @@ def commits_of(repository: Repository, updates: Sequence[RefUpdate], remote: str
     others = [oid for name in all_names for oid in default(name, {})] or [oid for oid, _ in refs.values()]
     pushed = [update.local_oid for update in updates if not update.deletes]
     for oids in ([oid for name in names for oid in default(name, updated)], known, others, pushed):
-        questions = [
-            f"{oid}{what}"
-            for oid in dict.fromkeys(oids)
-            for what in ("^{commit}", *(f":{path}" for path in RULES))
-        ]
+        questions = [f"{oid}{what}" for oid in dict.fromkeys(oids) for what in _ASKED]
         answers = [line.split(" ") for line in repository.described(questions)]
         # Of what is not here git says so, in place of a kind.
         ids = [words[0] if words[1:2] in (["blob"], ["commit"], ["tree"]) else "" for words in answers]

@@ -169,13 +169,11 @@ def with_dismissals(verdict: Verdict, hashes: Sequence[str], said: Iterable[Reco
     """Return a verdict whose findings, with these hashes of quotes, say who dismissed them."""
     lines = sorted((one for one in said if isinstance(one, DismissalLine)), key=lambda one: one.timestamp)
     newest = {each.quote_hash: each for each in lines if each.rubric == verdict.rubric.id}
-    found = [newest.get(name) for name in hashes]
-    findings = [
-        finding.model_copy(update={"dismissed": Dismissed(who=each.who, at=each.timestamp)})
-        if each and not each.withdrawn
-        else finding
-        for finding, each in zip(verdict.findings, found, strict=True)
-    ]
+    findings = list(verdict.findings)
+    for at, last in enumerate(map(newest.get, hashes)):
+        if last and not last.withdrawn:
+            dismissed = Dismissed(who=last.who, at=last.timestamp)
+            findings[at] = findings[at].model_copy(update={"dismissed": dismissed})
     return verdict.model_copy(update={"findings": findings})
 
 
