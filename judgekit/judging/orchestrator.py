@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
 
 from judgekit import errors
 from judgekit.config import TIERS, ModeName, TierName
@@ -25,7 +25,6 @@ from judgekit.providers.servers import with_family
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
-    from typing import Self
 
     from judgekit.config.settings import JudgeConfig
     from judgekit.judging.cache import ReplyCache

@@ -15,17 +15,15 @@ from judgekit import environment
 from judgekit.config import TIERS, TierName, settings
 from judgekit.judging import documents
 from judgekit.providers.registry import UNKNOWN_FAMILY, family_by_name
-from judgekit.providers.resolve import Others, PanelRequest, nearest, resolve
+from judgekit.providers.resolve import Others, PanelRequest, Tiers, Variables, nearest, resolve
 from judgekit.providers.servers import with_family
 from judgekit.text import encodable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from judgekit.config.settings import Config
     from judgekit.providers.base import Endpoint
-
-    Tiers = Mapping[TierName, tuple[Endpoint, ...]]
 
 _AGENTS: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("agents.toml").read_text("utf-8"))
 # Who helped to write; a reviewer or a tester did not.
@@ -122,10 +120,7 @@ _VARIABLES = (ONLY_MODEL, "JUDGEKIT_MODEL", *(f"JUDGEKIT_{tier.upper()}_MODEL" f
 
 
 def wanted(
-    config: Config,
-    project: Path | None = None,
-    environ: Mapping[str, str] | None = None,
-    model: str | None = None,
+    config: Config, project: Path | None = None, environ: Variables | None = None, model: str | None = None
 ) -> PanelRequest:
     """Return which models are asked for: a request's `model` goes before variables, these before files."""
     environ = environment.environ() if environ is None else environ
@@ -144,7 +139,7 @@ def wanted(
 
 
 def resolve_panel(
-    config: Config, project: Path | None = None, environ: Mapping[str, str] | None = None
+    config: Config, project: Path | None = None, environ: Variables | None = None
 ) -> tuple[dict[TierName, tuple[Endpoint, ...]], str]:
     """Return the models of each tier, and why these or none, in one line."""
     panel = resolve(wanted(config, project, environ), environment.environ() if environ is None else environ)

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 
 Value = TypeVar("Value")
 Form = TypeVar("Form", bound=ReplyForm)
-Calls: TypeAlias = "list[Callable[[], Awaitable[Answer[Value]]]]"
+Call: TypeAlias = "Callable[[], Awaitable[Value]]"
+Calls: TypeAlias = "list[Call[Answer[Value]]]"
 
 FAILURE_CHARS = 300
 INEXACT = 1e-9  # a share by less than which sums of the same amounts, added otherwise, differ
@@ -193,10 +194,7 @@ def joined(
 
 
 async def gather_limited(
-    calls: Sequence[Callable[[], Awaitable[Value]]],
-    session: Session,
-    endpoint: Endpoint | None = None,
-    each: int = 1,
+    calls: Sequence[Call[Value]], session: Session, endpoint: Endpoint | None = None, each: int = 1
 ) -> list[Value]:
     """Return the results in order, within the provider's concurrency; one by one under a cost limit."""
     most = endpoint.profile.limits.concurrency if endpoint else None
@@ -204,7 +202,7 @@ async def gather_limited(
         return [await call() for call in calls]
     free = asyncio.Semaphore(max(1, most // each) if most else len(calls) or 1)
 
-    async def one(call: Callable[[], Awaitable[Value]]) -> Value:
+    async def one(call: Call[Value]) -> Value:
         async with free:
             return await call()
 

@@ -19,7 +19,7 @@ from judgekit.judging import redact as redaction
 from judgekit.judging import service
 from judgekit.judging.documents import PROMPT_CHARS
 from judgekit.judging.prompt import PromptCandidate
-from judgekit.judging.select import CandidateJudge, Query
+from judgekit.judging.select import CandidateJudge, Candidates, Query
 from judgekit.providers import running
 from judgekit.providers.gateway import open_gateway, prepare
 from judgekit.retrieval import search as api
@@ -125,12 +125,12 @@ def search(
             texts = [api.body(candidate, most, profiles) for candidate in ranked.candidates]
             if redacts:
                 texts = [redaction.redact(text).text[:BODY_CHARS] for text in texts]
-            judged = _judge(settings, Path(home), Query(query), _shown(ranked.candidates, texts), mode=asked)
+            subject = _asked(Query(query), ranked.candidates, texts)
+            judged = _judge(settings, Path(home), subject, mode=asked)
         notes += filter(None, [None if isinstance(judged, str) else judged.stale])
         kept, degraded = apply(judged, ranked.candidates, asked, own.fallback_top_k)
     names = Result.model_fields.keys() - {"kept_by"}
-    found = [({name: getattr(hit, name) for name in names}, kept_by) for hit, kept_by in kept[:limit]]
-    results = [Result(**values, kept_by=kept_by) for values, kept_by in found]
+    results = [Result(**{name: getattr(hit, name) for name in names}, kept_by=by) for hit, by in kept[:limit]]
     took = round((time.perf_counter() - started) * 1000)
     return SearchResult(
         query=encodable(query), mode=asked, degraded=degraded, results=results, duration_ms=took, notes=notes
@@ -151,11 +151,7 @@ def _folder(root: str) -> str:
 
 
 def judged_hook(
-    prompt: str,
-    candidates: Sequence[Candidate],
-    parts: Sequence[str],
-    payload: Mapping[str, Any],
-    project: str,
+    prompt: str, found: Sequence[Candidate], parts: Sequence[str], payload: Mapping[str, Any], project: str
 ) -> Judged | str:
     """Return the kept and the undecided candidates, and what models selected; or why no model is asked."""
     settings = configuration.load(Path(project))
@@ -165,21 +161,20 @@ def judged_hook(
     with suppress(ConfigError):
         profiles = Profiles(compile_profiles(Path(project)))
     texts = []
-    for passage, body in api.passages(prompt, candidates, profiles):
+    for passage, body in api.passages(prompt, found, profiles):
         text = passage[:SNIPPET_CHARS]
         if settings.judge.redact and text:
             whole = redaction.redact(body[:WHOLE_CHARS])
             # A passage may begin or end within a secret: of a memory that has one, the beginning is shown.
             text = " ".join((whole.text if whole.secrets else redaction.words(text)).split())[:SNIPPET_CHARS]
         texts.append(text)
-    shown = _shown(candidates, texts)
-    query = Query(_best_first(prompt, parts, settings), turns)
-    judged = _judge(settings, Path(project), query, shown, mode=own.mode, hook=True)
+    asked = _asked(Query(_best_first(prompt, parts, settings), turns), found, texts)
+    judged = _judge(settings, Path(project), asked, mode=own.mode, hook=True)
     if isinstance(judged, str):
         return judged
-    decided = [(each, decision.decision) for each, decision in zip(candidates, judged.decisions, strict=True)]
+    decided = [(each, decision.decision) for each, decision in zip(found, judged.decisions, strict=True)]
     undecided = [candidate for candidate, word in decided if word == "undetermined"]
-    fallback = [candidate for candidate in candidates[: own.fallback_top_k] if candidate in undecided]
+    fallback = [candidate for candidate in found[: own.fallback_top_k] if candidate in undecided]
     kept = [candidate for candidate, word in decided if word == "kept" or candidate in fallback]
     return kept, undecided, judged
 
@@ -215,13 +210,7 @@ def apply(
 
 
 def _judge(
-    settings: Config,
-    project: Path,
-    query: Query,
-    shown: Sequence[PromptCandidate],
-    *,
-    mode: ModeName,
-    hook: bool = False,
+    settings: Config, project: Path, asked: Candidates, *, mode: ModeName, hook: bool = False
 ) -> Selection | str:
     """Return the models' selection, or in one line why there is none."""
     own = settings.retrieval
@@ -246,16 +235,17 @@ def _judge(
             if left <= 0:
                 return "not judged: importing litellm took longer than the deadline; raise retrieval.deadline"
             judge = replace(judge, deadline=left, call_seconds=own.timeout if hook else None)
-            return await judge.select(query, shown)
+            return await judge.select(asked.query, asked.candidates)
 
     return running.run(run())
 
 
-def _shown(candidates: Sequence[Candidate], texts: Sequence[str]) -> list[PromptCandidate]:
+def _asked(query: Query, candidates: Sequence[Candidate], texts: Sequence[str]) -> Candidates:
     # An id that two stores share gets its place appended.
     ids = [candidate.id for candidate in candidates]
     names = [each if ids.count(each) == 1 else f"{each}~{place}" for place, each in enumerate(ids)]
-    return [
+    shown = (
         PromptCandidate(name, candidate.title, candidate.category, tuple(candidate.tags), text)
         for name, candidate, text in zip(names, candidates, texts, strict=True)
-    ]
+    )
+    return Candidates(query, tuple(shown))

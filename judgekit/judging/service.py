@@ -23,16 +23,16 @@ from judgekit.judging.score import DocumentJudge
 from judgekit.judging.verdict import Comparison, Depth, Verdict
 from judgekit.providers import running
 from judgekit.providers.gateway import is_recording, is_replaying, open_gateway, unpriced
-from judgekit.providers.resolve import Panel, resolve
+from judgekit.providers.resolve import Panel, Tiers, resolve
 from judgekit.rubric import loader
 from judgekit.rubric.schema import CompareRubric, ScoreRubric
 from judgekit.text import encodable, lines_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
 
     from judgekit.config.settings import Config
-    from judgekit.providers.base import Endpoint, Gateway, Message
+    from judgekit.providers.base import Gateway, Message
     from judgekit.rubric.loader import LoadedRubric
 
 Thing = TypeVar("Thing")
@@ -142,7 +142,7 @@ def judge_of(
     if limit:
         check_prices(models, limit, project, asked=judge_request.max_cost_usd is not None)
 
-        def others() -> Sequence[Mapping[TierName, tuple[Endpoint, ...]]]:
+        def others() -> Sequence[Tiers]:
             return [other for other in found.others() if not _unpriced(other)]
 
     learned = calibration.find(loaded, mode, models, project, options, subjects)
@@ -165,18 +165,12 @@ def judge_of(
     )
 
 
-def check_prices(
-    panel: Mapping[TierName, Sequence[Endpoint]],
-    limit: float | None,
-    project: Path | None = None,
-    *,
-    asked: bool,
-) -> None:
+def check_prices(tiers: Tiers, limit: float | None, project: Path | None = None, *, asked: bool) -> None:
     """Refuse a cost limit without prices: `UsageError` where the caller asked, else `ConfigError`."""
-    models = _unpriced(panel) if limit else []
+    models = _unpriced(tiers) if limit else []
     if not models:
         return
-    profiles = {endpoint.profile.provider for jury in panel.values() for endpoint in jury}
+    profiles = {endpoint.profile.provider for jury in tiers.values() for endpoint in jury}
     home = Path(environment.config_home()) / "providers"
     where = " or ".join(str(home / f"{name}.yaml") for name in sorted(profiles))
     problem = (
@@ -188,8 +182,8 @@ def check_prices(
     raise configuration.wrong("judge", "max_cost_usd", problem, project)
 
 
-def _unpriced(panel: Mapping[TierName, Sequence[Endpoint]]) -> list[str]:
-    return unpriced(endpoint for jury in panel.values() for endpoint in jury)
+def _unpriced(tiers: Tiers) -> list[str]:
+    return unpriced(endpoint for jury in tiers.values() for endpoint in jury)
 
 
 def max_concurrency(judge: Judge[Any, Any, Any], at_once: int) -> int:
@@ -266,19 +260,17 @@ async def ajudge_documents(
 
 
 def prompts(
-    subject: Document | ComparisonInput,
-    project: Path | None = None,
-    judge_request: JudgeRequest = AS_CONFIGURED,
+    subject: Document | ComparisonInput, project: Path | None = None, wish: JudgeRequest = AS_CONFIGURED
 ) -> list[tuple[TierName, str, list[tuple[Message, ...]]]]:
     """Return what each model of a tier would be sent."""
     gateway = open_gateway({})
     if isinstance(subject, ComparisonInput):
-        return comparison_judge(gateway, subject, project, judge_request).prompts_by_model(subject)
-    judge, _ = document_judge(gateway, project, judge_request)
-    if judge_request.depth:
+        return comparison_judge(gateway, subject, project, wish).prompts_by_model(subject)
+    judge, _ = document_judge(gateway, project, wish)
+    if wish.depth:
         from judgekit.judging import review  # noqa: PLC0415 - what few ask for
 
-        depth = _depths(judge_request.depth, configuration.load(project))(subject)
+        depth = _depths(wish.depth, configuration.load(project))(subject)
         judge, _ = review.deepened(judge.for_subject(subject), depth, subject)
     return judge.prompts_by_model(subject)
 

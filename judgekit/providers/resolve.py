@@ -24,10 +24,10 @@ from judgekit.providers.registry import CommandProfile, LitellmProfile, Profile
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    Tiers: TypeAlias = Mapping[TierName, tuple[Endpoint, ...]]
     Named: TypeAlias = Mapping[TierName, str | Sequence[str]]
-    Variables: TypeAlias = Mapping[str, str]
 
+Tiers: TypeAlias = "Mapping[TierName, tuple[Endpoint, ...]]"
+Variables: TypeAlias = "Mapping[str, str]"
 Others: TypeAlias = "Callable[[], Sequence[Tiers]]"
 """Returns what judges with the other providers that may be asked would be, the first choice first."""
 CUSTOM = "openai-compatible"
