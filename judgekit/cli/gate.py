@@ -92,7 +92,7 @@ def _print(report: Report, form: output.Format) -> None:
                 lines.append(f"within the noise ({noise:g} points): {may}")
             if decided := verdict["human_override"]:
                 lines.append(f"{decided['decision']}ed by {decided['who']}: {decided['why']}")
-            elif word == "GO" and verdict["rounds"]:
+            elif word == "GO" and verdict["rounds"] and not (verdict.get("depth") and verdict["degraded"]):
                 lines += [output.partiality(verdict)] if verdict.get("independent") is False else []
             elif verdict["rounds"]:
                 lines.append(output.verdict_text(verdict, headed=False))

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import sys
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
@@ -273,13 +274,14 @@ def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: b
     first = f"{word}  {name}{mean}{scores}" if headed else f"{mean}{scores}".strip()
     ref = f"{verdict['rubric']['id']}@{verdict['rubric']['version']}"
     judged = [f"{rubric_name(ref, verdict['rubric'].get('source'))}, {verdict['mode']}"]
+    names = {"tiebreaker": "after review"} if verdict.get("review") else {}
     opinions = [(each["tier"], each["opinion"], each["failure"]) for each in verdict["rounds"]]
     if opinions:
         came = [
             (tier, opinion["outcome"] if opinion else fault and fault["kind"])
             for tier, opinion, fault in opinions
         ]
-        judged.append(", ".join(f"{tier} {word}" for tier, word in came))
+        judged.append(", ".join(f"{names.get(tier, tier)} {word}" for tier, word in came))
         model = verdict["model"]
         decided = f"decided by {model} ({verdict['consensus']})" if model else "undecided"
         judged.append(f"{decided}, {verdict['duration_ms'] / 1000:.1f} s{cost_text(verdict)}")
@@ -298,20 +300,30 @@ def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: b
         explained = {*terms, *(finding["dimension"] for finding in verdict["findings"])}
         silent = [name for name in verdict["scores"] or {} if name not in explained]
         lines += [f"no reason given for {', '.join(silent)}"] if terms and silent else []
-    review = {(each["issue"], each["quote"]): each for each in verdict.get("review", ())}
+    review = {(each["issue"], each["quote"]): _reviewed(each) for each in verdict.get("review", ())}
     if review:
-        lines.append(f"reviewed by peers: {len(verdict['findings'])} of {len(review)} findings held")
+        counts = Counter(word for word, _ in review.values())
+        lines.append(f"reviewed by peers: {', '.join(f'{n} {word}' for word, n in counts.items())}")
     for finding in verdict["findings"]:
         where = " in ".join(filter(None, (finding["dimension"], finding["location"])))
         lines.append(f"- {where + ': ' if where else ''}{finding['issue']}")
         lines += [f'  > "{finding["quote"]}"'] if finding["quote"] else []
         lines += [f"  -> {finding['suggestion']}"] if finding["suggestion"] else []
-        if peers := review.get((finding["issue"], finding["quote"])):
-            confirmed = f"; confirmed by {', '.join(peers['confirmed_by'])}" if peers["confirmed_by"] else ""
-            lines.append(f"  found by {', '.join(peers['raised_by'])}{confirmed}")
+        if told := review.get((finding["issue"], finding["quote"])):
+            lines.append(f"  {told[1]}")
         if said := finding.get("dismissed"):
             lines.append(f"  dismissed by {said['who']} on {said['at'][:10]}: no problem")
-    return "\n".join([lines[0], *(f"    {line}" for text in lines[1:] for line in lines_of(text))])
+    # What a model continues on a further line stands deeper: it is no line of ours.
+    deeper = "\n        "
+    return "\n".join([lines[0], *(f"    {deeper.join(lines_of(text))}" for text in lines[1:])])
+
+
+def _reviewed(finding: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what a review came to for a finding, in a word, and who found and confirmed it."""
+    word = "dropped" if finding["dropped"] else "not confirmed" if finding["checked"] else "not checked"
+    confirmed = f"confirmed by {', '.join(finding['confirmed_by'])}" if finding["confirmed_by"] else word
+    who = f"found by {', '.join(finding['raised_by'])}"
+    return ("held", f"{who}; {confirmed}") if finding["held"] else (word, f"{who}; {word}")
 
 
 def partiality(verdict: Mapping[str, Any]) -> str:

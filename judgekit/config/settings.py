@@ -10,7 +10,7 @@ from __future__ import annotations
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import (
     AfterValidator,
@@ -125,10 +125,38 @@ class DepthRule(Strict):
 
     name: Text
     depth: DepthName
-    paths: list[Glob] = []
-    authors: list[Text] = []
+    paths: list[Glob] = Field([], min_length=1)
+    authors: list[Text] = Field([], min_length=1)
     least_lines: int = Field(0, ge=0)
     most_lines: int | None = Field(default=None, ge=0)
+
+    @model_validator(mode="after")
+    def _fits_something(self) -> Self:
+        if self.most_lines is not None and self.most_lines < self.least_lines:
+            raise ValueError("expected most_lines of least_lines or more")
+        if self.paths and all(path.startswith("!") for path in self.paths):
+            raise ValueError("expected a path that does not begin with !, which chooses none")
+        return self
+
+
+def usual_depth() -> list[dict[str, Any]]:
+    """Return the rules of depth that come with judgekit."""
+    text = Path(__file__).with_name("depth.toml").read_text("utf-8")
+    rules: list[dict[str, Any]] = tomllib.loads(text)["rules"]
+    return rules
+
+
+def _or_a_word(schema: dict[str, Any]) -> None:
+    rules = {"type": schema.pop("type"), "items": schema.pop("items")}
+    schema["anyOf"] = [{"enum": ["off", "usual"]}, rules]
+
+
+def _in_rules(value: object) -> object:
+    """Return the rules that a word stands for; the word of a variable comes in a list."""
+    word = value[0] if isinstance(value, list) and len(value) == 1 else value
+    if isinstance(word, str) and word not in ("off", "usual"):
+        raise ValueError("expected off, usual or a list of rules")
+    return value if not isinstance(word, str) else usual_depth() if word == "usual" else []
 
 
 class GateConfig(Strict):
@@ -141,7 +169,7 @@ class GateConfig(Strict):
     undetermined: Literal["pass", "block"] = "pass"
     override_without_terminal: bool = False
     review: Literal["peers"] | None = None
-    depth: Literal["off", "usual"] | list[DepthRule] = "off"
+    depth: Annotated[list[DepthRule], BeforeValidator(_in_rules), Field(json_schema_extra=_or_a_word)] = []
     depth_limit: Literal["tiers", "panel", "peers"] = "tiers"
 
 
@@ -405,7 +433,7 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
         judge["author_family"] = ", ".join(reversed(families.values())) or own["author_family"]
     gate, own = bounded.get("gate", {}), user.get("gate", {})
     # A depth that the project asks for is weighed against the user's; to ask for none changes nothing.
-    gate = bounded["gate"] = {key: value for key, value in gate.items() if value not in ("off", None)}
+    gate = bounded["gate"] = {key: gate[key] for key in gate if gate[key] or key not in ("depth", "review")}
     if own.get("mode") == "blocking":  # what holds up the user's pushes is not the clone's to let pass
         gate.pop("mode", None)
     if own.get("undetermined") == "block":

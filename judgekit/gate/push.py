@@ -125,7 +125,7 @@ def _strictest(loaded: list[tuple[Config, Path]], problem: ConfigError | None) -
 
 def _depths(settings: Config, count: Callable[[], Mapping[str, int]]) -> Depths | None:
     """Return what says how deep a changed file is judged, by the lines that `count` counts; else None."""
-    if settings.gate.depth == "off" and settings.gate.review is None:
+    if not settings.gate.depth and settings.gate.review is None:
         return None
     from judgekit.judging import depth  # noqa: PLC0415 - what few configure
 

@@ -6,18 +6,17 @@ and nothing that the user's own rules ask for is lowered.
 
 from __future__ import annotations
 
-import tomllib
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, get_args
 
 from judgekit.config import DepthName
 from judgekit.config.patterns import Patterns
-from judgekit.config.settings import DepthRule, GateConfig
 from judgekit.judging.verdict import Depth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from judgekit.config.settings import GateConfig
 
 DEPTHS: tuple[DepthName, ...] = get_args(DepthName)
 UNMATCHED = Depth(depth="tiers", rule="no rule fits")
@@ -34,12 +33,6 @@ class Change(NamedTuple):
 Chooser: TypeAlias = "Callable[[Change], Depth]"
 
 
-def usual() -> list[DepthRule]:
-    """Return the rules that come with judgekit."""
-    text = Path(__file__).with_name("depth.toml").read_text("utf-8")
-    return [DepthRule.model_validate(rule) for rule in tomllib.loads(text)["rules"]]
-
-
 def chooser(own: GateConfig, rules: GateConfig) -> Chooser:
     """Return what says how deep a change is judged by `rules` and the user's `own`."""
     theirs, mine = _matching(rules), _matching(own)
@@ -51,7 +44,7 @@ def chooser(own: GateConfig, rules: GateConfig) -> Chooser:
         if _rank(found) > DEPTHS.index(own.depth_limit):
             rule = f"{found.rule}: {found.depth}, but your gate.depth_limit is {own.depth_limit}"
             found = Depth(depth=own.depth_limit, rule=rule)
-        return found if own.depth == "off" and own.review is None else max(mine(change), found, key=_rank)
+        return max(found, mine(change), key=_rank)
 
     return chosen
 
@@ -64,10 +57,9 @@ def _matching(gate: GateConfig) -> Chooser:
     if gate.review is not None:
         everywhere = Depth(depth=gate.review, rule="gate.review")
         return lambda _: everywhere
-    given = gate.depth if isinstance(gate.depth, list) else usual() if gate.depth == "usual" else []
     rules = [
         (rule, Patterns(path.lower() for path in rule.paths), [each.casefold() for each in rule.authors])
-        for rule in given
+        for rule in gate.depth
     ]
 
     def first(change: Change) -> Depth:

@@ -65,7 +65,7 @@ def score_messages(
     parts: Sequence[Part],
     task: Task,
     earlier: Sequence[Opinion] = (),
-    held: Sequence[str] | None = None,
+    held: tuple[Sequence[str], Sequence[str]] | None = None,
 ) -> tuple[Message, ...]:
     """Return the request to score a document; of `earlier` opinions the tiebreaker sees no authors."""
     fence = Fence()
@@ -88,10 +88,9 @@ def score_messages(
         given = [f"{name} {words.get((name, score), f'{score:g}')}" for name, score in opinion.scores.items()]
         blocks.append(fence.around(f"{', '.join(given)}\n{opinion.reasoning}"))
     if held is not None:
-        blocks.append(
-            f"Reviewers checked the findings of a first reading. {_WORDS['held'] if held else 'None holds.'}"
-        )
-        blocks += map(fence.around, held)
+        found, unchecked = held
+        blocks += [_WORDS["held"] if found else _WORDS["none_held"], *map(fence.around, found)]
+        blocks += [_WORDS["unchecked"], *map(fence.around, unchecked)] if unchecked else []
     blocks.append(f"{ANSWER}\n{_WORDS['score_shape'] % scores}")
     return messages(rubric.prompt.system, rules, fence, blocks)
 

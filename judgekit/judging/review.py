@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from judgekit.errors import CallUsage
 from judgekit.judging import panel, prompt, redact
 from judgekit.judging.fence import folded
-from judgekit.judging.replies import ReviewReply
+from judgekit.judging.replies import CheckReply, ReviewReply
 from judgekit.judging.round import Answer, gather_limited, run_round
 from judgekit.judging.score import REPLY_TOKENS, DocumentJudge, ScoreTask
 from judgekit.judging.verdict import Depth, Finding, ReviewedFinding, Verdict
@@ -24,7 +24,7 @@ from judgekit.providers.base import CallKey, Endpoint, Request
 from judgekit.providers.servers import with_family
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from judgekit.config import TierName
     from judgekit.judging.documents import Document
@@ -67,58 +67,90 @@ def deepened(judge: DocumentJudge, depth: Depth, subject: Document) -> tuple[Doc
 
 @dataclass
 class _Raised:
-    """A finding, the families that raised it, and those that confirmed or refuted it with a quote."""
+    """A finding, the families that raised it, and what other families say of it, with their quotes."""
 
     finding: Finding
     by: dict[str, None] = field(default_factory=dict)
-    confirmed: list[str] = field(default_factory=list)
-    refuted: list[str] = field(default_factory=list)
+    said: dict[str, CheckReply] = field(default_factory=dict)
     dropped: str = ""
+    checked: bool = False
 
     def record(self) -> ReviewedFinding:
-        held = not self.dropped and bool(self.confirmed or (self.finding.quote and len(self.by) > 1))
-        families = {"raised_by": [*self.by], "confirmed_by": self.confirmed, "refuted_by": self.refuted}
-        return ReviewedFinding(**self.finding.model_dump(), **families, held=held, dropped=self.dropped)
+        confirmed, refuted = (
+            [family for family, check in self.said.items() if check.holds is holds] for holds in (True, False)
+        )
+        return ReviewedFinding(
+            **self.finding.model_dump(),
+            raised_by=[*self.by],
+            confirmed_by=confirmed,
+            refuted_by=refuted,
+            evidence={family: check.quote for family, check in self.said.items()},
+            held=not self.dropped and bool(confirmed or (self.finding.quote and len(self.by) > 1)),
+            checked=self.checked,
+            dropped=self.dropped,
+        )
 
 
 async def _reviewed(judge: DocumentJudge, state: JudgingState[Document]) -> Verdict:
     verdict = await judge.run(state)
-    jury = [(endpoint, opinion.findings) for _, endpoint, opinion in state.voices]
+    voices = [(endpoint.family, opinion.findings) for _, endpoint, opinion in state.voices]
     text = _plain("\n".join(file.text for file in state.subject.files))
-    raised = _raised(((endpoint.family, finding) for endpoint, own in jury for finding in own), text)
-    if len({endpoint.family for endpoint, _ in jury}) == 1 or not raised:
+    raised = _raised(((family, finding) for family, own in voices for finding in own), text)
+    if len({family for family, _ in voices}) == 1 or not raised:
         return verdict
     # In an order that does not tell who raised what.
     random.Random(state.subject.sha256).shuffle(raised)  # noqa: S311 - an order, not a secret
-    asking = [partial(_ask, judge, state, own, raised) for own, _ in jury]
-    reviews = await gather_limited(asking, state.session)
-    for (endpoint, _), answer in zip(jury, reviews, strict=True):
-        for check in answer.value.checks if answer.value else ():
-            each = raised[check.finding - 1] if 0 < check.finding <= len(raised) else None
-            if each and endpoint.family not in each.by and is_quoted(check.quote, text):
-                (each.confirmed if check.holds else each.refuted).append(endpoint.family)
-                if check.holds and not each.finding.quote:
-                    each.finding = each.finding.model_copy(update={"quote": check.quote})
+    turns = state.turns["deep"]
+    calls = [partial(_ask, judge, state, turn, raised) for turn in turns]
+    reviews = await gather_limited(calls, state.session)
+    for turn, answer in zip(turns, reviews, strict=True):
+        if answer.value:
+            _count(raised, turn.endpoint.family, answer.value.checks, text)
+    state.rounds = [*judge.task("deep", state).rounds(1, list(map(_both, turns, reviews)))]
     review = [each.record() for each in raised]
-    verdict = await _again(judge, state, [own for own, _ in jury], reviews, review)
+    if not any(each.checked or each.dropped for each in review):
+        verdict = await judge.run(state)  # which asks nobody: the tier has its opinion
+        why = "no finding could be checked, so the first scores stand"
+        verdict = verdict.model_copy(update={"degraded": "; ".join(filter(None, (verdict.degraded, why)))})
+    else:
+        verdict = await _again(judge, state, review)
     fields = set(Finding.model_fields)
-    held = [Finding.model_validate(each.model_dump(include=fields)) for each in review if each.held]
-    verdict = verdict.model_copy(update={"review": review, "findings": held})
+    left = [each for each in review if each.held or not (each.checked or each.dropped)]
+    findings = [Finding.model_validate(each.model_dump(include=fields)) for each in left]
+    verdict = verdict.model_copy(update={"review": review, "findings": findings})
     return redact.replies(verdict) if judge.options.redact else verdict
 
 
 def _raised(found: Iterable[tuple[str, Finding]], text: str) -> list[_Raised]:
     """Return what families found, each once; dropped where a quote is not in the `text`."""
-    merged: dict[tuple[str, str], _Raised] = {}
+    merged: dict[tuple[str, ...], _Raised] = {}
     for family, finding in found:
-        same = finding.dimension, _plain(finding.quote or finding.issue)
+        same = finding.dimension, _plain(finding.issue), _plain(finding.quote)
         merged.setdefault(same, _Raised(finding)).by[family] = None
     for number, each in enumerate(merged.values()):
         if each.finding.quote and not is_quoted(each.finding.quote, text):
-            each.dropped = "its quote is not in the text"
+            each.dropped = f"its quote is not in the text, or shorter than {LEAST_QUOTE} characters"
         elif number >= MOST:
             each.dropped = f"only {MOST} findings are reviewed"
     return list(merged.values())
+
+
+def _count(raised: Sequence[_Raised], family: str, checks: Iterable[CheckReply | None], text: str) -> None:
+    """Note what a family says of others' findings: with a quote from the text, and not both."""
+    shown = {number: each for number, each in enumerate(raised, 1) if _is_shown(each, family)}
+    said: dict[int, dict[bool, CheckReply]] = {}
+    for check in filter(None, checks):
+        if check.finding in shown and is_quoted(check.quote, text):
+            said.setdefault(check.finding, {}).setdefault(check.holds, check)
+    for number, each in shown.items():
+        # Who says nothing that counts of any finding has checked none.
+        each.checked |= bool(said)
+        if len(own := said.get(number, {})) == 1:
+            each.said[family] = next(iter(own.values()))
+
+
+def _is_shown(each: _Raised, family: str) -> bool:
+    return not each.dropped and family not in each.by
 
 
 def is_quoted(quote: str, text: str) -> bool:
@@ -133,23 +165,28 @@ def _plain(text: str) -> str:
 
 
 async def _ask(
-    judge: DocumentJudge, state: JudgingState[Document], endpoint: Endpoint, raised: list[_Raised]
+    judge: DocumentJudge, state: JudgingState[Document], turn: ModelTurn[Any], raised: Sequence[_Raised]
 ) -> Answer[ReviewReply]:
-    """Have a model check what other families found; no value and no failure where there is nothing for it."""
-    shown = {
-        number: _words(each.finding)
-        for number, each in enumerate(raised, 1)
-        if not each.dropped and endpoint.family not in each.by
-    }
-    if not shown or endpoint.pointwise:
+    """Have a model that gave an opinion check what others found; nothing where there is nothing for it."""
+    endpoint, subject, limits = turn.endpoint, state.subject, judge.rubric.tiers.deep
+    numbered = enumerate(raised, 1)
+    shown = {number: _words(each.finding) for number, each in numbered if _is_shown(each, endpoint.family)}
+    if not shown or endpoint.pointwise or not turn.answer.value:
         return Answer(None, None, CallUsage(), 0, endpoint.model)
-    subject, limits, session = state.subject, judge.rubric.tiers.deep, state.session
     key = CallKey(subject.sha256, judge.rubric.ref, "deep", "review")
-    request = Request((), key, limits.timeout, REPLY_TOKENS)
-    parts = subject.seen_by(limits, endpoint)
+    request, session = Request((), key, limits.timeout, REPLY_TOKENS), state.session
+    parts, size, form = subject.seen_by(limits, endpoint), subject.size, ReviewReply
     made = partial(prompt.review_messages, judge.rubric, parts, subject.task, shown)
-    size, form = subject.size, ReviewReply
     return await run_round(session, endpoint, request, made, size, form, lambda found, _: found)
+
+
+def _both(turn: ModelTurn[Any], review: Answer[ReviewReply]) -> ModelTurn[Any]:
+    """Return a model's first turn with the time and cost of its review, and why that brought nothing."""
+    answer, failure = turn.answer, turn.answer.failure
+    usage, latency = review.usage.plus(answer.usage), review.latency_ms + answer.latency_ms
+    if review.failure:
+        failure = review.failure.model_copy(update={"message": f"its review: {review.failure.message}"})
+    return replace(turn, answer=replace(answer, usage=usage, latency_ms=latency, failure=failure))
 
 
 def _words(finding: Finding) -> str:
@@ -159,30 +196,23 @@ def _words(finding: Finding) -> str:
 
 
 async def _again(
-    judge: DocumentJudge,
-    state: JudgingState[Document],
-    jury: list[Endpoint],
-    reviews: list[Answer[ReviewReply]],
-    review: list[ReviewedFinding],
+    judge: DocumentJudge, state: JudgingState[Document], review: Iterable[ReviewedFinding]
 ) -> Verdict:
     """Have the scores given once more, in the light of what held; without, the first ones stand."""
-    held = [_words(each) for each in review if each.held]
+    known = [(each, _words(each)) for each in review if not each.dropped]
+    held = [words for each, words in known if each.held]
+    unchecked = [words for each, words in known if not each.held and not each.checked]
     # In the tier that reads what others said, with the instructions of the first reading.
-    task = ScoreTask(judge.rubric, judge.mode, state.subject, "tiebreaker", judge.options, "deep", held=held)
+    task = ScoreTask(
+        judge.rubric, judge.mode, state.subject, "tiebreaker", judge.options, "deep", held=(held, unchecked)
+    )
+    jury = tuple(endpoint for _, endpoint, _ in state.voices)
     asking = [partial(task.ask, endpoint, state.session) for endpoint in jury]
     turns = await gather_limited(asking, state.session)
-    state.rounds += task.rounds(len(state.rounds) + 1, list(map(_both, turns, reviews)))
+    state.rounds += task.rounds(len(state.rounds) + 1, turns)
     voices = [(turn.endpoint, turn.answer.value) for turn in turns]
     if opinion := task.combine(voices):
-        judge = replace(judge, panel={"tiebreaker": tuple(jury)})
+        judge = replace(judge, panel={"tiebreaker": jury})
         state.opinions = {"tiebreaker": opinion}
         state.voices = [("tiebreaker", endpoint, own) for endpoint, own in voices if own]
     return await judge.run(state)  # which asks nobody: the tier has its opinion
-
-
-def _both(turn: ModelTurn[Any], review: Answer[ReviewReply]) -> ModelTurn[Any]:
-    """Return a model's turn with the time and cost of its review."""
-    answer = turn.answer
-    usage, latency = review.usage.plus(answer.usage), review.latency_ms + answer.latency_ms
-    failure = answer.failure or review.failure
-    return replace(turn, answer=replace(answer, usage=usage, latency_ms=latency, failure=failure))

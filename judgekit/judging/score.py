@@ -52,11 +52,11 @@ class RatedReply(NamedTuple):
 class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
     """What a tier is asked about a document; scores that are `compared` are taken as first given.
 
-    After a review it is shown the findings that `held`.
+    After a review it is shown the findings that `held`, and those that nobody checked.
     """
 
     compared: bool = False
-    held: Sequence[str] | None = None
+    held: tuple[Sequence[str], Sequence[str]] | None = None
 
     def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[tuple[Message, ...]]:
         if endpoint is not None and endpoint.pointwise:

@@ -91,8 +91,8 @@ def _depths(wanted: AnyDepth, settings: Config) -> Callable[[Document], Depth]:
     if wanted != "auto":
         return lambda _: Depth(depth=wanted, rule="as asked")
     own, rules = configuration.load(None).gate, settings.gate
-    if rules.depth == "off" and rules.review is None:
-        own = rules = own.model_copy(update={"depth": "usual"})
+    if not rules.depth and rules.review is None:
+        own = rules = configuration.GateConfig.model_validate({"depth": "usual"})
     choose = depth.chooser(own, rules)
 
     def chosen(document: Document) -> Depth:

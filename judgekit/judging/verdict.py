@@ -125,13 +125,16 @@ class Finding(_Record):
 class ReviewedFinding(Finding):
     """A finding after a review, by families: it `held` if another one confirmed it with a quote.
 
-    `dropped` says why code left it out before, where it did.
+    `evidence` has the quotes of those that confirmed or refuted it. It was `checked` if another family gave
+    an answer that counts; `dropped` says why code left it out before.
     """
 
     raised_by: list[str]
     confirmed_by: list[str] = []
     refuted_by: list[str] = []
+    evidence: dict[str, str] = {}
     held: bool
+    checked: bool
     dropped: str = ""
 
 

@@ -206,6 +206,7 @@ def verdict_line(
                 failure["message"] = ""
         for finding in findings:
             finding["quote"] = ""
+            finding.pop("evidence", None)
     return VerdictLine.model_validate({**kept, "gate": gate, "of_task": of_task})
 
 
