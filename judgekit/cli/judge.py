@@ -86,21 +86,17 @@ def judge(
     subjects = _documents(files, unreadable, task_id, task, author_family)
     words: set[str] = set()
     if show_prompt:
-        _show_prompts(list(subjects), wish)
+        from judgekit.judging.service import JudgeRequest, prompts
+
+        for document in list(subjects):
+            shown = prompts(document, Path(environment.project_root()), JudgeRequest(**wish))
+            output.say_prompts(document.task_id, shown)
     else:
         how = rows.How(jobs or rows.JOBS, use_engine, show_prompt)
         words = _judge(subjects, wish, format_, how, as_task=task_id is not None)
     unread = unreadable[-1].exit_code if unreadable else Exit.ACCEPTED
     code = rows.exit_code(words, exit_on or [rows.ExitOn.IMPROVE, rows.ExitOn.UNDETERMINED])
     return code if code == Exit.REJECTED else unread or code
-
-
-def _show_prompts(subjects: Iterable[Document], wish: Record) -> None:
-    from judgekit.judging.service import JudgeRequest, prompts
-
-    for document in subjects:
-        shown = prompts(document, Path(environment.project_root()), JudgeRequest(**wish))
-        output.say_prompts(document.task_id, shown)
 
 
 def _documents(

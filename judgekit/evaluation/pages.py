@@ -117,10 +117,8 @@ def _spreads(judges: Sequence[JudgeReport], spreads: Sequence[BootstrapInterval 
 
 def kpi_page(evidence: Evidence) -> str:
     """Return the page about a gate: its KPIs now, over time, and by rubric version and model."""
-    sections = [
-        Section("All verdicts", [_kpi_table(evidence)]),
-        Section(_TEXTS["days"], [kpi_charts(evidence)]),
-    ]
+    over_time = Section(_TEXTS["days"], [kpi_charts(evidence)])
+    sections = [Section("All verdicts", [_kpi_table(evidence)]), over_time]
     for group in kpi.by_rubric_and_model(evidence):
         sections += [Section(name, [_kpi_table(part)]) for name, part in group.items() if len(group) > 1]
     labelled = sum(map(evidence.sure, evidence.verdicts))

@@ -53,9 +53,8 @@ def rows(records: Iterable[Record]) -> str:
         cells += [verdict.consensus, verdict.duration_ms / 1000, verdict.cost_usd, verdict.degraded]
         cells += [verdict.author.name, verdict.imported is not None]
         cells += [labels.get(verdict.id), override and override.decision]
-        writer.writerow(
-            f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell for cell in cells
-        )
+        safe = (f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell for cell in cells)
+        writer.writerow(safe)
     return out.getvalue().removesuffix("\n")
 
 

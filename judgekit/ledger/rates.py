@@ -177,10 +177,8 @@ def wanted(strata: Sequence[Stratum], word: GateWord, quality: Quality, bar: flo
             return None
         *_, place, grown = min(steps, key=lambda step: step[:4])
         tried[place] = grown
-    pairs = zip(strata, tried, strict=True)
-    return {
-        after.word: after.labels - before.labels for before, after in pairs if after.labels > before.labels
-    }
+    added = ((after.word, after.labels - before.labels) for before, after in zip(strata, tried, strict=True))
+    return {word: count for word, count in added if count > 0}
 
 
 def _gap(found: Rate, bar: float) -> float:
