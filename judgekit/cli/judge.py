@@ -84,16 +84,8 @@ def judge(
         output.into_file(Path(out))
     unreadable: list[InputError] = []
     subjects = _documents(files, unreadable, task_id, task, author_family)
-    words: set[str] = set()
-    if show_prompt:
-        from judgekit.judging.service import JudgeRequest, prompts
-
-        for document in list(subjects):
-            shown = prompts(document, Path(environment.project_root()), JudgeRequest(**wish))
-            output.say_prompts(document.task_id, shown)
-    else:
-        how = rows.How(jobs or rows.JOBS, use_engine, show_prompt)
-        words = _judge(subjects, wish, format_, how, as_task=task_id is not None)
+    how = rows.How(jobs or rows.JOBS, use_engine, show_prompt)
+    words = _judge(subjects, wish, format_, how, as_task=task_id is not None)
     unread = unreadable[-1].exit_code if unreadable else Exit.ACCEPTED
     code = rows.exit_code(words, exit_on or [rows.ExitOn.IMPROVE, rows.ExitOn.UNDETERMINED])
     return code if code == Exit.REJECTED else unread or code
@@ -137,7 +129,14 @@ def _files(paths: Sequence[str], unreadable: list[InputError]) -> Iterator[File]
 def _judge(
     documents: Iterable[Document], wish: Record, form: output.Format, how: rows.How, *, as_task: bool
 ) -> set[str]:
-    """Judge documents as they come, print each verdict, and return the words of all."""
+    """Judge documents as they come, print each verdict, and return the words of all; or print the prompts."""
+    if how.show_prompt:
+        from judgekit.judging.service import JudgeRequest, prompts
+
+        for document in list(documents):
+            shown = prompts(document, Path(environment.project_root()), JudgeRequest(**wish))
+            output.say_prompts(document.task_id, shown)
+        return set()
     verdicts: list[Record] = []
     project = environment.project_root()
 

@@ -67,7 +67,7 @@ def label(
     say_damage = functools.cache(damaged)  # the same files are read twice
     lacking, _ = readiness(Path(environment.project_root()), on_damage=say_damage)
     records = ledger.records(wanted, say_damage)
-    waiting = labels.waiting(records, who, lacking.labels, lacking.found)[:limit]
+    waiting = labels.waiting(records, who, lacking)[:limit]
     count = _go_through(ledger, waiting, who, blind=blind)
     say(f"{count} labelled, {len(waiting) - count} left")
     return 0

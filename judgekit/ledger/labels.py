@@ -18,7 +18,7 @@ from judgekit.ledger.records import Fault, Label, ModeChange, OverrideLine, Skip
 from judgekit.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator
 
     from judgekit.ledger.records import GateWord, Record
 
@@ -26,15 +26,10 @@ _MOST = 4_000_000  # bytes of one file; a larger one is not shown
 _WORDS: tuple[GateWord, ...] = ("GO", "NO-GO", "UNDETERMINED")
 
 
-def waiting(
-    records: Iterable[Record],
-    who: str,
-    wanted: Mapping[GateWord, int] | None = None,
-    evidence: kpi.Evidence | None = None,
-) -> list[VerdictLine]:
+def waiting(records: Iterable[Record], who: str, lacking: kpi.Readiness | None = None) -> list[VerdictLine]:
     """Return the GO and NO-GO verdicts whose content `who` has not labelled, each content once.
 
-    First come so many of each word as are `wanted` of `evidence`, then as many GO as NO-GO. The order is
+    First come so many of each word as a promotion is `lacking`, then as many GO as NO-GO. The order is
     drawn from hashes of ids: always the same, and any part of it a random sample of each word's verdicts.
     """
     lines = list(records)
@@ -47,11 +42,12 @@ def waiting(
     lots = {each.id: hashlib.sha256(each.id.encode()).hexdigest() for each in fresh}
     fresh.sort(key=lambda each: lots[each.id])
     chances = {name: int(lot[-8:], 16) / 2**32 for name, lot in lots.items()}  # unlike the order's digits
-    open_ids = {each.id for each in evidence.verdicts if not evidence.sure(each)} if evidence else set[str]()
+    wanted, found = (lacking.labels, lacking.found) if lacking else ({}, kpi.Evidence([], {}))
+    open_ids = {each.id for each in found.verdicts if not found.sure(each)}
     queue: list[tuple[bool, float, VerdictLine]] = []
     for word in _WORDS:
         group = [each for each in fresh if each.word == word]
-        first = [each for each in group if each.id in open_ids][: (wanted or {}).get(word, 0)]
+        first = [each for each in group if each.id in open_ids][: wanted.get(word, 0)]
         taken = {each.id for each in first}
         rest = [each for each in group if each.id not in taken and word != "UNDETERMINED"]
         for late, verdicts, size in ((False, first, len(first)), (True, rest, 1)):
