@@ -162,10 +162,8 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
         )
 
     def _messages(self, rubric: ScoreRubric, endpoint: Endpoint | None) -> tuple[Message, ...]:
-        told = [
-            replace(earlier, scores={name: earlier.scores[name] for name in rubric.dimensions})
-            for earlier in self.told
-        ]
+        asked = rubric.dimensions
+        told = [replace(own, scores={name: own.scores[name] for name in asked}) for own in self.told]
         shown = self.subject.seen_by(self.limits, endpoint)
         words = self.words or self.tier
         return prompt.score_messages(rubric, words, shown, self.subject.task, told, self.held)
