@@ -39,7 +39,7 @@ class Table(NamedTuple):
 
 def lines(path: Path) -> list[dict[str, Any]]:
     """Return the objects of a JSONL file."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [json.loads(line) for line in path.read_text("utf-8").split("\n") if line]
 
 
 def halves(items: Sequence[Item], seed: int) -> tuple[list[Item], list[Item]]:
