@@ -10,9 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import tempfile
-import tomllib
 from functools import cache
-from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, programs
@@ -21,6 +19,7 @@ from judgekit.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from pathlib import Path
 
 SECONDS = 30.0
 _LONGEST = 300  # characters of git's own message in an error
@@ -29,7 +28,7 @@ _CONFIGURED = "GIT_CONFIG_"
 
 @cache
 def _asked() -> dict[str, Any]:
-    return tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+    return environment.table(__file__, "git.toml")
 
 
 class GitError(InputError):

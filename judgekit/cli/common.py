@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -47,9 +46,7 @@ def _write_example(ctx: Any, formatter: Any) -> None:  # noqa: ANN401 - typer's 
 
 @functools.cache
 def help_table() -> dict[str, Any]:
-    import tomllib
-
-    return tomllib.loads(Path(__file__).with_name("help.toml").read_text(encoding="utf-8"))
+    return environment.table(__file__, "help.toml")
 
 
 def _apply(_context: object, option: Any, given: bool) -> None:  # noqa: ANN401 - typer's own

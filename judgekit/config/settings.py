@@ -7,7 +7,6 @@ inside what the user allows; they can neither say where text is sent nor raise a
 
 from __future__ import annotations
 
-import tomllib
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, TypeAlias
@@ -141,8 +140,7 @@ class DepthRule(Strict):
 
 def usual_depth() -> list[dict[str, Any]]:
     """Return the rules of depth that come with judgekit."""
-    text = Path(__file__).with_name("depth.toml").read_text("utf-8")
-    rules: list[dict[str, Any]] = tomllib.loads(text)["rules"]
+    rules: list[dict[str, Any]] = environment.table(__file__, "depth.toml")["rules"]
     return rules
 
 
@@ -260,7 +258,7 @@ _MODEL_VARIABLES = "JUDGEKIT_QUICK_MODEL, JUDGEKIT_DEEP_MODEL and JUDGEKIT_TIEBR
 @cache
 def _of_projects() -> dict[str, Any]:
     """Return what projects may not say; `project.toml` explains it."""
-    return tomllib.loads(Path(__file__).with_name("project.toml").read_text("utf-8"))
+    return environment.table(__file__, "project.toml")
 
 
 def user_file() -> Path:

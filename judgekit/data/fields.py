@@ -10,12 +10,11 @@ import difflib
 import hashlib
 import json
 import re
-import tomllib
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from judgekit import environment
 from judgekit.data import conversation
 from judgekit.data.conversation import ASSISTANT, kind
 from judgekit.errors import InputError, UsageError
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 TaskName: TypeAlias = Literal["judge", "compare"]
 JudgeTurn: TypeAlias = Literal["last", "all"]
 
-_TABLE: dict[str, Any] = tomllib.loads(Path(__file__).with_suffix(".toml").read_bytes().decode())
+_TABLE: dict[str, Any] = environment.table(__file__, "fields.toml")
 USUAL: dict[TaskName, dict[str, str]] = _TABLE["usual"]
 _SHOWN = 12  # names of columns in a message
 _NAME_CHARS = 60

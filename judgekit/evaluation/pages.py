@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tomllib
 from datetime import UTC, date, datetime, time, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from judgekit import environment
 from judgekit.evaluation.page import Cell, Chart, Figure, Row, Section, Table, drawing, page, shares
 from judgekit.ledger import kpi
 
@@ -32,7 +31,7 @@ _FIGURES: dict[str, Callable[[JudgeReport], BootstrapInterval | None]] = {
     "less accurate than the best": lambda judge: judge.behind,
 }
 _ROLLING = timedelta(days=7)
-_TEXTS: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
+_TEXTS: dict[str, str] = environment.table(__file__, "pages.toml")
 
 
 def judging_page(report: JudgingReport) -> str:

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 SECONDS = 10.0  # for all verdicts of one run
 MOST = 1_000  # contents that are remembered
 FILE = "notified"
-_PROGRAMS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("programs.toml").read_text("utf-8"))
+_PROGRAMS: dict[str, Any] = environment.table(__file__, "programs.toml")
 _SAID = 200  # characters of a program's own words
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
 from typing import Any, NamedTuple
+
+from judgekit import environment
 
 
 class Client(NamedTuple):
@@ -26,7 +26,7 @@ class Client(NamedTuple):
         return next(iter(self.events))
 
 
-_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_bytes().decode())
+_TABLE = environment.table(__file__, "clients.toml")
 for _each in _TABLE.values():
     _each["events"] = {event: tools or None for event, tools in _each["events"].items()}
 CLAUDE_CODE, CODEX, GEMINI = CLIENTS = tuple(Client(name, **each) for name, each in _TABLE.items())

@@ -7,9 +7,7 @@ hook remembers of each session. docs/hook.md defines each figure.
 from __future__ import annotations
 
 import os
-import tomllib
 from collections import Counter, defaultdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from judgekit import environment
@@ -24,7 +22,7 @@ WORDS = 3  # distinctive terms of a memory that an answer must have
 RARE = 50  # a term is distinctive that at most one memory in so many has; in a smaller store, one memory
 _SEARCHES = ("judgekit search", "memory-search")
 _TITLE, _LISTED = 60, 3
-_TEXTS = tomllib.loads(Path(__file__).with_suffix(".toml").read_bytes().decode())
+_TEXTS = environment.table(__file__, "stats.toml")
 
 
 class _Words:

@@ -18,7 +18,6 @@ import hashlib
 import hmac
 import re
 import secrets
-import tomllib
 import unicodedata
 from contextlib import suppress
 from itertools import islice
@@ -32,7 +31,7 @@ from judgekit.text import visible
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_DATA: Final = tomllib.loads(Path(__file__).with_suffix(".toml").read_bytes().decode())
+_DATA: Final = environment.table(__file__, "fence.toml")
 _MARKS: Final[dict[str, str]] = _DATA["marks"]
 _BAR: Final = "|\uff5c"  # DeepSeek's is full-width
 _LONGEST: Final = 64

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeGuard, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from judgekit import environment
 from judgekit.judging.scan import CUT, QUOTES, SPELT_NUMBER, Array, Object, number
 
 Model = TypeVar("Model", bound=BaseModel)
 
-WORDS: dict[str, str] = tomllib.loads(Path(__file__).with_name("reply_words.toml").read_text("utf-8"))
+WORDS: dict[str, str] = environment.table(__file__, "reply_words.toml")
 _NAME_KEYS, _VALUE_KEYS, _MAXIMUM_KEYS, _WRAPPERS = (
     frozenset(WORDS[name].split()) for name in ("names", "values", "maximum", "wrappers")
 )

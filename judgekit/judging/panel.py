@@ -7,8 +7,6 @@ Favor Their Own Generations", arXiv:2404.13076).
 from __future__ import annotations
 
 import re
-import tomllib
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from judgekit import environment
@@ -21,11 +19,12 @@ from judgekit.text import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
+    from pathlib import Path
 
     from judgekit.config.settings import Config
     from judgekit.providers.base import Endpoint
 
-_AGENTS: dict[str, list[str]] = tomllib.loads(Path(__file__).with_name("agents.toml").read_text("utf-8"))
+_AGENTS: dict[str, list[str]] = environment.table(__file__, "agents.toml")
 # Who helped to write; a reviewer or a tester did not.
 _WROTE = re.compile(
     r"(?:co-)?(?:authored|written|created|generated|made|assisted)-(?:by|with):\s*", re.IGNORECASE

@@ -5,11 +5,10 @@ Everything that a person, a file or a model wrote stands inside a fence.
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from judgekit import environment
 from judgekit.judging.documents import PROMPT_CHARS, TASK_ROLES, TURN_CHARS, Part, Task
 from judgekit.judging.fence import Fence, labels, plain
 from judgekit.providers.base import Message
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 TITLE_CHARS = 200
 
 ANSWER = "Answer with one JSON object and nothing else:"
-_WORDS: dict[str, str] = tomllib.loads(Path(__file__).with_name("prompt.toml").read_text("utf-8"))
+_WORDS: dict[str, str] = environment.table(__file__, "prompt.toml")
 
 
 @dataclass(frozen=True, slots=True)

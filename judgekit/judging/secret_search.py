@@ -12,10 +12,10 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-import tomllib
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
+
+from judgekit import environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,7 +35,7 @@ class SecretMatch(NamedTuple):
     kind: str
 
 
-RULES: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("secret_rules.toml").read_text("utf-8"))
+RULES: Final[dict[str, Any]] = environment.table(__file__, "secret_rules.toml")
 
 
 def whole(text: str) -> str:

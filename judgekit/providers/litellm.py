@@ -17,15 +17,14 @@ import os
 import re
 import threading
 import time
-import tomllib
 import warnings
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from judgekit import environment
 from judgekit.errors import CallUsage, CostSource, FailureKind, GatewayError
 from judgekit.providers import running, servers
 from judgekit.providers.base import MAX_MESSAGE, Reply, secret_values, with_schema, without_values
@@ -52,7 +51,7 @@ _ENVIRONMENT = {
     "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
     "LITELLM_MODE": "PRODUCTION",
 }
-_TABLE: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("failures.toml").read_text("utf-8"))
+_TABLE: Final[dict[str, Any]] = environment.table(__file__, "failures.toml")
 _TEXTS: Final = _TABLE.pop("texts")
 _BY_CAUSE = {name: FailureKind(key) for key, row in _TABLE.items() for name in row.get("causes", "").split()}
 _BY_STATUS = {status: FailureKind(kind) for kind, row in _TABLE.items() for status in row.get("statuses", ())}

@@ -20,7 +20,6 @@ import sys
 import tempfile
 import threading
 import time
-import tomllib
 import zipfile
 import zlib
 from bisect import bisect_right
@@ -80,7 +79,7 @@ class Model(NamedTuple):
         return f"{self.size / _MEGABYTE:,.0f} MB"
 
 
-_TABLE = tomllib.loads(Path(__file__).with_suffix(".toml").read_bytes().decode())
+_TABLE = environment.table(__file__, "local.toml")
 CATALOGUE = {name: Model(name=name, **row) for name, row in _TABLE.items()}
 
 

@@ -7,13 +7,12 @@ not be able to say where text or keys are sent.
 from __future__ import annotations
 
 import re
-import tomllib
 from operator import attrgetter
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 
 from pydantic import AfterValidator, Field, JsonValue, RootModel, StringConstraints, model_validator
 
+from judgekit import environment
 from judgekit.config import TIERS, TierName, files, yamlfile
 from judgekit.config.yamlfile import Identifier, Strict, Text
 from judgekit.errors import ConfigError, UsageError
@@ -222,7 +221,7 @@ class ProfileFile(RootModel[Annotated[Profile, Field(discriminator="kind")]]):
     """A provider profile as it stands in a file."""
 
 
-_FAMILIES = tomllib.loads(Path(__file__).with_name("families.toml").read_bytes().decode())
+_FAMILIES = environment.table(__file__, "families.toml")
 UNKNOWN_FAMILY = "unknown"
 _ALIASES = {"custom": "openai-compatible"}  # the beginning of its models' names, which users know it by
 
