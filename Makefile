@@ -5,6 +5,9 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 PYTEST := $(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=worksteal
 
+LOCK   := uv pip compile pyproject.toml --generate-hashes --universal --python-version 3.11 \
+  --no-emit-index-url --no-header --quiet
+
 .PHONY: demo test slow check bench format lock generate clean help
 
 help: ## show these lines
@@ -52,8 +55,12 @@ generate: $(READY) ## compile bundled YAML files and the defaults; renew docs/cl
 	$(BIN)/python -m tests.docs --write
 
 lock: ## resolve the dependencies anew (needs uv)
-	uv pip compile pyproject.toml --all-extras --group dev --generate-hashes --universal \
-	  --python-version 3.11 --no-emit-index-url --no-header --upgrade --quiet -o requirements.lock
+	$(LOCK) --extra local --extra data --group dev --upgrade -o requirements.lock
+	$(LOCK) --extra ray --extra postgres --constraint requirements.lock -o requirements-scale.lock
+
+$(VENV)/.scale: $(READY) requirements-scale.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --compile -r requirements-scale.lock
+	@touch $@
 
 clean: ## remove what make built
 	rm -rf $(VENV) build dist
