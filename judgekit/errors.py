@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from judgekit.text import escaped
 
@@ -124,7 +125,7 @@ class GatewayError(JudgekitError):
         message: str,
         *,
         retry_after: float | None = None,
-        usage: CallUsage | None = None,
+        usage: Usage | None = None,
     ) -> None:
         super().__init__(message)
         self.kind, self.message, self.retry_after, self.usage = kind, message, retry_after, usage
@@ -137,12 +138,15 @@ CostSource: TypeAlias = Literal["provider", "profile", "litellm", "cache", "loca
 """
 
 
-class CallUsage(NamedTuple):
-    """What one call or several took. The cost is None where it is unknown.
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one call or several took in tokens and US dollars. The cost is null where it is unknown.
 
-    `input_tokens` include those read from a provider's cache and those written to it. `unpriced_calls` counts
-    the calls whose cost is unknown, so that the sum leaves them out.
+    `input_tokens` include those read from a provider's cache and those written to it. `cost_source` says who
+    states the cost. `unpriced_calls` counts the calls whose cost is unknown, so that the sum leaves them out.
     """
+
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}  # where it is part of a round
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -152,9 +156,9 @@ class CallUsage(NamedTuple):
     cache_write_tokens: int = 0
     unpriced_calls: int = 0
 
-    def plus(self, other: CallUsage) -> CallUsage:
+    def plus(self, other: Usage) -> Usage:
         """Return the sum; a cost that is known for one of them counts."""
-        return CallUsage(
+        return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             *added((self, other)),
@@ -163,29 +167,29 @@ class CallUsage(NamedTuple):
             self.unpriced_calls + other.unpriced_calls,
         )
 
-    def of_call(self) -> CallUsage:
+    def of_call(self) -> Usage:
         """Return this as the usage of one call that was made: where it has no cost, that is counted."""
         known = self.cost_usd is not None or self.unpriced_calls
-        return self if known else self._replace(unpriced_calls=1)
+        return self if known else replace(self, unpriced_calls=1)
 
 
-def free(usage: CallUsage) -> CallUsage:
+def free(usage: Usage) -> Usage:
     """Return the usage of a call to a model on this machine: it costs nothing, unless a cost is known."""
     known = usage.cost_usd is not None
-    return usage if known else usage._replace(cost_usd=0.0, cost_source="local", unpriced_calls=0)
+    return usage if known else replace(usage, cost_usd=0.0, cost_source="local", unpriced_calls=0)
 
 
-def of_failure(error: GatewayError) -> CallUsage:
+def of_failure(error: GatewayError) -> Usage:
     """Return what a failed call took: what the failure says, else nothing, or an unknown cost."""
     # After other failures no model has worked, or they say what it took.
     charged = error.kind in (FailureKind.TIMEOUT, FailureKind.INVALID_REPLY, FailureKind.COMMAND_FAILED)
-    return error.usage if error.usage is not None else CallUsage(unpriced_calls=int(charged))
+    return error.usage if error.usage is not None else Usage(unpriced_calls=int(charged))
 
 
-KEPT = CallUsage(cost_usd=0.0, cost_source="cache")  # of a reply from an earlier call
+KEPT = Usage(cost_usd=0.0, cost_source="cache")  # of a reply from an earlier call
 
 
-def added(usages: Sequence[CallUsage]) -> tuple[float | None, CostSource | None]:
+def added(usages: Sequence[Usage]) -> tuple[float | None, CostSource | None]:
     """Return the sum of the known costs and its source; kept replies beside unknown costs are no sum."""
     sources = {usage.cost_source for usage in usages if usage.cost_usd is not None}
     if "local" in sources:  # a kept reply of a local model cost nothing either

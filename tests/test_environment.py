@@ -13,7 +13,7 @@ from making import call_usage
 
 from judgekit import environment
 from judgekit.config import settings
-from judgekit.errors import KEPT, CallUsage, ConfigError, FailureKind, GatewayError, free, of_failure
+from judgekit.errors import KEPT, ConfigError, FailureKind, GatewayError, Usage, free, of_failure
 from judgekit.providers import running
 from judgekit.text import escaped, one_line, visible
 
@@ -140,7 +140,7 @@ LISTED = call_usage(10, 1, 0.5, "litellm")
 
 def test_costs_are_added_with_who_says_them() -> None:
     unpriced = call_usage(5, 5).of_call()
-    table: list[tuple[list[CallUsage], float | None, str | None, int]] = [
+    table: list[tuple[list[Usage], float | None, str | None, int]] = [
         ([TOLD, TOLD], 0.5, "provider", 0),
         ([TOLD, LISTED], 0.75, "mixed", 0),
         ([TOLD, unpriced], 0.25, "provider", 1),

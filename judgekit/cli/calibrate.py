@@ -89,8 +89,7 @@ def _learn(
     else:
         _say_calibration(known)
     if known.gates or out is not None:
-        path = out or calibration.default_path(known)
-        calibration.write(known, path)
+        path = calibration.write(known, out)
         calibration.accept(path)
         note(f"written: {path}")
     else:

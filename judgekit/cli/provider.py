@@ -13,7 +13,7 @@ from typer import Argument, Option
 
 from judgekit import environment
 from judgekit.cli.output import note, progress, say, source_text, warn
-from judgekit.errors import CallUsage, Exit, FailureKind, GatewayError, UsageError
+from judgekit.errors import Exit, FailureKind, GatewayError, Usage, UsageError
 
 if TYPE_CHECKING:
     from judgekit.providers.base import Reply
@@ -84,7 +84,7 @@ def check(
     code = Exit.ACCEPTED
     answers = asyncio.run(ask_all())
     for (model, endpoint), (found, milliseconds) in zip(endpoints.items(), answers, strict=True):
-        usage = found.usage or CallUsage()
+        usage = found.usage or Usage()
         if isinstance(found, GatewayError) and found.kind is not FailureKind.TRUNCATED:
             outcome, code = f"{found.kind}: {found.message}", Exit.HUMAN_NEEDED
         else:  # cut short is an answer, too: sixteen tokens are few for a model that explains itself

@@ -5,8 +5,8 @@ A page can be read and printed without scripts; a script of its own lets a reade
 
 from __future__ import annotations
 
-import base64
-import hashlib
+from base64 import b64encode
+from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -142,10 +142,7 @@ def _templates() -> Environment:
     loader = FileSystemLoader(Path(__file__).parent)
     found = Environment(autoescape=True, loader=loader, undefined=StrictUndefined)
     found.trim_blocks = found.lstrip_blocks = True
-    found.filters |= {"shown": shown, "digest": _digest}
+    found.filters["shown"] = shown
+    # By the hash of a script a page's policy lets it run, and nothing else.
+    found.filters["digest"] = lambda script: b64encode(sha256(script.encode()).digest()).decode()
     return found
-
-
-def _digest(script: str) -> str:
-    """Return the hash of a script by which a page's policy lets it run, and nothing else."""
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

@@ -218,7 +218,7 @@ class _Gatekeeper:
         async with aclosing(open_gateway(environment.environ())) as gateway:
             wanted = JudgeRequest(str(self.loaded.path), mode)
             judge, models = service.document_judge(gateway, self.folder, wanted)
-            if not judge.can_judge:  # no measurement, so nothing for the ledger
+            if not judge.panel and judge.elsewhere is None:  # no measurement, so nothing for the ledger
                 self.notes.append(f"not judged: {models}")
                 for change, document in left:
                     verdict = tasks.without_models(self.loaded, mode, document, None, self.notes[-1])

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 
 from judgekit import environment
 from judgekit.config import yaml_text, yamlfile
-from judgekit.errors import CallUsage, ConfigError, Exit, InputError, added
+from judgekit.errors import ConfigError, Exit, InputError, Usage, added
 from judgekit.evaluation.cases import lines
 from judgekit.evaluation.stats import ReportPart
 from judgekit.hooks import claude_code, context, explain, judged
@@ -148,7 +148,7 @@ def run(prompts: Sequence[str], configured: Settings, progress: Callable[[int], 
 
 def judge_report(tried: Tried, answers: Answers) -> dict[str, Any]:
     """Return the injections that the judge dropped and added, and in the keys of a verdict what it cost."""
-    usages = [CallUsage(cost_usd=each.cost_usd, cost_source=each.cost_source) for each in tried.selections]
+    usages = [Usage(cost_usd=each.cost_usd, cost_source=each.cost_source) for each in tried.selections]
     cost, source = added(usages)
     said: dict[str, list[bool | None]] = {"dropped": [], "added": []}
     for trial in tried.trials:

@@ -476,11 +476,6 @@ def _accepted() -> dict[str, str]:
     return yamlfile.read(path, Accepted, version_key="schema").calibrations if path.is_file() else {}
 
 
-def default_path(known: Calibration) -> Path:
-    """Return where a user's calibration of this rubric and mode for these models is kept."""
-    return Path(environment.config_home()) / FOLDER / f"{known.id}.json"
-
-
 def check(out: Path | None = None) -> None:
     """Raise `InputError` where a calibration could not be written to `out`, or to a user's own folder."""
     path = out or Path(environment.config_home()) / FOLDER / "new.json"
@@ -492,11 +487,13 @@ def check(out: Path | None = None) -> None:
         raise InputError(f"{out or path.parent}: cannot be written ({why}); choose another file with --out")
 
 
-def write(known: Calibration, path: Path) -> None:
-    """Write a calibration; raises `InputError` when it cannot be written."""
+def write(known: Calibration, out: Path | None) -> Path:
+    """Write a calibration to `out`, or to the user's own folder; raises `InputError` when it cannot."""
+    path = out or Path(environment.config_home()) / FOLDER / f"{known.id}.json"
     try:
         environment.private_folder(str(path.parent))
         path.write_text(known.text(), encoding="utf-8")
     except OSError as error:
         problem = f"{path}: cannot be written ({error.strerror}); choose another file with --out"
         raise InputError(problem) from None
+    return path

@@ -330,7 +330,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
 
     def measured(self, state: JudgingState[Subject]) -> dict[str, Any]:
         """Return what every record says: the rules, the rounds, the time, and the cost in US dollars."""
-        usages = [errors.CallUsage(**each.usage.model_dump()) for each in state.rounds]
+        usages = [each.usage for each in state.rounds]
         usd, source = errors.added(usages)
         return {
             "rubric": rubric_ref(self.loaded),

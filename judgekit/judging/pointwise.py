@@ -15,7 +15,7 @@ from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from judgekit.errors import KEPT, CallUsage, FailureKind, GatewayError, of_failure
+from judgekit.errors import KEPT, FailureKind, GatewayError, Usage, of_failure
 from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.round import Answer, Session, failure_of, ms_since
 from judgekit.providers import running
@@ -47,7 +47,7 @@ def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
     """Return how likely each of `tokens` is among them; raises `GatewayError` below `LEAST_MASS` together."""
     if not reply.logprobs:
         why = f"{reply.model} gave no token probabilities"
-        raise GatewayError(FailureKind.INVALID_REPLY, why, usage=CallUsage())
+        raise GatewayError(FailureKind.INVALID_REPLY, why, usage=Usage())
     mass = dict.fromkeys(tokens, 0.0)
     for text, logprob in reply.logprobs[0].items():
         token = text.strip(_AROUND).lower()
@@ -57,7 +57,7 @@ def probabilities(reply: Reply, tokens: Sequence[str]) -> dict[str, float]:
     if total < LEAST_MASS:
         said = f"{reply.model} answered {reply.text[:20]!r}"
         wanted = f"{total:.0%} of the probability is on {', '.join(tokens)}"
-        raise GatewayError(FailureKind.INVALID_REPLY, f"{said}: {wanted}", usage=CallUsage())
+        raise GatewayError(FailureKind.INVALID_REPLY, f"{said}: {wanted}", usage=Usage())
     return {token: value / total for token, value in mass.items()}
 
 
@@ -135,7 +135,7 @@ async def ask_pointwise(
     session: Session, endpoint: Endpoint, points: Points, timeout: float
 ) -> Answer[dict[str, dict[str, float]]]:
     """Return for each question the probability of each token; each may take `timeout` seconds, none twice."""
-    started, usage, model = time.monotonic(), CallUsage(), endpoint.model
+    started, usage, model = time.monotonic(), Usage(), endpoint.model
     found: dict[str, dict[str, float]] = {}
     if long := [token for token in points.tokens if token.isdecimal() and len(token) > 1]:
         why = f"a pointwise model answers in one digit and the scale has {long[-1]}; use one within 0 to 9"

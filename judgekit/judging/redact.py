@@ -50,25 +50,17 @@ def redact(text: str) -> Redacted:
         return Redacted("", 0)
     text, secrets = visible(text), 0
     for _ in range(_PASSES):
-        parts, at, matches = [], 0, _matches(text)
-        for start, end, kind in matches:
-            parts += [text[at:start], f"{MARK}{kind}]", "\n" * text.count("\n", start, end)]
-            at = end
-        text, secrets = "".join([*parts, text[at:]]), secrets + len(matches)
-        if not matches:
+        parts, at, before = list[str](), 0, secrets
+        for start, end, kind in sorted(_find(text, DEPTH), key=lambda match: (match.start, -match.end)):
+            if start >= at:  # where two overlap, the first names the kind
+                parts += [text[at:start], f"{MARK}{kind}]"]
+                secrets += 1
+            parts.append("\n" * text.count("\n", max(at, start), end))
+            at = max(at, end)
+        text = "".join([*parts, text[at:]])
+        if secrets == before:
             break
     return Redacted(text, secrets)
-
-
-def _matches(text: str) -> list[SecretMatch]:
-    """Return what was found in order, each place once: where two overlap, the first names the kind."""
-    merged: list[SecretMatch] = []
-    for match in sorted(_find(text, DEPTH), key=lambda match: (match.start, -match.end)):
-        if merged and match.start < merged[-1].end:
-            merged[-1] = merged[-1]._replace(end=max(merged[-1].end, match.end))
-        else:
-            merged.append(match)
-    return merged
 
 
 def _find(text: str, depth: int) -> Iterator[SecretMatch]:

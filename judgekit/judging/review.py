@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from judgekit.errors import CallUsage
+from judgekit.errors import Usage
 from judgekit.judging import panel, prompt, redact
 from judgekit.judging.fence import folded
 from judgekit.judging.replies import CheckReply, ReviewReply
@@ -135,11 +135,11 @@ def _raised(found: Iterable[tuple[str, Finding]], text: str) -> list[_Raised]:
     return list(merged.values())
 
 
-def _count(raised: Sequence[_Raised], family: str, checks: Iterable[CheckReply | None], text: str) -> None:
+def _count(raised: Sequence[_Raised], family: str, checks: Iterable[CheckReply], text: str) -> None:
     """Note what a family says of others' findings: with a quote from the text, and not both."""
     shown = {number: each for number, each in enumerate(raised, 1) if _is_shown(each, family)}
     said: dict[int, dict[bool, CheckReply]] = {}
-    for check in filter(None, checks):
+    for check in checks:
         if check.finding in shown and is_quoted(check.quote, text):
             said.setdefault(check.finding, {}).setdefault(check.holds, check)
     for number, each in shown.items():
@@ -172,7 +172,7 @@ async def _ask(
     numbered = enumerate(raised, 1)
     shown = {number: _words(each.finding) for number, each in numbered if _is_shown(each, endpoint.family)}
     if not shown or endpoint.pointwise or not turn.answer.value:
-        return Answer(None, None, CallUsage(), 0, endpoint.model)
+        return Answer(None, None, Usage(), 0, endpoint.model)
     key = CallKey(subject.sha256, judge.rubric.ref, "deep", "review")
     request, session = Request((), key, limits.timeout, REPLY_TOKENS), state.session
     parts, size, form = subject.seen_by(limits, endpoint), subject.size, ReviewReply

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 from judgekit.errors import (
     KEPT,
     AmbiguousReply,
-    CallUsage,
     FailureKind,
     GatewayError,
     InvalidReply,
+    Usage,
     of_failure,
 )
 from judgekit.judging.extract import read
@@ -28,7 +28,7 @@ from judgekit.judging.fence import Fence
 from judgekit.judging.fit import WORDS
 from judgekit.judging.replies import ReplyForm
 from judgekit.judging.scan import QUOTES, scan
-from judgekit.judging.verdict import Failure, Usage
+from judgekit.judging.verdict import Failure
 from judgekit.providers import running
 from judgekit.providers.base import Endpoint, Gateway, Message, Reply, Request
 from judgekit.text import one_line
@@ -76,7 +76,7 @@ class Session:
         left = self.started + self.seconds - time.monotonic()
         seconds = min(tier_timeout, left, self.call_seconds or tier_timeout)
         if seconds < _LEAST_SECONDS:
-            raise GatewayError(FailureKind.TIMEOUT, "no time left to ask it", usage=CallUsage())
+            raise GatewayError(FailureKind.TIMEOUT, "no time left to ask it", usage=Usage())
         return seconds
 
     async def reply(self, endpoint: Endpoint, request: Request) -> Reply:
@@ -92,7 +92,7 @@ class Session:
             elif limit is not None and self.unpriced:
                 why = f"the cost of a call is unknown, so the limit of {limit:g} US dollars ends the judging"
             if why:
-                raise GatewayError(FailureKind.BUDGET, why, usage=CallUsage())
+                raise GatewayError(FailureKind.BUDGET, why, usage=Usage())
             try:
                 reply = await self.gateway.complete(endpoint, request)
             except GatewayError as error:
@@ -115,7 +115,7 @@ class Session:
                 return await running.aside(work)
         except TimeoutError:
             told = "the deadline passed while the text was being prepared"
-            raise GatewayError(FailureKind.TIMEOUT, told, usage=CallUsage()) from None
+            raise GatewayError(FailureKind.TIMEOUT, told, usage=Usage()) from None
 
 
 def ms_since(started: float) -> int:
@@ -128,13 +128,13 @@ class Answer(Generic[Value]):
 
     value: Value | None
     failure: Failure | None
-    usage: CallUsage
+    usage: Usage
     latency_ms: int
     model: str
 
     def record(self) -> dict[str, Any]:
-        usage = Usage(**self.usage._asdict())
-        return {"model": self.model, "failure": self.failure, "latency_ms": self.latency_ms, "usage": usage}
+        names = ("model", "failure", "latency_ms", "usage")
+        return {name: getattr(self, name) for name in names}
 
 
 async def run_round(
@@ -147,7 +147,7 @@ async def run_round(
     value: Callable[[Form, Reply], Value],
 ) -> Answer[Value]:
     """Ask once, and once more if the reply cannot be read; `messages` are made of `size` characters."""
-    started, usage, model = time.monotonic(), CallUsage(), endpoint.model
+    started, usage, model = time.monotonic(), Usage(), endpoint.model
     sent, failure = tuple[Message, ...](), None
     key = request.call_key
     key = key.within(f"sample{request.sample}") if request.sample else key
@@ -186,7 +186,7 @@ def joined(
     answers: Sequence[Answer[Any]], value: Value | None, started: float, *, always: bool = False
 ) -> Answer[Value]:
     """Return several calls as one answer with the first failure, beside a value only `always`."""
-    usage = reduce(CallUsage.plus, (answer.usage for answer in answers), CallUsage())
+    usage = reduce(Usage.plus, (answer.usage for answer in answers), Usage())
     failure = next((answer.failure for answer in answers if answer.failure), None)
     if value is not None and not always:
         failure = None

@@ -219,10 +219,6 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
     elsewhere: Callable[[DocumentJudge, Document], Awaitable[Verdict]] | None = None
     deeper: Callable[[DocumentJudge, JudgingState[Document]], Awaitable[Verdict]] | None = None
 
-    @property
-    def can_judge(self) -> bool:
-        return bool(self.panel) or self.elsewhere is not None
-
     def attributed(self, subject: Document) -> Document:
         if not self.written_by and subject.author.family is None:
             return subject

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
 from judgekit.config import DepthName, ModeName, TierName
-from judgekit.errors import CostSource, FailureKind
+from judgekit.errors import CostSource, FailureKind, Usage
 from judgekit.judging.documents import Author
 from judgekit.text import escaped, one_line
 
@@ -49,21 +49,6 @@ class RubricRef(_Record):
         exclude_if=operator.not_,
         description="path of the rubric, if it replaces the bundled rubric of this id",
     )
-
-
-class Usage(_Record):
-    """Tokens and US dollars of one round; the cost is null where no price is known.
-
-    `cost_source` says who states it, `unpriced_calls` how many calls it leaves out.
-    """
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost_usd: float | None = None
-    cost_source: CostSource | None = None
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    unpriced_calls: int = 0
 
 
 class Failure(_Record):

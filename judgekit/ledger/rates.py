@@ -72,17 +72,17 @@ def exact(hits: int, total: int) -> Estimate:
 def weighted(parts: Iterable[tuple[float, Estimate]]) -> Estimate:
     """Return the weighted sum of independent estimates, none below 0 (Zou and Donner, 2008: MOVER)."""
     known = list(parts)
-    below = hypot(*(weight * (estimate.value - estimate.low) for weight, estimate in known))
-    above = hypot(*(weight * (estimate.high - estimate.value) for weight, estimate in known))
-    value = sum(weight * estimate.value for weight, estimate in known)
-    return Estimate(value, max(0.0, value - below), value + above)
+    return _around(sum(weight * estimate.value for weight, estimate in known), known)
 
 
 def product(one: Estimate, other: Estimate) -> Estimate:
     """Return the product of two independent estimates, none below 0, by the method of `weighted`."""
-    value = one.value * other.value
-    below = hypot(other.value * (one.value - one.low), one.value * (other.value - other.low))
-    above = hypot(other.value * (one.high - one.value), one.value * (other.high - other.value))
+    return _around(one.value * other.value, [(other.value, one), (one.value, other)])
+
+
+def _around(value: float, parts: Sequence[tuple[float, Estimate]]) -> Estimate:
+    below = hypot(*(weight * (estimate.value - estimate.low) for weight, estimate in parts))
+    above = hypot(*(weight * (estimate.high - estimate.value) for weight, estimate in parts))
     return Estimate(value, max(0.0, value - below), value + above)
 
 

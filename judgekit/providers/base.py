@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
-from judgekit.errors import CallUsage
+from judgekit.errors import Usage
 from judgekit.providers.registry import CommandProfile, LitellmProfile, family_by_name
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Reply:
 
     text: str
     model: str
-    usage: CallUsage = field(default_factory=CallUsage)
+    usage: Usage = field(default_factory=Usage)
     logprobs: tuple[dict[str, float], ...] = ()
     tokens: tuple[str, ...] = ()
     held: bool = False

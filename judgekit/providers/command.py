@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, programs
-from judgekit.errors import CallUsage, FailureKind, GatewayError
+from judgekit.errors import FailureKind, GatewayError, Usage
 from judgekit.providers.base import INSIDE, MAX_MESSAGE, Reply, secret_values, with_schema, without_values
 from judgekit.providers.pace import Paces, Turn
 from judgekit.providers.registry import PLACEHOLDERS, CommandProfile
@@ -60,7 +60,7 @@ class CommandGateway:
             raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} is not a command")
         if environment.environ().get(INSIDE):
             problem = "judgekit started it through another program (a loop)"
-            raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=CallUsage())
+            raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=Usage())
 
         async def work(turn: Turn, _: float) -> Reply:
             async with turn():
@@ -135,7 +135,7 @@ def prepare(profile: CommandProfile, endpoint: Endpoint, request: Request, folde
                 (folder / name).symlink_to(theirs)
     except OSError as error:
         problem = f"the folder for {profile.argv[0]} cannot be created ({error.strerror})"
-        raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=CallUsage()) from None
+        raise GatewayError(FailureKind.COMMAND_FAILED, problem, usage=Usage()) from None
     set_env = {name: _filled(value, values) for name, value in profile.set_env.items()}
     return Invocation(
         [_filled(part, values) for part in argv],
@@ -221,11 +221,11 @@ def _holds(value: Any, where: Mapping[str, Any]) -> bool:  # noqa: ANN401 - any 
     return all(at(value, key) == [wanted] for key, wanted in where.items())
 
 
-def _usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoint) -> CallUsage:
+def _usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoint) -> Usage:
     keys = profile.usage
     stating = [value for value in values if keys and _holds(value, keys.where)]
     if keys is None or not stating:
-        return CallUsage()
+        return Usage()
 
     def numbers(*places: str) -> list[float]:
         # NaN and infinity, which Python reads in JSON, are none.
@@ -236,10 +236,10 @@ def _usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoint) -
     kinds = (keys.input, keys.output, keys.cache_read, keys.cache_write)
     counts = read, written, *cached = [int(max(0.0, sum(numbers(*kind)))) for kind in kinds]
     if endpoint.price is not None:
-        return CallUsage(read, written, endpoint.price.of(*counts), "profile", *cached)
+        return Usage(read, written, endpoint.price.of(*counts), "profile", *cached)
     if costs := numbers(keys.cost) if keys.cost else []:
-        return CallUsage(read, written, max(0.0, sum(costs)), "provider", *cached)
-    return CallUsage(read, written, None, None, *cached)
+        return Usage(read, written, max(0.0, sum(costs)), "provider", *cached)
+    return Usage(read, written, None, None, *cached)
 
 
 # The process
@@ -265,7 +265,7 @@ async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) ->
             )
         except OSError as error:
             message = f"{program} cannot be started ({error.strerror})"
-            raise GatewayError(FailureKind.COMMAND_FAILED, message, usage=CallUsage()) from None
+            raise GatewayError(FailureKind.COMMAND_FAILED, message, usage=Usage()) from None
         try:
             while True:
                 with contextlib.suppress(TimeoutError):

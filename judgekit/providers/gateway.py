@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from judgekit.errors import CallUsage, GatewayError, free
+from judgekit.errors import GatewayError, Usage, free
 from judgekit.providers import replay
 from judgekit.providers.base import CallKey, Endpoint, Gateway, Message, Reply, Request, is_local
 
@@ -76,7 +76,7 @@ class Router:
             reply = await gateway.complete(endpoint, request)
         except GatewayError as error:
             if is_free:
-                error.usage = free(error.usage or CallUsage())
+                error.usage = free(error.usage or Usage())
             raise
         return replace(reply, usage=free(reply.usage)) if is_free else reply
 

@@ -25,7 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from judgekit import environment
-from judgekit.errors import CallUsage, CostSource, FailureKind, GatewayError
+from judgekit.errors import CostSource, FailureKind, GatewayError, Usage
 from judgekit.providers import running, servers
 from judgekit.providers.base import MAX_MESSAGE, Reply, secret_values, with_schema, without_values
 from judgekit.providers.pace import Pace, Paces, Turn, seconds_of
@@ -210,7 +210,7 @@ async def _call(endpoint: Endpoint, request: Request, style: CallStyle, end: flo
         litellm = await loaded()
     except Exception as error:  # noqa: BLE001 - the boundary: whatever an import raises
         problem = f"litellm cannot be loaded ({type(error).__name__}: {error}); reinstall judgekit"
-        raise GatewayError(FailureKind.BAD_REQUEST, one_line(problem, 300), usage=CallUsage()) from None
+        raise GatewayError(FailureKind.BAD_REQUEST, one_line(problem, 300), usage=Usage()) from None
     try:
         with servers.bounded():
             response = await litellm.acompletion(**_arguments(endpoint, profile, request, style, end))
@@ -342,7 +342,7 @@ def _logprobs(choice: Any, request: Request) -> tuple[tuple[dict[str, float], ..
         return (), ()
 
 
-def _usage(response: Any, endpoint: Endpoint) -> CallUsage:  # noqa: ANN401 - litellm's object
+def _usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - litellm's object
     """Return the tokens of a call and its cost: by the profile, the reply, or litellm's table, else none."""
     usage, hidden = getattr(response, "usage", None), getattr(response, "_hidden_params", None) or {}
     details = getattr(usage, "prompt_tokens_details", None)
@@ -351,7 +351,7 @@ def _usage(response: Any, endpoint: Endpoint) -> CallUsage:  # noqa: ANN401 - li
     cached, stored = (int(getattr(details, name, 0) or 0) for name in names[1])
     if endpoint.price is not None:
         cost = endpoint.price.of(read, written, cached, stored)
-        return CallUsage(read, written, cost, "profile", cached, stored)
+        return Usage(read, written, cost, "profile", cached, stored)
     headers = hidden.get("additional_headers") or {}
     prices: list[tuple[CostSource, Any]] = [
         ("provider", headers.get("llm_provider-x-litellm-response-cost")),
@@ -364,8 +364,8 @@ def _usage(response: Any, endpoint: Endpoint) -> CallUsage:  # noqa: ANN401 - li
     for source, price in prices:
         with suppress(TypeError, ValueError):
             if math.isfinite(usd := float(price)) and usd >= 0:
-                return CallUsage(read, written, usd, source, cached, stored)
-    return CallUsage(read, written, None, None, cached, stored).of_call()
+                return Usage(read, written, usd, source, cached, stored)
+    return Usage(read, written, None, None, cached, stored).of_call()
 
 
 # What kind of failure an exception is

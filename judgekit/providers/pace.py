@@ -18,7 +18,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, TypeAlias
 
-from judgekit.errors import CallUsage, FailureKind, GatewayError
+from judgekit.errors import FailureKind, GatewayError, Usage
 from judgekit.providers import running
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Pace:
         why += f"{later:.3g} s, after the deadline"
         for turn, end in (waiter for queue in self._queues.values() for waiter in queue):
             if now + later >= end and not turn.done():
-                turn.set_exception(GatewayError(reason, why, retry_after=later, usage=CallUsage()))
+                turn.set_exception(GatewayError(reason, why, retry_after=later, usage=Usage()))
         if self._timer is not None:
             self._timer.cancel()
         self._timer = asyncio.get_running_loop().call_later(later, self._advance)
@@ -154,7 +154,7 @@ class Paces(dict[tuple[object, ...], Pace]):
             async with asyncio.timeout(request.timeout):
                 return await running.inside(partial(work, turn, end), patience)
         except TimeoutError:
-            seconds, usage = f"within {request.timeout:.3g} s", None if begun else CallUsage()
+            seconds, usage = f"within {request.timeout:.3g} s", None if begun else Usage()
             problem = f"{late} {seconds}" if begun else f"no turn {seconds}: other calls came first"
             raise GatewayError(FailureKind.TIMEOUT, problem, usage=usage) from None
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -26,14 +27,14 @@ from pydantic import Field, ValidationError, model_validator
 from judgekit import environment
 from judgekit.config import TierName
 from judgekit.config.yamlfile import Strict, problem_in
-from judgekit.errors import CallUsage, ConfigError, CostSource, FailureKind, GatewayError
+from judgekit.errors import ConfigError, CostSource, FailureKind, GatewayError, Usage
 from judgekit.providers import registry
 from judgekit.providers.base import CallKey, Endpoint, Gateway, Reply, Request
 from judgekit.text import encodable, lines_of
 
 REPLAY_VARIABLE = "JUDGEKIT_REPLAY"
 RECORD_VARIABLE = "JUDGEKIT_RECORD"
-_USAGE = {*CallUsage._fields} - {"unpriced_calls"}
+_USAGE = {each.name for each in fields(Usage)} - {"unpriced_calls"}
 
 
 class RecordedReply(Strict):
@@ -142,7 +143,7 @@ class ReplayGateway:
             raise GatewayError(line.failure.kind, line.failure.message)
         recorded = line.reply
         assert recorded is not None  # noqa: S101 - a line has a reply or a failure
-        usage = CallUsage(**recorded.model_dump(include=_USAGE))
+        usage = Usage(**recorded.model_dump(include=_USAGE))
         text, today = recorded.text, {own: label for label, own in request.labels.items()}
         # All at once: one installation's label may be another one's for a different candidate.
         if new := {label: today[own] for label, own in line.labels.items() if own in today}:
@@ -170,7 +171,7 @@ class Recorder:
         except GatewayError as error:
             self._append(endpoint, request, failure=RecordedFailure(kind=error.kind, message=error.message))
             raise
-        usage = {name: value for name, value in reply.usage._asdict().items() if name in _USAGE}
+        usage = {name: getattr(reply.usage, name) for name in _USAGE}
         recorded = RecordedReply(
             text=encodable(reply.text),
             model=reply.model,

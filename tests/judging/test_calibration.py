@@ -115,9 +115,7 @@ NOTHING = calibration.UsableCalibration()
 
 def keep(one: Calibration) -> Path:
     """Put a calibration where the user's own are, and return where that is."""
-    path = calibration.default_path(one)
-    calibration.write(one, path)
-    return path
+    return calibration.write(one, None)
 
 
 def ours(project: Path, one: Calibration | None = None, **change: Any) -> Path:  # noqa: ANN401 - any JSON

@@ -32,7 +32,7 @@ from making import (
 from scripted import NothingOpen, ScriptedGateway, keep, scores, scripted_endpoint, three_models
 
 from judgekit.config import TIERS
-from judgekit.errors import CallUsage, FailureKind, GatewayError
+from judgekit.errors import FailureKind, GatewayError, Usage
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.ranking import RankingJudge
 from judgekit.rubric import loader
@@ -279,7 +279,7 @@ class Till(NothingOpen):
         return answer(request, mood, usage)
 
 
-def answer(request: Request, mood: int, usage: CallUsage) -> Reply:
+def answer(request: Request, mood: int, usage: Usage) -> Reply:
     """Return a reply of the shape that is asked for; `mood` says which way it leans."""
     if request.top_logprobs:
         likely: dict[str, float] = {str(mood): -0.2, "yes" if mood % 2 else "no": -0.2}

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -124,7 +124,7 @@ def test_what_a_useless_reply_cost_is_not_lost() -> None:
             error = failure(LitellmGateway(), priced, request())
         assert (error.kind, len(server.requests)) == (kind, 1)
         assert error.usage is not None
-        assert (error.usage[:2], error.usage.cost_source) == ((11, 7), "profile")
+        assert (astuple(error.usage)[:2], error.usage.cost_source) == ((11, 7), "profile")
         assert error.usage.cost_usd == pytest.approx((11 * 2 + 7 * 10) / 1e6)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from judgekit.errors import CallUsage
+from judgekit.errors import Usage
 from judgekit.judging.calibration import Promise
 from judgekit.judging.documents import ComparisonInput, Document, File, Task, file_of
 from judgekit.judging.escalation import FinalityRule, FinalityRules
@@ -33,14 +33,14 @@ def models_by_tier(panel: PanelModels) -> dict[TierName, tuple[Endpoint, ...]]:
     return {tier: (jury,) if isinstance(jury, Endpoint) else tuple(jury) for tier, jury in panel.items()}
 
 
-call_usage, finality_rule, judge_options = CallUsage, FinalityRule, JudgeOptions
+call_usage, finality_rule, judge_options = Usage, FinalityRule, JudgeOptions
 prompt_candidate, query = PromptCandidate, Query
 
 
 def reply(
     text: str = "yes",
     model: str = "m",
-    usage: CallUsage | None = None,
+    usage: Usage | None = None,
     *,
     logprobs: tuple[dict[str, float], ...] = (),
     tokens: tuple[str, ...] = (),
