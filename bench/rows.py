@@ -36,6 +36,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench import provider
+from judgekit.data.results import OURS
+from judgekit.data.tables import write_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -208,7 +210,11 @@ MANY_TEXT = """
 
 {many:,} rows at a provider that answers at once, {at_most} at a time: {per_second:.0f} rows a second, and
 {milliseconds:.1f} ms of CPU a row, under a load of {loaded:.1f}. Client and engine together took
-{memory:.0f} MB at the most ({client:.0f} MB and {engine:.0f} MB)."""
+{memory:.0f} MB at the most ({client:.0f} MB and {engine:.0f} MB).
+
+A row has {given:,.0f} bytes of input. It took {calls:.2f} calls of {sent:,.0f} bytes each, {lines:,.0f} bytes
+of results as JSON Lines or {parquet:,.0f} as Parquet, and {cache:,.0f} bytes of the reply cache. These rows
+repeat the same sentences, so Parquet packs them well."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -460,10 +466,17 @@ class Bench:
     def many(self, count: int) -> dict[str, float]:
         """Return the speed, the CPU and the most memory of judgekit over many rows."""
         job = next(job for job in jobs(self.base, None) if job.engine == "warm" and job.at_once == AT_MOST)
-        took = self.run(job, self.made("many", job, count))
+        folder = self.made("many", job, count)
+        took = self.run(job, folder)
+        out, table = folder / "out.jsonl", folder / "out.parquet"
+        write_table(out, table, OURS, None)
+        sizes = {"given": folder / "rows.jsonl", "lines": out, "parquet": table}
+        bytes_ = {name: path.stat().st_size / count for name, path in sizes.items()}
+        kept = [path.stat().st_size for path in folder.rglob("replies.sqlite*")]
+        bytes_ |= {"cache": sum(kept) / count, "calls": took.calls / count, "sent": took.sent / took.calls}
         memory = {"memory": took.memory, "client": took.client, "engine": took.engine}
         speed = {"per_second": count / took.wall, "milliseconds": took.cpu / count * 1000}
-        return {"many": count, **speed, **memory, "loaded": os.getloadavg()[2]}
+        return {"many": count, **speed, **memory, **bytes_, "loaded": os.getloadavg()[2]}
 
     def engines(self) -> list[int]:
         """Return the processes of the engine, which is in no session of ours."""
