@@ -1,18 +1,22 @@
-"""Programs that judgekit starts: where they are found, and Python without anything of the current folder.
+"""Programs that judgekit starts: where they are found, what they may know, how they are bounded.
 
-Standard library only: the prompt hook imports this.
+And Python without anything of the current folder. Standard library only: the prompt hook imports this.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
+import subprocess
 import sys
+import time
 
 from judgekit import environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _NEEDED = "pydantic"  # stands for all that judgekit depends on
@@ -23,6 +27,8 @@ OWN_PYTHON = (
     f"unset PYTHONPATH PYTHONHOME {_USER_BASE} PYTHONWARNINGS PYTHONPYCACHEPREFIX PYTHONPLATLIBDIR "
     "PYTHONINSPECT PYTHONEXECUTABLE __PYVENV_LAUNCHER__"
 )
+MOST = 64_000_000  # bytes that a program may print
+_POLL = 0.05  # seconds
 _START = (
     "import sys; sys.path.insert(0, {root!a}); from judgekit import programs; del sys.path[0]; "
     "programs.run_module({module!a})"
@@ -46,6 +52,58 @@ def search_path(environ: Mapping[str, str]) -> str:
     """Return `PATH` without its empty and relative entries, for the programs that a program starts."""
     entries = environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(entry for entry in entries if os.path.isabs(entry))
+
+
+def known(program: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return what a program may know of the environment, with what is set for it, by `programs.toml`."""
+    table = environment.table(__file__, "programs.toml")
+    names, own = {*table["kept"], *table[program]["kept"]}, dict[str, str](table[program].get("set", {}))
+    return {name: value for name, value in environ.items() if name in names} | own
+
+
+class Unfinished(Exception):  # noqa: N818 - what became of the program
+    """A program was ended: it took too long, or printed too much; the text says which."""
+
+
+def run(
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    stdin: str = "",
+    *,
+    seconds: float,
+    folder: str = "~",
+    most: int = MOST,
+) -> tuple[int, bytes, str]:
+    """Return a program's exit code and what it printed; no shell reads `argv`, and it runs in `folder`.
+
+    It is done when all that it started is, and ends with it. Raises `OSError` or `ValueError` where it cannot
+    be started, and `Unfinished`.
+    """
+    given: bytes | None = stdin.encode("utf-8", "replace")
+    until, printed = time.monotonic() + seconds, None
+    with subprocess.Popen(  # noqa: S603 - a program that the user chose, or knows
+        argv,
+        cwd=os.path.expanduser(folder),
+        env={**environ, "PATH": search_path(environ)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        try:
+            while printed is None:
+                try:
+                    printed = sizes = process.communicate(given, min(_POLL, max(0, until - time.monotonic())))
+                except subprocess.TimeoutExpired as late:
+                    given, sizes = None, (late.output or b"", late.stderr or b"")
+                if max(map(len, sizes)) > most:
+                    raise Unfinished(f"printed more than {most:,} bytes")
+                if printed is None and time.monotonic() >= until:
+                    raise Unfinished(f"no response within {seconds:.3g} s")
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                process.kill() if sys.platform == "win32" else os.killpg(process.pid, signal.SIGKILL)
+    return process.returncode, printed[0], printed[1].decode("utf-8", "replace")
 
 
 def python(module: str, *words: str) -> list[str]:

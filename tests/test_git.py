@@ -26,12 +26,10 @@ STARTERS = {
     "cli/demo.py": "judgekit itself",
     "engine/client.py": "the engine",
     "engine/server.py": "itself, detached",
-    "gate/notify.py": "gh, and a program of the user's",
-    "ledger/importing.py": "the ssh of the user",
+    "programs.py": "gh, ssh, the client's hook, and programs of the user's",
     "providers/command.py": "the command of a provider",
     "git.py": "git, here alone",
     "hooks/watchdog.py": "this process once more",
-    "hooks/install.py": "the client's hook",
     "providers/local.py": "pip, and a local model",
 }
 STARTING = {

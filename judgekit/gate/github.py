@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import time
 from itertools import takewhile
 from pathlib import Path
@@ -63,7 +62,7 @@ class Gh:
         if program is None:
             raise GhError("gh is not installed; see cli.github.com")
         self._program, self._repository, self._until = program, repository, until
-        self._environ = notify.known("gh", environ)
+        self._environ = programs.known("gh", environ)
         self._newest: list[OpenIssue] | None = None
 
     def find(self, token: str) -> OpenIssue | None:
@@ -92,17 +91,17 @@ class Gh:
             raise GhError("no time left for gh")
         argv = [self._program, "issue", verb, *words, "--repo", self._repository]
         try:
-            code, output, errors = notify.run(argv, self._environ, stdin, left)
+            code, output, errors = programs.run(argv, self._environ, stdin, seconds=left)
         except (OSError, ValueError) as error:  # ValueError: a NUL in a word
             raise GhError(f"gh could not be started ({error})") from None
-        except subprocess.TimeoutExpired:
+        except programs.Unfinished:
             raise GhError(f"gh issue {verb}: no response in time") from None
         if code == _NOT_SIGNED_IN:
             raise GhError("gh is not signed in; run gh auth login")
         if code:
             errors = one_line(errors, _SAID) or f"exit code {code}"
             raise GhError(f"gh issue {verb}: {errors}")
-        return output
+        return output.decode(errors="replace")
 
 
 def of_project(repository: Repository, environ: Mapping[str, str], address: str = "") -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import tomllib
@@ -215,25 +214,20 @@ def problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
         (store / "doctor.md").write_text("# The doctor asks the prompt hook a question\n", encoding="utf-8")
         question = "What does the doctor ask the prompt hook?"
         try:
-            done = subprocess.run(  # noqa: S603 - what the user's own settings run on every prompt
+            event = json.dumps({"hook_event_name": CLAUDE_CODE.prompt, "prompt": question, "cwd": folder})
+            environ, argv = (
+                {**kept, "JUDGEKIT_HOME": str(Path(folder, "home"))},
                 words if "args" in hook else shell,
-                input=json.dumps(
-                    {"hook_event_name": CLAUDE_CODE.prompt, "prompt": question, "cwd": folder}
-                ).encode(),
-                cwd=folder,
-                env={**kept, "JUDGEKIT_HOME": str(Path(folder, "home"))},
-                capture_output=True,
-                timeout=deadline,
-                check=False,
             )
-        except subprocess.TimeoutExpired:
+            code, output, errors = programs.run(argv, environ, event, seconds=deadline, folder=folder)
+        except programs.Unfinished:
             return f"it does not respond within {deadline:g} s"
         except OSError as error:
             return f"it cannot be started ({error.strerror})"
-    said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or "it prints nothing"
-    if done.returncode:
-        return f"it ends with code {done.returncode}: {said}"
-    return None if b"<memory-" in done.stdout else f"it does not respond: {said}"
+    said = errors.strip().rpartition("\n")[2] or "it prints nothing"
+    if code:
+        return f"it ends with code {code}: {said}"
+    return None if b"<memory-" in output else f"it does not respond: {said}"
 
 
 def _gone(program: str) -> str | None:

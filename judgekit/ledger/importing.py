@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import subprocess
-import tempfile
-import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import isfinite
@@ -37,8 +33,6 @@ SECONDS = 60.0  # for all that a host sends
 MOST_BYTES = 64_000_000
 _SSH = ("-oBatchMode=yes", "-oConnectTimeout=10", "-oLogLevel=ERROR")
 _EXPORT = ("judgekit", "ledger", "export", "--jsonl")
-_POLL = 0.05  # seconds
-_LAST = 8_000  # bytes of a host's complaints, of which the last line is shown
 _SAID = 200  # characters of a host's complaint
 _SHOWN = 60  # characters of a wrong value
 _AT_ONCE = 500  # lines that are written under one lock
@@ -237,26 +231,17 @@ def fetch(host: str, since: datetime | None, to: Path) -> str:
     if program is None:
         raise UsageError("--host: ssh is not installed")
     words = [*_EXPORT, *(["--since", since.isoformat()] if since else [])]
-    until = time.monotonic() + SECONDS
-    with to.open("wb") as lines, tempfile.TemporaryFile() as errors:
-        try:
-            process = subprocess.Popen(  # noqa: S603 - the user's ssh, and a name that the user gives
-                [program, *_SSH, host, *words], stdin=subprocess.DEVNULL, stdout=lines, stderr=errors
-            )
-        except (OSError, ValueError) as error:
-            raise InputError(f"{host}: ssh could not be started ({error})") from None
-        try:
-            while process.poll() is None and time.monotonic() < until and to.stat().st_size <= MOST_BYTES:
-                time.sleep(_POLL)
-        finally:
-            process.kill()
-            process.wait()
-        errors.seek(max(0, errors.seek(0, os.SEEK_END) - _LAST))
-        said = [line for line in lines_of(errors.read().decode("utf-8", "replace")) if line.strip()]
-    last = one_line(said[-1], _SAID) if said else ""
-    if process.returncode == 0:
-        return last
-    if time.monotonic() >= until or to.stat().st_size > MOST_BYTES:
+    try:
+        argv = [program, *_SSH, host, *words]
+        code, lines, errors = programs.run(argv, environment.environ(), seconds=SECONDS, most=MOST_BYTES)
+    except programs.Unfinished:
         limits = f"{SECONDS:g} s or {MOST_BYTES // 1_000_000} MB"
-        raise InputError(f"{host}: did not send its ledger within {limits}; name a later --since")
-    raise InputError(f"{host}: ssh: {last or f'exit code {process.returncode}'}")
+        raise InputError(f"{host}: did not send its ledger within {limits}; name a later --since") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{host}: ssh could not be started ({error})") from None
+    to.write_bytes(lines)
+    said = [line for line in lines_of(errors) if line.strip()]
+    last = one_line(said[-1], _SAID) if said else ""
+    if code:
+        raise InputError(f"{host}: ssh: {last or f'exit code {code}'}")
+    return last
