@@ -77,6 +77,18 @@ class ConfigError(_NamingError):
         return first
 
 
+class StoreError(JudgekitError):
+    """A team's store cannot be used, or does not allow it now; after `retry_after` seconds it may."""
+
+    exit_code = Exit.BAD_CONFIG
+
+    def __init__(
+        self, message: str, retry_after: float = 2, *, status: Literal[429, 503] = 503, kind: str = "store"
+    ) -> None:
+        super().__init__(message)
+        self.retry_after, self.status, self.kind = retry_after, status, kind
+
+
 class InvalidReply(JudgekitError):  # noqa: N818 - the published name; a reply is invalid, the program is not in error
     """A model's reply holds no object of the wanted shape."""
 

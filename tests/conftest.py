@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-KEPT = ("JUDGEKIT_TEST_DATA", "JUDGEKIT_TEST_MODELS", "JUDGEKIT_TEST_CLAUDE", "JUDGEKIT_TEST_CLIENTS")
+KEPT = {f"JUDGEKIT_TEST_{what}" for what in ("DATA", "MODELS", "CLAUDE", "CLIENTS", "POSTGRES")}
 
 
 def _foreign(name: str) -> bool:

@@ -10,10 +10,11 @@ import typer
 from typer import Argument, Option
 
 from judgekit.cli.output import AsJson, emit, note, say, warn
-from judgekit.errors import Exit
+from judgekit.errors import Exit, UsageError
 from judgekit.hooks.settings import engine_wanted
 
 if TYPE_CHECKING:
+    from judgekit.engine.admission import Tokens
     from judgekit.engine.process import Running
 
 app = typer.Typer(no_args_is_help=True, help="The background process that keeps judging fast.")
@@ -112,30 +113,51 @@ def serve(
     return 0
 
 
+@serving.command()
+def migrate(
+    runtime_role: Annotated[
+        str | None, Option(metavar="ROLE", help="Also grant this role what the servers need.")
+    ] = None,
+) -> int:
+    """Create or upgrade the tables in the store (server.store), as their owner."""
+    from judgekit.config import settings
+    from judgekit.ledger.database import Database
+
+    store = settings.load(None).server.store
+    if store is None:
+        raise UsageError("no store is set up; server.store in your own configuration names it")
+    taken = Database(store).migrate(runtime_role)
+    for name in taken:
+        say(f"applied {name}")
+    say("the schema is complete" if taken else "nothing to do: the schema is complete")
+    return 0
+
+
 @token.command()
 def create(name: Annotated[str, Argument(help="Name of the token's owner.")]) -> int:
     """Create a token and print it once; only its hash is stored."""
-    from judgekit.engine.admission import user_tokens
-
-    say(user_tokens().create(name))
+    say(_tokens().create(name))
     return 0
 
 
 @token.command("list")
 def list_() -> int:
     """List the tokens: owner and date."""
-    from judgekit.engine.admission import user_tokens
-
-    for token in user_tokens().all():
+    for token in _tokens().all():
         say(f"{token.name}  since {token.created.date()}")
     return 0
 
 
 @token.command()
 def revoke(name: Annotated[str, Argument(help="Name of the token's owner.")]) -> int:
-    """Revoke a token; its next request is refused."""
-    from judgekit.engine.admission import user_tokens
-
-    user_tokens().revoke(name)
+    """Revoke a token; its next request is refused (after a second, where servers share a store)."""
+    _tokens().revoke(name)
     say(f"{name}: token revoked")
     return 0
+
+
+def _tokens() -> Tokens:
+    from judgekit.config import settings
+    from judgekit.engine.replicas import tokens_of
+
+    return tokens_of(settings.load(None))

@@ -8,12 +8,12 @@ import os
 import posixpath
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from typer import Argument, Option
 
 from judgekit import environment
-from judgekit.cli.ledger import Since, damaged, here, readiness
+from judgekit.cli.ledger import Since, TeamLedger, damaged, here, readiness
 from judgekit.cli.output import emit, keeps, pressed, say, verdict_text, warn
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import lines_of, one_line
@@ -21,9 +21,10 @@ from judgekit.text import lines_of, one_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from judgekit.ledger import Ledger, VerdictLine
+    from judgekit.ledger import Label, Ledger, VerdictLine
     from judgekit.ledger.records import LabelWord
 
+AnyLedger: TypeAlias = "Ledger | TeamLedger"
 _WORDS: dict[str, LabelWord] = {"g": "go", "n": "no-go", "u": "unsure"}
 # A file may also use the words of a judge, as the gate reads them.
 _OF_JUDGES: dict[str, LabelWord] = {"accept": "go", "improve": "no-go", "reject": "no-go"}
@@ -35,6 +36,7 @@ _LINES = 40  # of each file, until `a` is pressed
 _VERDICT = Argument(metavar="ID", help="With --dismiss: id of a verdict, or its PATH.")
 _DISMISS = Option(min=1, metavar="N", help="Finding N of a verdict, as printed, is no problem.")
 _FROM = Option("--from", metavar="FILE", help="Read lines `id,accept|improve|reject|unsure`; or -.")
+_TEAM = Option("--team", help="Use the ledger of the shared judge.")
 _TASK = Argument(metavar="TASK", help="PATH[@SHA256] of a verdict; by default all open verdicts.")
 
 
@@ -46,6 +48,7 @@ def label(
     since: Since = None,
     limit: Annotated[int, Option("-n", min=1, help="Label at most this many.")] = 1_000_000,
     from_: Annotated[str | None, _FROM] = None,
+    team: Annotated[bool, _TEAM] = False,
 ) -> int:
     """Label verdicts as right or wrong, so that the gate's errors can be counted.
 
@@ -54,7 +57,9 @@ def label(
     """
     from judgekit.ledger import LineFilter, labels, store
 
-    ledger, who = here(), labels.who()
+    ledger, who = TeamLedger() if team else here(), labels.who()
+    if isinstance(ledger, TeamLedger) and dismiss is not None:
+        raise UsageError("--team: a dismissal holds in the ledger of one machine; leave --team out there")
     if verdict is not None and dismiss is not None:
         return _dismiss(ledger, verdict, dismiss, who, undo=undo)
     if verdict is not None or dismiss is not None or undo:
@@ -65,7 +70,7 @@ def label(
         raise UsageError("labelling needs a terminal; use --from FILE to read labels from a file")
     wanted = LineFilter(since=store.point(since) if since else None)
     say_damage = functools.cache(damaged)  # the same files are read twice
-    lacking, _ = readiness(Path(environment.project_root()), on_damage=say_damage)
+    lacking = None if team else readiness(Path(environment.project_root()), on_damage=say_damage)[0]
     records = ledger.records(wanted, say_damage)
     waiting = labels.waiting(records, who, lacking)[:limit]
     count = _go_through(ledger, waiting, who, blind=blind)
@@ -73,7 +78,7 @@ def label(
     return 0
 
 
-def _dismiss(ledger: Ledger, name: str, number: int, who: str, *, undo: bool) -> int:
+def _dismiss(ledger: AnyLedger, name: str, number: int, who: str, *, undo: bool) -> int:
     from judgekit.ledger import DismissalLine
 
     verdict = _last_verdict(ledger, name)
@@ -93,9 +98,12 @@ def _dismiss(ledger: Ledger, name: str, number: int, who: str, *, undo: bool) ->
     return 0
 
 
-def _go_through(ledger: Ledger, waiting: Sequence[VerdictLine], who: str, *, blind: bool) -> int:
+def _go_through(ledger: AnyLedger, waiting: Sequence[VerdictLine], who: str, *, blind: bool) -> int:
     """Ask about each verdict, keep the answers, and return how many verdicts are labelled."""
     from judgekit.ledger import Label
+
+    def of(verdict: VerdictLine, word: LabelWord) -> Label:
+        return Label(of=verdict.id, label=word, who=who, blind=blind, project=verdict.project)
 
     labelled: set[int] = set()  # by position
     position = 0
@@ -121,10 +129,10 @@ def _go_through(ledger: Ledger, waiting: Sequence[VerdictLine], who: str, *, bli
             position = max(0, position - 1)
             if position in labelled:
                 labelled.remove(position)
-                ledger.add(Label(of=waiting[position].id, label="withdrawn", who=who, blind=blind))
+                ledger.add(of(waiting[position], "withdrawn"))
             continue
         if key in _WORDS:
-            ledger.add(Label(of=verdict.id, label=_WORDS[key], who=who, blind=blind))
+            ledger.add(of(verdict, _WORDS[key]))
             labelled.add(position)
         position += 1
     return len(labelled)
@@ -143,7 +151,7 @@ def _show_texts(verdict: VerdictLine, most: int | None) -> None:
     say("---")
 
 
-def _from_file(ledger: Ledger, name: str, who: str) -> int:
+def _from_file(ledger: AnyLedger, name: str, who: str) -> int:
     """Keep the labels in a file; exit code 65 when a line cannot be used."""
     from judgekit.ledger import Label, LineFilter, VerdictLine
 
@@ -152,7 +160,7 @@ def _from_file(ledger: Ledger, name: str, who: str) -> int:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
         raise InputError(f"{name}: cannot be read ({reason})") from None
-    ids = [record.id for record in ledger.records(LineFilter(kinds=[VerdictLine]), damaged)]
+    ids = {line.id: line.project for line in ledger.records(LineFilter(kinds=[VerdictLine]), damaged)}
     labels: list[Label] = []
     wrong = 0
     for number, line in enumerate(lines_of(text), 1):
@@ -173,7 +181,8 @@ def _from_file(ledger: Ledger, name: str, who: str) -> int:
         elif (word := _IN_FILES.get(row[1])) is None:
             problem = f"label must be accept, improve or reject; got {said or 'nothing'}"
         else:
-            labels.append(Label(of=exact[0], label=word, who="".join(row[2:3]) or who))
+            own = {"who": "".join(row[2:3]) or who, "project": ids[exact[0]]}
+            labels.append(Label(of=exact[0], label=word, **own))
             continue
         wrong += 1
         warn(f"{name}:{number}: {problem}")
@@ -186,6 +195,7 @@ def override(
     task: Annotated[str, Argument(metavar="TASK", help="PATH@SHA256 of a verdict, or PATH for the last.")],
     decision: Annotated[Literal["accept", "reject"], Argument(metavar="accept|reject", help="You decide.")],
     why: Annotated[str, Option(help="Your reason, recorded in the ledger.")],
+    team: Annotated[bool, _TEAM] = False,
 ) -> int:
     """Override the verdict on a file until the file changes."""
     from judgekit.config import settings
@@ -193,9 +203,9 @@ def override(
 
     if not why.strip():
         raise UsageError("--why is empty; give a reason")
-    ledger = here()
+    ledger = TeamLedger() if team else here()
     verdict = _last_verdict(ledger, task)
-    if verdict is None and not records.is_blob(task, records.DIGITS):
+    if verdict is None and (team or not records.is_blob(task, records.DIGITS)):
         needed = f"give PATH@SHA256 as the gate prints it, {records.DIGITS} digits or more"
         raise UsageError(f"{task}: no verdict on it in {ledger.folder}; {needed}")
     line = OverrideLine(
@@ -205,6 +215,7 @@ def override(
         who=labels.who(),
         terminal=labels.at_terminal(),
         subjects=[subject.sha256 for subject in verdict.subjects if subject.sha256] if verdict else [],
+        project=verdict.project if verdict else "",
     )
     ledger.add(line)
     say(f"{line.task_id}: {decision} by {line.who}, until it changes")
@@ -216,7 +227,7 @@ def override(
     return 0
 
 
-def _last_verdict(ledger: Ledger, task: str) -> VerdictLine | None:
+def _last_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
     """Return the last verdict on a task, an id (or its start), or a path, from the folder or repository."""
     from judgekit.git import GitError, Repository
     from judgekit.ledger import LineFilter, VerdictLine, records

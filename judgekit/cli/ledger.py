@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -18,10 +19,14 @@ from judgekit.errors import ConfigError, Exit, InputError, UsageError
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections import Counter
+    from collections.abc import Callable, Iterator
+
+    Purge = Callable[..., Counter[str]]
 
     from judgekit.judging.shared import Shared
-    from judgekit.ledger import Damage, Ledger, VerdictLine
+    from judgekit.ledger import Damage, Ledger, LineFilter, Record, VerdictLine
+    from judgekit.ledger.database import Database
     from judgekit.ledger.kpi import Evidence, Readiness
     from judgekit.ledger.labels import Triage
     from judgekit.ledger.store import OnDamage, ReadLine
@@ -32,6 +37,7 @@ _DEPENDENT = (
     "independence: an author's own model family may accept alone; set judge.independence: require, "
     "or promote with --accept-dependence"
 )
+_EVER = "0001-01-01"
 _CHARS = 160  # of a verdict's reason
 
 app = typer.Typer(no_args_is_help=True, help="The ledger: verdicts, labels and overrides.")
@@ -54,13 +60,14 @@ def export(
     project: Project = "all",
     format_: Annotated[Literal["jsonl", "csv"], _FORMAT] = "jsonl",
     ledger: Ledgers = None,
+    team: Team = False,
     jsonl: Annotated[bool, Option("--jsonl", help="The same as --format jsonl.")] = False,
     _out: output.OutOption = None,
 ) -> int:
     """Print the ledger, oldest day first; as CSV, the verdicts with their labels."""
     from judgekit.ledger.export import rows
 
-    found = lines(ledger, project or "all", since)
+    found = lines(ledger, project or "all", since, of_team=team)
     if format_ == "csv" and not jsonl:
         emit(rows(each.record for each in found))
         return 0
@@ -99,6 +106,7 @@ def purge(
     before: Annotated[str | None, Option(metavar="WHEN", help="Remove older lines: 90d, a date.")] = None,
     all_: Annotated[bool, Option("--all", help="Remove all lines, including today's.")] = False,
     project: Project = None,
+    team: Team = False,
     yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> int:
     """Remove lines of earlier days with the labels of their verdicts, or all lines."""
@@ -107,13 +115,10 @@ def purge(
     if (before is None) != all_:
         raise UsageError("say what to remove: --before WHEN, or --all")
     day = date.max if before is None else store.point(before).date()
-    if project not in (None, "all"):
-        check(project)
-    wanted = here().name if project is None else project
-    chosen = [each for each in _all() if project == "all" or store.same_project(each.name, wanted)]
-    counts = {folder: count for folder in chosen if (count := store.purge(folder, day, preview=True))}
-    for folder, count in counts.items():
-        say(f"{folder.name}: {', '.join(f'{number} {kind}' for kind, number in sorted(count.items()))}")
+    purges = _purges_of_team(day, project) if team else _purges(day, project)
+    counts = {name: count for name, purge in purges.items() if (count := purge(preview=True))}
+    for name, count in counts.items():
+        say(f"{name}: {', '.join(f'{number} {kind}' for kind, number in sorted(count.items()))}")
     if not counts:
         say("the ledger is empty" if all_ else f"nothing is older than {day}")
         return 0
@@ -122,21 +127,50 @@ def purge(
             raise UsageError("no terminal to ask for confirmation; add --yes to remove these lines")
         of = "" if all_ else f" of days before {day}"
         typer.confirm(f"Remove these lines{of}?", abort=True, err=True)
-    for folder in counts:
-        store.purge(folder, day)
+    for name in counts:
+        purges[name](preview=False)
     say(f"removed {sum(sum(count.values()) for count in counts.values())} lines")
     return 0
 
 
+def _purges(day: date, project: str | None) -> dict[str, Purge]:
+    """Return what removes the lines from before a day from each ledger, by its name."""
+    from judgekit.ledger import store
+
+    if project not in (None, "all"):
+        check(project)
+    wanted = here().name if project is None else project
+    chosen = [each for each in _all() if project == "all" or store.same_project(each.name, wanted)]
+    return {each.name: partial(store.purge, each, day) for each in chosen}
+
+
+def _purges_of_team(day: date, project: str | None) -> dict[str, Purge]:
+    from judgekit.ledger.database import Database
+
+    if project is None or not isinstance(found := team(), Database):
+        needed = (
+            "name a --project or `all`"
+            if project is None
+            else "set server.store: only its owner removes lines"
+        )
+        raise UsageError(f"--team: {needed}")
+    before = None if day == date.max else datetime.combine(day, time.min, UTC)
+    return {"the team's ledger": partial(found.purge, before, None if project == "all" else project)}
+
+
 @app.command()
-def forward() -> int:
+def forward(all_: Annotated[bool, Option("--all", help="Send the ledgers of all projects.")] = False) -> int:
     """Send new lines of this project's ledger to the shared judge."""
+    from judgekit.ledger import Ledger
     from judgekit.ledger.export import forward
 
-    count, remarks = forward(here(), team().send)
-    for remark in remarks:
-        warn(remark)
-    say(f"{count} lines sent")
+    ledgers, total = [Ledger(each, each.name) for each in _all()] if all_ else [here()], 0
+    for ledger in ledgers:
+        count, remarks = forward(ledger, team().send)
+        total += count
+        for remark in remarks:
+            warn(remark)
+    say(f"{total} lines sent")
     return 0
 
 
@@ -146,15 +180,43 @@ def here() -> Ledger:
     return Ledger.of(Path.cwd())
 
 
-def team() -> Shared:
-    """Return the shared judge of the user's configuration; raises `UsageError` when it names none."""
+def team() -> Shared | Database:
+    """Return the user's shared judge, or the store behind it; raises `UsageError` without either."""
     from judgekit.config import settings
     from judgekit.judging import shared
 
-    found = shared.configured(settings.load(None))
+    configured = settings.load(None)
+    if (place := configured.server.store) is not None:
+        from judgekit.ledger.database import Database
+
+        return Database(place)
+    found = shared.configured(configured)
     if found is None:
         raise UsageError("no shared judge is set up; server.url in your own configuration names it")
     return found
+
+
+class TeamLedger:
+    """The team's ledger, in place of this project's."""
+
+    folder = "the team's ledger"
+
+    def records(self, wanted: LineFilter, on_damage: OnDamage) -> Iterator[Record]:
+        """Yield the records, each once."""
+        from judgekit.ledger import store
+
+        with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
+            fetched = Path(folder) / "fetched.jsonl"
+            since = _EVER if wanted.since is None else wanted.since.isoformat()
+            team().fetch(since, wanted.project or "all", fetched)
+            yield from (each.record for each in store.entries([fetched], wanted, on_damage))
+
+    def add(self, *records: Record) -> None:
+        """Keep records, which name the ledger they belong to; raises `UsageError` for what is refused."""
+        from judgekit.ledger.records import line
+
+        if records and (refused := team().send([line(each).rstrip() for each in records])):
+            raise UsageError(refused)
 
 
 def lines(
@@ -180,7 +242,7 @@ def lines(
         fetched = Path(folder) / "fetched.jsonl"
         unread: list[Damage] = []
         if host is None:
-            team().fetch(since or "", project or "all", fetched)
+            team().fetch(since or _EVER, project or "all", fetched)
             yield from store.entries([fetched], wanted, damaged)
             return
         said = importing.fetch(host, wanted.since, fetched)

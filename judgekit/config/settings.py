@@ -206,10 +206,16 @@ class StopConfig(Strict):
 
 
 class ServerConfig(Strict):
-    """The shared judge that documents go to instead of models of one's own; the user's alone to say."""
+    """The shared judge that documents go to instead of models of one's own; the user's alone to say.
+
+    `store` is the database of those who serve it, `budget_usd` what they may spend in a UTC day or month.
+    """
 
     url: Text | None = None
     token_file: Text | None = None
+    store: Annotated[Text, Field(pattern=r"^postgres(ql)?://")] | None = None
+    budget_usd: float | None = Field(default=None, gt=0)
+    budget_per: Literal["day", "month"] = "day"
 
 
 class ProvidersConfig(Strict):

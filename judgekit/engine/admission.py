@@ -8,6 +8,7 @@ import secrets
 from collections import Counter
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from inspect import isawaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -17,10 +18,10 @@ from starlette.responses import Response
 from judgekit import environment
 from judgekit.config import files
 from judgekit.config.yamlfile import Strict
-from judgekit.errors import ConfigError, JudgekitError, UsageError
+from judgekit.errors import ConfigError, JudgekitError, StoreError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Awaitable, Callable, Collection, Iterator
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -49,7 +50,7 @@ class AdmissionMiddleware:
         self,
         app: ASGIApp,
         log: Log,
-        holder_of: Callable[[str], str | None] = lambda _: "",
+        holder_of: Callable[[str], str | Awaitable[str | None] | None] = lambda _: "",
         *,
         most: int = MOST_REQUESTS,
         always: Collection[str] = ALWAYS,
@@ -76,7 +77,10 @@ class AdmissionMiddleware:
             scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
             bearer = token.decode("latin-1").strip() if scheme.lower() == b"bearer" else ""
             try:
-                holder = scope[HOLDER] = self._holder_of(bearer)
+                found = self._holder_of(bearer)
+                holder = scope[HOLDER] = await found if isawaitable(found) else found
+            except StoreError as error:
+                refused = error.status, error.kind, str(error), error.retry_after
             except JudgekitError as error:
                 self._log.fault(error)
                 refused = 503, "config", "the server cannot read its token file", _DAMAGED_SECONDS
@@ -155,7 +159,7 @@ class Tokens:
         """Return a new token for `name`, to be shown once. Raises `UsageError` when there is one."""
         token = _PREFIX + secrets.token_urlsafe(_BYTES)
         try:
-            made = Token(name=name, sha256=_hash(token), created=datetime.now(UTC))
+            made = Token(name=name, sha256=sha256_of(token), created=datetime.now(UTC))
         except ValidationError:
             raise UsageError(f"{name!r}: expected letters, digits, and . _ @ - in a name") from None
         with self._changing() as tokens:
@@ -172,7 +176,7 @@ class Tokens:
             tokens[:] = left
 
     def holder(self, token: str) -> str | None:
-        sha256 = _hash(token)  # what can be learned from the time of comparing hashes is of no use
+        sha256 = sha256_of(token)  # what can be learned from the time of comparing hashes is of no use
         return next((each.name for each in self.all() if each.sha256 == sha256), None)
 
     @contextmanager
@@ -189,5 +193,5 @@ def user_tokens() -> Tokens:
     return Tokens(Path(environment.state_home()) / "serve" / "tokens.json")
 
 
-def _hash(token: str) -> str:
-    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
+def sha256_of(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()

@@ -25,7 +25,7 @@ from judgekit.engine.admission import AdmissionMiddleware, error_body
 from judgekit.engine.client import PROTOCOL
 from judgekit.engine.judges import NotReady, Service, in_thread, rss_bytes
 from judgekit.environment import Brought, __version__
-from judgekit.errors import ConfigError, Exit, InputError, JudgekitError, UsageError
+from judgekit.errors import ConfigError, Exit, InputError, JudgekitError, StoreError, UsageError
 from judgekit.gate import Run, github, push, tasks
 from judgekit.gate.commits import RefUpdate
 from judgekit.git import Repository
@@ -409,6 +409,7 @@ def say_errors(app: FastAPI, log: Log) -> None:
 def answer_to(error: Exception) -> Response:
     """Return the answer that an error becomes: its kind, its one line, and the exit code of a command."""
     kind, status, exit_code, message = "internal", 500, Exit.INTERNAL, str(error)
+    headers: dict[str, str] = {}
     if isinstance(error, ClientGone):
         return Response(status_code=_CLIENT_GONE)
     if isinstance(error, RequestValidationError):
@@ -420,9 +421,12 @@ def answer_to(error: Exception) -> Response:
         message = f"{where}: {found.text}"
     elif isinstance(error, HTTPException):
         kind, status, exit_code, message = "input", error.status_code, Exit.BAD_INPUT, str(error.detail)
+    elif isinstance(error, StoreError):
+        kind, status, exit_code = error.kind, error.status, error.exit_code
+        headers["retry-after"] = f"{error.retry_after:.0f}"
     elif isinstance(error, JudgekitError):
         kind, status = next((name, code) for each, name, code in _ANSWERS if isinstance(error, each))
         exit_code = error.exit_code
     else:
         message = f"internal error ({type(error).__name__}); see the engine's log"
-    return Response(error_body(kind, message, int(exit_code)), status, media_type=JSON)
+    return Response(error_body(kind, message, int(exit_code)), status, headers, media_type=JSON)

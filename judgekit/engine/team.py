@@ -11,14 +11,14 @@ import logging
 import socket
 import ssl
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import h11
 import uvicorn
-from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
 from fastapi.security import HTTPBearer
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -34,6 +34,7 @@ from judgekit.engine import lifecycle
 from judgekit.engine.admission import HOLDER, AdmissionMiddleware, Tokens, user_tokens
 from judgekit.engine.judges import Service
 from judgekit.engine.process import Log
+from judgekit.engine.replicas import Replica, joined
 from judgekit.environment import __version__
 from judgekit.errors import ConfigError, UsageError
 from judgekit.judging import panel
@@ -41,6 +42,7 @@ from judgekit.judging.service import JudgeRequest, check_prices
 from judgekit.judging.shared import is_loopback
 from judgekit.judging.verdict import Verdict
 from judgekit.ledger import Ledger, LineFilter, Record, store
+from judgekit.ledger.database import refusal
 from judgekit.ledger.labels import signed
 from judgekit.rubric import loader
 
@@ -49,8 +51,9 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from judgekit.judging.score import DocumentJudge
+
 _PART = 32_768  # bytes
-_FIRST, _LAST = 2000, 2200  # years; the first and last there are cannot be told in another zone
 _OPEN = ("/healthz", "/openapi.json")
 _HINT = "send a token of this server: Authorization: Bearer jk_…"
 
@@ -94,7 +97,9 @@ public = APIRouter(tags=["operation"])
 router = APIRouter(prefix="/v1", dependencies=[_bearer], responses=_ERRORS)
 
 
-def create_team_app(service: Service, log: Log, tokens: Tokens, project: Path | None = None) -> Metrics:
+def create_team_app(
+    service: Service, log: Log, tokens: Tokens | Replica, project: Path | None = None
+) -> Metrics:
     app = FastAPI(title="judgekit", version=__version__, docs_url=None, redoc_url=None)
     app.include_router(router)
     app.include_router(public)
@@ -102,13 +107,16 @@ def create_team_app(service: Service, log: Log, tokens: Tokens, project: Path | 
     door = AdmissionMiddleware(app, log, tokens.holder, always=_OPEN, free=_OPEN, hint=_HINT)
     metrics = Metrics(door)
     app.state.service, app.state.metrics, app.state.project = service, metrics, project
+    app.state.replica = tokens if isinstance(tokens, Replica) else None
     return metrics
 
 
 @public.head("/healthz", include_in_schema=False)
-@public.get("/healthz")
-async def healthz() -> dict[str, str]:
-    """Say that the server answers."""
+@public.get("/healthz", responses=_ERRORS)
+async def healthz(request: Request) -> dict[str, str]:
+    """Say that the server answers, and its store if it has one."""
+    if (replica := request.app.state.replica) is not None:
+        await replica.look()
     return {"status": "ok", "version": __version__}
 
 
@@ -129,11 +137,17 @@ def rubrics(request: Request) -> list[dict[Literal["id", "version", "sha256", "t
     ]
 
 
+_KEY = Header(min_length=1, max_length=200, description="Of a retry: that of the request. With a store only.")
+
+
 @router.post("/judge", response_model=Verdict)
-async def judge(request: Request, given: TeamBody) -> Response:
+async def judge(
+    request: Request, given: TeamBody, idempotency_key: Annotated[str | None, _KEY] = None
+) -> Response:
     """Return the verdict on one document; the client may lower the server's limits, and not raise them."""
     state, wish = request.app.state, given.wish
     service: Service = state.service
+    replica: Replica | None = state.replica
 
     async def work() -> bytes:
         judge = await service.judge(state.project, JudgeRequest(wish.rubric, wish.mode, cache=wish.cache))
@@ -144,9 +158,16 @@ async def judge(request: Request, given: TeamBody) -> Response:
         costs = [cost for cost in (judge.max_cost_usd, wish.max_cost_usd) if cost is not None]
         seconds = min(judge.deadline, wish.deadline or judge.deadline)
         limited = replace(judge, deadline=seconds, max_cost_usd=min(costs, default=None))
-        verdict = await service.judged(limited, given.document.document())
-        state.metrics.count(verdict)
-        return verdict.model_dump_json(by_alias=True).encode()
+        document = given.document.document()
+
+        async def judged(own: DocumentJudge) -> Verdict:
+            verdict = await service.judged(own, document)
+            state.metrics.count(verdict)
+            return verdict
+
+        if replica is not None:
+            return await replica.answer(who, idempotency_key, given.model_dump_json(), limited, judged)
+        return (await judged(limited)).model_dump_json(by_alias=True).encode()
 
     # A local client's environment and folder are here the server's own; holders take turns.
     environ, who = dict(environment.environ()), request.scope[HOLDER]
@@ -159,33 +180,45 @@ def keep(request: Request, given: LinesBody) -> Kept:
     """Take lines of a client's ledger, each once; labels and overrides get the name of the token's holder."""
     refused: dict[int, str] = {}
     by_name: dict[str, list[Record]] = {}
+    replica: Replica | None = request.app.state.replica
     for place, line in enumerate(given.lines):
         found = store.parse(json.dumps(line).encode())
         if isinstance(found, str):
             refused[place] = found
-        elif not store.is_project_name(found.project):
-            refused[place] = "project: expected the name of a ledger"
-        elif not _FIRST <= found.timestamp.year <= _LAST:
-            refused[place] = "timestamp: not a time of a verdict"
+        elif why := store.misplaced(found) if replica is None else refusal(found):
+            refused[place] = why
         else:
             by_name.setdefault(found.project, []).append(signed(found, request.scope[HOLDER]))
-    for name, records in by_name.items():
+    if replica is not None:
+        replica.database.add(
+            [each for records in by_name.values() for each in records], request.scope[HOLDER]
+        )
+    for name, records in by_name.items() if replica is None else ():
         Ledger(store.home() / name, name).add(*records)
     return Kept(taken=sum(map(len, by_name.values())), refused=refused)
 
 
 @router.get("/ledger", response_class=StreamingResponse, responses={200: {"content": {local.LINES: {}}}})
 def lines(
+    request: Request,
     since: Annotated[str, Query(max_length=40, description="14d, 36h, 2w, a date or a time")] = "14d",
     project: Annotated[str, Query(max_length=80, description="The name of a ledger, or all")] = "all",
 ) -> StreamingResponse:
     """Return the lines of the team's ledger, one JSON object a line."""
     wanted = LineFilter(since=store.point(since), project=None if project == "all" else project)
+    replica: Replica | None = request.app.state.replica
+
+    def raws() -> Iterator[bytes]:
+        if replica is None:
+            yield from (each.raw for each in store.entries([store.home()], wanted))
+        else:
+            for page in replica.database.pages(wanted.since, wanted.project):
+                yield from page
 
     def parts() -> Iterator[bytes]:
         held = bytearray()
-        for line in store.entries([store.home()], wanted):
-            held += line.raw + b"\n"
+        for raw in raws():
+            held += raw + b"\n"
             while len(held) >= _PART:
                 yield bytes(held[:_PART])
                 del held[:_PART]
@@ -306,9 +339,12 @@ def serve(
     elif not is_loopback(host):
         remedy = "give --tls-cert and --tls-key, or listen on 127.0.0.1 behind a TLS proxy"
         raise UsageError(f"{host}: without TLS others on the network could read tokens and texts; {remedy}")
-    if not user_tokens().all():
-        raise ConfigError("there is no token yet; create one with: judgekit serve token create NAME")
     settings = configuration.load(project)
+    folder = environment.private_folder(str(Path(environment.state_home()) / "serve"))
+    log = Log(str(Path(folder) / "log"))
+    replica = joined(settings, log)
+    if not (user_tokens() if replica is None else replica.tokens).all():
+        raise ConfigError("there is no token yet; create one with: judgekit serve token create NAME")
     loader.configured_rubric("judge", settings.judge.rubric, project)
     models_by_tier, who = panel.resolve_panel(settings, project)
     if not models_by_tier:
@@ -319,16 +355,16 @@ def serve(
     url = f"{scheme}://{name}:{listener.getsockname()[1]}"
     tls = {"ssl_certfile": certificate, "ssl_keyfile": key}
     server = uvicorn.Server(lifecycle.settings(PatientProtocol, DRAIN_SECONDS, **tls))
-    folder = environment.private_folder(str(Path(environment.state_home()) / "serve"))
 
     async def live() -> None:
-        log, service = Log(str(Path(folder) / "log")), Service()
+        service = Service()
         logging.getLogger().addHandler(log)  # else uvicorn's words of errors would go to stderr
-        server.config.app = create_team_app(service, log, user_tokens(), project)
+        server.config.app = create_team_app(service, log, replica or user_tokens(), project)
         await service.prepare()  # what fails is said to each request
-        begun(f"judging at {url}: {who}")
         try:
-            await server.serve([listener])
+            async with nullcontext() if replica is None else replica.living():
+                begun(f"judging at {url}: {who}")
+                await server.serve([listener])
         finally:
             await service.gateway.aclose()
 

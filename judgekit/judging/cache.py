@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 import sqlite3
 import threading
 import time
 import weakref
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from judgekit import environment
 from judgekit.config import files
@@ -39,6 +40,8 @@ _DESCRIBING = {
 _ADDRESSES = ("URL", "BASE", "ENDPOINT")
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
+PARTS = ("text", "model", "logprobs", "tokens", "held")  # of a reply, those that are kept
+parts = operator.attrgetter(*PARTS)
 _FILES = ("", "-wal", "-shm")
 
 
@@ -50,6 +53,13 @@ class CacheState(NamedTuple):
     replies: int
     oldest: float | None
     newest: float | None
+
+
+class Replies(Protocol):
+    """Where replies are kept; a fault of it costs a call, never a verdict."""
+
+    def find(self, endpoint: Endpoint, request: Request) -> Reply | None: ...
+    def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None: ...
 
 
 class ReplyCache:
@@ -66,18 +76,13 @@ class ReplyCache:
         if endpoint.profile.kind == "replay" or not self._path.is_file():
             return None
         row = self._run("SELECT reply FROM reply WHERE key = ?", key(endpoint, request))
-        with suppress(ValueError, KeyError, TypeError):
-            kept = json.loads(row[0] if row else "")
-            tokens, held = tuple(kept.get("tokens", ())), bool(kept.get("held"))
-            return Reply(kept["text"], kept["model"], KEPT, tuple(kept["logprobs"]), tokens, held)
-        return None
+        return loaded(row[0] if row else "")
 
     def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
         """Keep a reply that could be read; a recording is kept already, and may be made anew."""
         if endpoint.profile.kind == "replay":
             return
-        kept = {"text": reply.text, "model": reply.model, "logprobs": reply.logprobs, "tokens": reply.tokens}
-        text, now = json.dumps({**kept, "held": reply.held}), time.time()
+        text, now = json.dumps(dict(zip(PARTS, parts(reply), strict=True))), time.time()
         self._run("INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", key(endpoint, request), now, text)
         if not self._is_trimmed:
             self._run("DELETE FROM reply WHERE at < ?", now - MAX_DAYS * 86_400)
@@ -150,6 +155,15 @@ class ReplyCache:
                 damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
             for end in _FILES if damaged else ():
                 Path(f"{self._path}{end}").unlink(missing_ok=True)
+
+
+def loaded(text: str) -> Reply | None:
+    """Return a reply that was kept, without its usage; None where this is none."""
+    with suppress(ValueError, KeyError, TypeError):
+        kept = json.loads(text)
+        tokens, held = tuple(kept.get("tokens", ())), bool(kept.get("held"))
+        return Reply(kept["text"], kept["model"], KEPT, tuple(kept["logprobs"]), tokens, held)
+    return None
 
 
 def key(endpoint: Endpoint, request: Request) -> str:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from judgekit.config.settings import JudgeConfig
-    from judgekit.judging.cache import ReplyCache
+    from judgekit.judging.cache import Replies
     from judgekit.judging.jury import JuryRule
     from judgekit.providers.base import Endpoint, Gateway, Message
     from judgekit.providers.resolve import Others
@@ -202,7 +202,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
     deadline: float
     max_cost_usd: float | None = None
     nobody: str = "no model is configured"
-    cache: ReplyCache | None = None
+    cache: Replies | None = None
     finality: FinalityRules | None = None
     calibration_warning: str | None = None
     options: JudgeOptions = USUAL

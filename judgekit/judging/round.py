@@ -36,7 +36,7 @@ from judgekit.text import one_line
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from judgekit.judging.cache import ReplyCache
+    from judgekit.judging.cache import Replies
 
 Value = TypeVar("Value")
 Form = TypeVar("Form", bound=ReplyForm)
@@ -69,7 +69,7 @@ class Session:
     started: float = field(default_factory=time.monotonic)
     fence: Fence = field(default_factory=Fence)
     remembered: dict[tuple[str, tuple[Message, ...]], Reply] = field(default_factory=dict)
-    cache: ReplyCache | None = None
+    cache: Replies | None = None
 
     def call_timeout(self, tier_timeout: float) -> float:
         """Return the seconds that a call of a tier may take now; raises `GatewayError` if none."""

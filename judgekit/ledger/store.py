@@ -49,6 +49,7 @@ _BY_HAND = (Label, OverrideLine, DismissalLine)
 _HASH = 12
 _READABLE = 40
 _NAME = re.compile(rf"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{_READABLE - 1}}}-[0-9a-f]{{{_HASH}}}")
+_FIRST, _LAST = 2000, 2200  # years; the first and last there are cannot be told in another zone
 _AGO = re.compile(r"(\d{1,5})([hdw])")
 _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 
@@ -60,6 +61,13 @@ def home() -> Path:
 def is_project_name(text: str) -> bool:
     """Whether this can be the name of a ledger: it is then the name of a folder, and of no other place."""
     return _NAME.fullmatch(text) is not None
+
+
+def misplaced(record: Record) -> str:
+    """Say why a line from elsewhere fits into no ledger; "" where it fits."""
+    if not is_project_name(record.project):
+        return "project: expected the name of a ledger"
+    return "" if _FIRST <= record.timestamp.year <= _LAST else "timestamp: not a time of a verdict"
 
 
 def same_project(project: str, wanted: str) -> bool:

@@ -1,0 +1,232 @@
+"""One of several servers with one store: it judges each request once, within the team's budget.
+
+A request belongs to one attempt at a time. What its client is told was committed before, and only the attempt
+that has the request can commit: one that lost it, since its replica seemed dead, tells nothing of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from judgekit.config.settings import wrong
+from judgekit.engine.admission import Token, Tokens, sha256_of, user_tokens
+from judgekit.errors import ConfigError, GatewayError, JudgekitError, StoreError, UsageError, of_failure
+from judgekit.ledger.database import CONNECTIONS, Attempt, Budget, Database, SharedReplies
+from judgekit.ledger.records import verdict_line
+from judgekit.providers import running
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+    from judgekit.config.settings import Config
+    from judgekit.engine.process import Log
+    from judgekit.judging.score import DocumentJudge
+    from judgekit.judging.verdict import Verdict
+    from judgekit.providers.base import Endpoint, Gateway, Reply, Request
+
+Value = TypeVar("Value")
+
+SERVED = "serve-000000000000"
+"""The ledger of verdicts that were told to clients, until these send lines of their own about them."""
+TOKEN_SECONDS = 1.0  # after which a revoked token is refused, at the latest
+BEAT_SECONDS = 3.0
+_TIDY_SECONDS = 600.0
+_SURELY_SECONDS = 15.0  # in which a verdict is tried to be stored, while the database restarts
+_AGAIN_SECONDS = 0.25
+_SLACK = 30.0  # seconds beyond its deadline after which a judging is given up
+
+
+class StoreTokens(Tokens):
+    """The tokens in a store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def all(self) -> list[Token]:
+        return [Token(**row) for row in self._database.tokens()]
+
+    @contextmanager
+    def _changing(self) -> Iterator[list[Token]]:
+        before = self.all()
+        tokens = list(before)
+        yield tokens
+        for token in (each for each in tokens if each not in before):
+            if not self._database.add_token(token.name, token.sha256, token.created):
+                raise UsageError(f"{token.name} has a token; revoke it first")
+        for token in (each for each in before if each not in tokens):
+            self._database.remove_token(token.name)
+
+
+def tokens_of(settings: Config) -> Tokens:
+    """Return the tokens of the shared judge on this machine: in the store, where there is one."""
+    store = settings.server.store
+    return user_tokens() if store is None else StoreTokens(Database(store))
+
+
+class _Meter:
+    """A gateway that sums up what its calls cost, also those of a judging that does not end."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway, self.usd = gateway, 0.0
+
+    async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
+        try:
+            reply = await self._gateway.complete(endpoint, request)
+        except GatewayError as error:
+            self.usd += of_failure(error).cost_usd or 0.0
+            raise
+        self.usd += reply.usage.cost_usd or 0.0
+        return reply
+
+    async def aclose(self) -> None: ...
+
+
+class Replica:
+    """This process among those with the same store; raises `ConfigError` where it cannot be one."""
+
+    def __init__(self, settings: Config, database: Database, log: Log) -> None:
+        self.database, self.id = database, uuid.uuid4().hex
+        self._log, self._text = log, settings.ledger.text
+        self._budget = _budget(settings)
+        self.tokens, self._replies = StoreTokens(database), SharedReplies(database)
+        self._turns, self._reading = asyncio.Semaphore(CONNECTIONS), asyncio.Lock()
+        self._holders: dict[str, str] = {}
+        self._read, self._failure = -TOKEN_SECONDS, ""
+
+    async def aside(self, work: Callable[[], Value]) -> Value:
+        """Return what `work` with the store returns, in a thread; who is cancelled waits for its end."""
+        async with self._turns:
+            task = asyncio.ensure_future(running.aside(work))
+            try:
+                return await asyncio.shield(task)
+            except asyncio.CancelledError:
+                await asyncio.gather(task, return_exceptions=True)
+                raise
+
+    @asynccontextmanager
+    async def living(self) -> AsyncIterator[None]:
+        """Say, while inside, that this replica lives, so that others leave it its requests."""
+        await self.aside(partial(self.database.beat, self.id))
+        beating = asyncio.create_task(self._beat())
+        try:
+            yield
+        finally:
+            beating.cancel()
+            with suppress(JudgekitError):
+                await self.aside(partial(self.database.leave, self.id))
+            self.database.close()
+
+    async def _beat(self) -> None:
+        tidied = time.monotonic()
+        while True:
+            await asyncio.sleep(BEAT_SECONDS)
+            try:
+                await self.aside(partial(self.database.beat, self.id))
+                if time.monotonic() - tidied > _TIDY_SECONDS:
+                    tidied = time.monotonic()
+                    await self.aside(self.database.tidy)
+            except JudgekitError as error:
+                self._log.add(str(error))
+
+    async def look(self) -> None:
+        """Read the tokens unless that was just done; raises `StoreError` when the store gave no answer then.
+
+        Strangers can have it read once a second, however many ask.
+        """
+        async with self._reading:
+            if time.monotonic() - self._read > TOKEN_SECONDS:
+                try:
+                    tokens = await self.aside(self.tokens.all)
+                    self._holders, self._failure = {each.sha256: each.name for each in tokens}, ""
+                except JudgekitError as error:
+                    self._log.add(str(error))
+                    self._failure = "the store does not answer; try again"
+                self._read = time.monotonic()
+            if self._failure:
+                raise StoreError(self._failure)
+
+    async def holder(self, token: str) -> str | None:
+        await self.look()
+        return self._holders.get(sha256_of(token))
+
+    async def answer(
+        self,
+        who: str,
+        key: str | None,
+        body: str,
+        judge: DocumentJudge,
+        judged: Callable[[DocumentJudge], Awaitable[Verdict]],
+    ) -> bytes:
+        """Return what a request is answered, by `judged` or as before; raises `StoreError`.
+
+        Without a `key` of the client's it is another request than any before.
+        """
+        own = uuid.uuid4().hex
+        name = own if key is None else f"client:{key}"
+        attempt = Attempt(who, name, sha256_of(body), own, self.id)
+        usd = (judge.max_cost_usd or 0.0) if self._budget else 0.0
+        claim = partial(self.database.claim, attempt, judge.deadline + _SLACK, usd, self._budget)
+        meter = _Meter(judge.gateway)
+        try:
+            told = await self.aside(claim)
+            if told is not None:
+                return told.encode()
+            verdict = await judged(
+                replace(judge, gateway=meter, cache=self._replies if judge.cache is not None else None)
+            )
+            # As of a task: no gate's, until its client says so.
+            line = verdict_line(verdict, text=self._text, of_task=True).model_copy(update={"project": SERVED})
+            answer = verdict.model_dump_json(by_alias=True)
+            told = await self._surely(partial(self.database.settle, attempt, meter.usd, answer, line))
+        except BaseException:
+            # Whoever asks again need not wait, and what it cost so far is known; others keep what is theirs.
+            with suppress(JudgekitError):
+                await self.aside(partial(self.database.settle, attempt, meter.usd, None, None))
+            raise
+        if not told:
+            raise StoreError("another replica judges this request; ask again for its verdict", 1)
+        return told.encode()
+
+    async def _surely(self, work: Callable[[], Value]) -> Value:
+        """Return what `work` returns, tried again for a while: what has been paid for is not thrown away."""
+        end = time.monotonic() + _SURELY_SECONDS
+        while True:
+            try:
+                return await self.aside(work)
+            except StoreError:
+                if time.monotonic() > end:
+                    raise
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+
+def _budget(settings: Config) -> Budget | None:
+    server, limit = settings.server, settings.judge.max_cost_usd
+    if server.budget_usd is None:
+        return None
+    if not limit:
+        problem = "each judging reserves its own limit; set judge.max_cost_usd to what one may cost"
+        raise wrong("server", "budget_usd", problem, None)
+    if limit > server.budget_usd:
+        raise wrong("server", "budget_usd", f"below judge.max_cost_usd ({limit:g}), so nothing fits", None)
+    return Budget(server.budget_usd, server.budget_per)
+
+
+def joined(settings: Config, log: Log) -> Replica | None:
+    """Return this process as a replica of the configured store; None without one; raises `ConfigError`."""
+    if settings.server.store is None:
+        if settings.server.budget_usd is not None:
+            problem = "a budget is kept in the store; set server.store, or remove this key"
+            raise wrong("server", "budget_usd", problem, None)
+        return None
+    database = Database(settings.server.store)
+    try:
+        database.check()
+    except StoreError as error:
+        raise ConfigError(str(error)) from None
+    return Replica(settings, database, log)

@@ -1,0 +1,409 @@
+"""A team's store in PostgreSQL, for any number of servers: lines, tokens, judgings, spend, kept replies.
+
+The one module that knows the driver. Each public method is one transaction. To run it twice does no harm, so
+one whose outcome was lost with the connection is run again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import weakref
+from collections import Counter
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from queue import Empty, LifoQueue
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+from judgekit import environment
+from judgekit.config import files
+from judgekit.errors import ConfigError, JudgekitError, StoreError, UsageError
+from judgekit.judging import cache
+from judgekit.ledger import store
+from judgekit.ledger.records import SCHEMAS, Label, Record, VerdictLine, line
+from judgekit.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from types import ModuleType
+
+    from judgekit.providers.base import Endpoint, Reply, Request
+
+    Connection: TypeAlias = Any  # the driver is an extra
+
+Value = TypeVar("Value")
+
+MIGRATIONS = Path(__file__).with_name("migrations")
+CONNECTIONS = 8  # at a time, of one process
+ALIVE_SECONDS = 10.0  # since a replica was seen; after them others take over what it judged
+ANSWER_SECONDS = 3600  # for which an answered request is known again
+REPLY_BYTES = 1_000_000_000
+_TURN_SECONDS = 5.0  # to wait for a connection that others use
+_PAGE = 200  # lines read at a time
+_MOST_ID = 200  # characters; much longer ones fit no index
+_ID = re.compile(r"[ -~]+")
+_MIGRATION = re.compile(r"(\d{4})_\w+\.sql")
+_NEEDS = re.compile(r"^-- needs: (\d+)$", re.MULTILINE)
+_SETTINGS = {
+    "connect_timeout": "3",
+    "tcp_user_timeout": "10000",
+    "keepalives_idle": "10",
+    "application_name": "judgekit",
+    "options": "-c statement_timeout=10s -c idle_in_transaction_session_timeout=30s",
+}
+# Any numbers; they must only be no other program's in the same database.
+_MIGRATING, _SPENDING, _TIDYING = 0x6A6B0001, 0x6A6B0002, 0x6A6B0003
+_LOCK = "SELECT pg_advisory_xact_lock(%s)"
+
+
+class ConflictError(UsageError):
+    """What a request asks for goes against an earlier one."""
+
+
+class Budget(NamedTuple):
+    """What all replicas may spend in a UTC day or month."""
+
+    usd: float
+    per: str
+
+
+class Attempt(NamedTuple):
+    """One try of a replica to answer a request: `key` names the request among those of `who`."""
+
+    who: str
+    key: str
+    body: str
+    attempt: str
+    replica: str
+
+
+class Database:
+    """The store at a connection string; connections are made when they are needed, up to a few."""
+
+    def __init__(self, place: str, migrations: Path = MIGRATIONS) -> None:
+        self._driver = _driver()
+        self._place, self._migrations = _checked(self._driver, place), migrations
+        raw = environment.table(__file__, "database.toml")
+        self._tidying: list[str] = raw.pop("tidy")
+        self._sql = {name: _filled(text, raw) for name, text in raw.items()}
+        self._slots: LifoQueue[Connection | None] = LifoQueue()
+        for _ in range(CONNECTIONS):
+            self._slots.put(None)
+        self.close = weakref.finalize(self, _close, self._slots)
+
+    def run(self, work: Callable[[Connection], Value]) -> Value:
+        """Return what `work` does in a transaction, on a new connection when the old one has ended.
+
+        Raises `StoreError` where there is no answer, and what `work` raises.
+        """
+        try:
+            connection = self._slots.get(timeout=_TURN_SECONDS)
+        except Empty:
+            raise StoreError("the store is busy; try again", 1) from None
+        try:
+            if connection is not None:
+                try:
+                    with connection.transaction():
+                        return work(connection)
+                except self._driver.OperationalError:
+                    if not connection.closed:
+                        raise
+            connection = self._driver.connect(
+                **(_SETTINGS | self._place), autocommit=True, prepare_threshold=None
+            )
+            with connection.transaction():
+                return work(connection)
+        except self._driver.Error as error:
+            raise self._failed(error) from None
+        finally:
+            self._slots.put(None if connection is None or connection.closed else connection)
+
+    def _failed(self, error: Exception) -> JudgekitError:
+        told = one_line(str(error), 300)  # libpq repeats no password
+        missing = (self._driver.errors.UndefinedTable, self._driver.errors.InvalidSchemaName)
+        if isinstance(error, missing):
+            return ConfigError("the store has no tables yet; run: judgekit serve migrate")
+        if isinstance(error, self._driver.errors.InsufficientPrivilege):
+            return ConfigError(f"the store refuses: {told}; use the role that may do this")
+        return StoreError(f"the store cannot be used: {told}; check server.store and PostgreSQL")
+
+    def _do(self, name: str, values: Sequence[object] | dict[str, Any] = ()) -> list[Any]:
+        """Return the rows of a statement, if it has any."""
+
+        def work(connection: Connection) -> list[Any]:
+            done = connection.execute(self._sql[name], values)
+            rows: list[Any] = done.fetchall() if done.description else []
+            return rows
+
+        return self.run(work)
+
+    # The schema
+
+    def check(self) -> None:
+        """Raise `ConfigError` where the schema is older than this judgekit needs, or has moved beyond it."""
+        number, needs, _ = self.run(self._schema)
+        own = max(self._steps())
+        if number < own:
+            problem = f"the store has schema {number}, and this judgekit needs {own}"
+            raise ConfigError(f"{problem}; run: judgekit serve migrate")
+        if needs > own:
+            problem = f"the store works with judgekit of schema {needs} or later, and this one has {own}"
+            raise ConfigError(f"{problem}; upgrade judgekit")
+
+    def migrate(self, runtime_role: str | None = None) -> list[str]:
+        """Bring the schema to this judgekit's, and return the steps taken; grant a role what replicas need.
+
+        All or nothing, one process at a time. Raises `ConfigError` while a replica runs that would not work.
+        """
+
+        def work(connection: Connection) -> list[str]:
+            connection.execute("SET LOCAL statement_timeout = 0")
+            connection.execute(_LOCK, (_MIGRATING,))
+            connection.execute("SET LOCAL lock_timeout = '5s'")  # what waits for a lock holds up all others
+            number, _, has_replicas = self._schema(connection)
+            if not number:
+                connection.execute("CREATE SCHEMA IF NOT EXISTS judgekit")
+                connection.execute(self._sql["first"])
+            taken = []
+            for step, path in sorted(self._steps().items()):
+                if step > number:
+                    text = path.read_text(encoding="utf-8")
+                    found = _NEEDS.search(text)
+                    needs = int(found[1]) if found else step
+                    if has_replicas:
+                        self._check_replicas(connection, needs)
+                    connection.execute(text)
+                    connection.execute(self._sql["step"], (step, needs, path.name))
+                    taken.append(path.name)
+            if runtime_role is not None:
+                grants = (self._migrations / "grants.sql").read_text(encoding="utf-8")
+                role = self._driver.sql.Identifier(runtime_role)
+                connection.execute(self._driver.sql.SQL(grants).format(role=role))
+            return taken
+
+        return self.run(work)
+
+    def _steps(self) -> dict[int, Path]:
+        names = ((_MIGRATION.fullmatch(path.name), path) for path in self._migrations.iterdir())
+        return {int(found[1]): path for found, path in names if found}
+
+    def _schema(self, connection: Connection) -> tuple[int, int, bool]:
+        """Return the schema's number, that of the oldest judgekit it works with, and if it has replicas."""
+        is_there, has_replicas = connection.execute(self._sql["tables"]).fetchone()
+        number, needs = connection.execute(self._sql["schema"]).fetchone() if is_there else (0, 0)
+        return number, needs, has_replicas
+
+    def _check_replicas(self, connection: Connection, needs: int) -> None:
+        if count := connection.execute(self._sql["old_replicas"], (needs, ALIVE_SECONDS)).fetchone()[0]:
+            problem = f"{count} running servers have a judgekit of a schema before {needs}"
+            raise ConfigError(f"{problem}; upgrade and restart them first, then migrate")
+
+    # Lines of the ledger
+
+    def add(self, records: Sequence[Record], holder: str = "") -> None:
+        """Keep lines that the `holder` of a token brought (none: the command line), each once."""
+        rows = [_row(record, holder, provisional=False) for record in records]
+        rows.sort(key=lambda row: row[:2])  # in one order everywhere, so that no two writers block each other
+
+        def work(connection: Connection) -> None:
+            with connection.cursor() as cursor:
+                cursor.executemany(self._sql["complete" if holder else "add"], rows)
+
+        self.run(work)
+
+    def send(self, lines: Sequence[bytes]) -> str | None:
+        """Keep lines as they are; return which are refused for good, and why. Raises `StoreError`."""
+        found = [store.parse(raw) for raw in lines]
+        refused = [why for each in found if (why := each if isinstance(each, str) else refusal(each))]
+        self.add([each for each in found if not isinstance(each, str) and not refusal(each)])
+        return f"the store rejected {len(refused)} lines ({refused[0]})" if refused else None
+
+    def pages(self, since: datetime | None, project: str | None) -> Iterator[list[bytes]]:
+        """Yield the lines, oldest first, a few hundred at a time; no connection is held between them."""
+        asked = {"at": since or datetime.min.replace(tzinfo=UTC), "id": "", "who": ""}
+        asked |= {"project": project, "n": _PAGE}
+        while rows := self._do("read", asked):
+            yield [row[3].encode() for row in rows]
+            asked |= dict(zip(("at", "id", "who"), rows[-1], strict=False))
+
+    def fetch(self, since: str, project: str, into: Path) -> None:
+        """Write the lines of the team's ledger into a file. Raises `StoreError`."""
+        with into.open("wb") as file:
+            for page in self.pages(store.point(since), None if project == "all" else project):
+                file.writelines(each + b"\n" for each in page)
+
+    def purge(self, before: datetime | None, project: str | None, *, preview: bool = False) -> Counter[str]:
+        """Remove lines from before a time, or all, with the labels of their verdicts; return how many."""
+        asked: dict[str, Any] = {"before": before, "project": project}
+        asked |= {"label": SCHEMAS[Label], "verdict": SCHEMAS[VerdictLine]}
+        rows = self._do("count" if preview else "purge", asked)
+        return Counter({schema.partition("/")[2].partition("@")[0]: number for schema, number in rows})
+
+    # Tokens
+
+    def tokens(self) -> list[dict[str, Any]]:
+        """Return name, hash and date of each token."""
+        return [dict(zip(("name", "sha256", "created"), row, strict=True)) for row in self._do("tokens")]
+
+    def add_token(self, name: str, sha256: str, created: datetime) -> bool:
+        """Return whether the token is there now; False where `name` has another one."""
+        self._do("add_token", (name, sha256, created))
+        return bool(self._do("has_token", (name, sha256)))
+
+    def remove_token(self, name: str) -> None:
+        self._do("remove_token", (name,))
+
+    # Replicas and what they judge
+
+    def beat(self, replica: str) -> None:
+        """Say that a replica lives."""
+        self._do("beat", (replica, max(self._steps())))
+
+    def leave(self, replica: str) -> None:
+        self._do("leave", (replica,))
+
+    def tidy(self) -> None:
+        """Forget answers, replicas and kept replies that are old or too many; one process at a time."""
+        asked = {"answer": ANSWER_SECONDS, "days": cache.MAX_DAYS, "bytes": REPLY_BYTES}
+
+        def work(connection: Connection) -> None:
+            if connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (_TIDYING,)).fetchone()[0]:
+                for statement in self._tidying:
+                    connection.execute(statement, asked)
+
+        self.run(work)
+
+    def claim(self, attempt: Attempt, seconds: float, usd: float, budget: Budget | None) -> str | None:
+        """Take a request for `seconds`, with `usd` of the budget, or return the answer that it got before.
+
+        Raises `StoreError` while another attempt has it or where the budget is spent, `ConflictError` when
+        the same key named another request.
+        """
+        asked = attempt._asdict() | {"seconds": seconds, "usd": usd, "alive": ALIVE_SECONDS}
+
+        def work(connection: Connection) -> str | None:
+            if budget is not None:  # one at a time, so that two do not both find the last of it
+                connection.execute(_LOCK, (_SPENDING,))
+            if connection.execute(self._sql["claim"], asked).fetchone() is not None:
+                if budget is not None:
+                    per = asked | {"per": budget.per}
+                    _check_budget(budget, usd, *connection.execute(self._sql["spent"], per).fetchone())
+                return None
+            found = connection.execute(self._sql["earlier"], asked).fetchone()
+            if found and found[0] != attempt.body:
+                raise ConflictError("this Idempotency-Key came with another request; use a new key")
+            if found is None or found[2] is None:
+                raise StoreError("this request is being judged; ask again for its verdict", 1, kind="busy")
+            return str(found[2])
+
+        return self.run(work)
+
+    def settle(self, attempt: Attempt, usd: float, answer: str | None, record: Record | None) -> str:
+        """End an attempt that cost `usd`: with an answer and its ledger line, or without.
+
+        Return the answer that the request has now, which is another attempt's where that was first ("" for
+        none). Only what is returned may be told.
+        """
+        asked = attempt._asdict() | {"usd": usd, "answer": answer}
+
+        def work(connection: Connection) -> str:
+            end = self._sql["give_up" if answer is None else "answer"]
+            is_ended = connection.execute(end, asked).rowcount == 1
+            found = connection.execute(self._sql["earlier"], asked).fetchone() or ("", attempt.attempt, None)
+            if usd and (is_ended or found[1] != attempt.attempt):  # else this was done before
+                connection.execute(self._sql["spend"], asked)
+            if is_ended and record is not None:
+                connection.execute(self._sql["add"], _row(record, attempt.who, provisional=True))
+            return found[2] or ""
+
+        return self.run(work)
+
+    # Kept replies
+
+    def reply(self, key: str) -> str | None:
+        rows = self._do("reply", (key, cache.MAX_DAYS))
+        return str(rows[0][0]) if rows else None
+
+    def keep_reply(self, key: str, reply: str) -> None:
+        self._do("keep_reply", (key, len(reply.encode()), reply))
+
+
+class SharedReplies:
+    """The kept replies of all replicas; a fault of them costs a call, never a verdict."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def find(self, endpoint: Endpoint, request: Request) -> Reply | None:
+        with suppress(JudgekitError):
+            if endpoint.profile.kind != "replay":
+                return cache.loaded(self._database.reply(cache.key(endpoint, request)) or "")
+        return None
+
+    def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
+        with suppress(JudgekitError):
+            if endpoint.profile.kind != "replay":
+                kept = dict(zip(cache.PARTS, cache.parts(reply), strict=True))
+                self._database.keep_reply(cache.key(endpoint, request), json.dumps(kept))
+
+
+def refusal(record: Record) -> str:
+    """Say why a line cannot be kept in a store; "" where it can."""
+    if len(record.id) > _MOST_ID or not _ID.fullmatch(record.id):
+        return f"id: expected 1 to {_MOST_ID} printable ASCII characters"
+    return store.misplaced(record)
+
+
+def _row(record: Record, holder: str, *, provisional: bool) -> tuple[str, ...]:
+    who = getattr(record, "who", "").replace("\0", "")[:_MOST_ID]
+    kept = line(record).rstrip(b"\n").decode()
+    at = record.timestamp.isoformat()
+    return record.id, who, record.project, record.schema_, at, holder, str(provisional), kept
+
+
+def _check_budget(budget: Budget, usd: float, spent: float, reserved: float, left_seconds: float) -> None:
+    limit = f"the team's budget of {budget.usd:g} USD a {budget.per}"
+    if spent + usd > budget.usd:
+        when = "at midnight UTC" if budget.per == "day" else "when the month ends (UTC)"
+        told = f"{limit} does not allow {usd:g} more ({spent:.4f} spent); it begins anew {when}"
+        raise StoreError(told, left_seconds + 1, status=429, kind="budget")
+    if spent + reserved + usd > budget.usd:
+        raise StoreError(f"the rest of {limit} is reserved for what is judged now; try again", 5)
+
+
+def _driver() -> ModuleType:
+    try:
+        import psycopg  # noqa: PLC0415 - an extra, which only a store needs
+    except ImportError:
+        how = files.install_extra("postgres")
+        raise ConfigError(f"psycopg is not installed; run {how}", key="server.store") from None
+    found: ModuleType = psycopg
+    return found
+
+
+def _checked(driver: ModuleType, place: str) -> dict[str, str]:
+    """Return the parts of a connection string; an error repeats none, since one may be a password's."""
+    try:
+        parts: dict[str, str] = driver.conninfo.conninfo_to_dict(place)
+    except driver.ProgrammingError:
+        parts = {"host": "@"}
+    # Of a password that was not written as it must be, a part stands elsewhere, and would be shown.
+    ports = str(parts.get("port") or "").replace(",", "")
+    if "@" in f"{parts.get('host')}{parts.get('dbname')}" or (ports and not ports.isdecimal()):
+        expected = "expected postgresql://USER@HOST:PORT/DATABASE, special characters in a password as %XX"
+        raise ConfigError(expected, key="server.store")
+    return parts
+
+
+def _close(slots: LifoQueue[Connection | None]) -> None:
+    with suppress(Empty):
+        while True:
+            if (connection := slots.get_nowait()) is not None:
+                connection.close()
+
+
+def _filled(text: str, others: dict[str, str]) -> str:
+    while "{" in text:
+        text = text.format(**others)
+    return text
