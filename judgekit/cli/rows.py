@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from types import FrameType
 
-    from judgekit.data.runs import Dataset, DatasetRun
+    from judgekit.data.runs import Dataset, DatasetRun, Runner
     from judgekit.judging.documents import Task
     from judgekit.judging.service import JudgeRequest
 
@@ -34,6 +34,7 @@ JOBS = 8  # texts judged at a time, unless -j says otherwise
 ROW_JOBS = 32
 LOG_SECONDS = 10.0  # between lines about progress, where there is no terminal
 SHOWN_SECONDS = 0.2  # between its changes on a terminal
+_RECORDINGS = ("JUDGEKIT_RECORD", "JUDGEKIT_REPLAY")
 LAST_SECONDS = 2.0  # for what is being judged after Ctrl-C
 _WORDS = ("accept", "improve", "reject", "escalate", "undetermined")
 
@@ -69,6 +70,11 @@ Fresh = Annotated[bool, Option("--fresh", help="Judge all rows again, whatever -
 Limit = Annotated[int | None, Option("--limit", min=1, metavar="N", help="Judge only the first N rows.")]
 JudgeTurn = Annotated[Turn, Option("--judge-turn", help="Of a conversation: its last answer, or all.")]
 _EXIT_ON = Option("--exit-on", help="Outcome that makes the exit code 1 or 2; repeatable.")
+Batch = Annotated[bool, Option("--batch", help="Ask in the provider's batches: within a day, for less.")]
+_FALLBACK = Option(
+    "--batch-fallback", help="Whatever a batch leaves out: ask live, or leave to the next run."
+)
+BatchFallback = Annotated[Literal["live", "none"], _FALLBACK]
 ExitOnOption = Annotated[list[ExitOn] | None, _EXIT_ON]
 _AT_ONCE = f"Texts to judge at the same time. [default: {JOBS}; rows: {ROW_JOBS}]"
 Jobs = Annotated[int | None, Option("-j", min=1, max=256, help=_AT_ONCE)]
@@ -84,6 +90,8 @@ class DataOptions(NamedTuple):
     fresh: bool = False
     limit: int | None = None
     judge_turn: Turn = "last"
+    batch: bool = False
+    batch_fallback: Literal["live", "none"] = "live"
 
     def check(self, files: list[str] | None, format_: str, task_id: str | None = None) -> None:
         """Raise `UsageError` for options that do not go together, and where nothing is to be judged."""
@@ -95,6 +103,12 @@ class DataOptions(NamedTuple):
         others = {"a path": files, "--format": format_ != "table", "--task-id": task_id}
         for name in (name for name, is_given in others.items() if is_given):
             raise UsageError(f"--data and {name} do not go together; give one of the two")
+        if self.batch_fallback != "live" and not self.batch:
+            raise UsageError("--batch-fallback is for --batch; give both")
+        if self.batch and self.out is None:
+            raise UsageError("--batch needs --out: beside it is noted which batches were submitted")
+        if self.batch and any(environment.environ().get(name) for name in _RECORDINGS):
+            raise UsageError(f"--batch: a recording holds no batches; unset {' and '.join(_RECORDINGS)}")
 
 
 class How(NamedTuple):
@@ -132,6 +146,8 @@ def run(
 
     assert options.data is not None  # noqa: S101 - what the callers look at
     project, judge_request = Path(environment.project_root()), JudgeRequest(**wish)
+    if options.batch and judge_request.deadline is not None:
+        raise UsageError("--batch: a batch takes up to a day; leave --deadline out")
     source = rows.open_rows(options.data, sys.stdin.buffer)
     given = fields.parse_map(options.map or ())
     asked = runs.RowOptions(task, given, options.id, fixed, families, options.judge_turn, options.limit)
@@ -142,11 +158,9 @@ def run(
     if how.show_prompt:
         return _show_prompt(task, dataset, project, judge_request)
     total = dataset.check() if source.lasting else None
-    runner = runs.here(project, judge_request, how.jobs)
-    if how.use_engine:
-        runner = runs.by_engine(task, project, judge_request, how.jobs, note)
     with results.open_results(options.out, output.emit, fresh=options.fresh, source=source) as kept:
         work = runs.DatasetRun(dataset, kept, judge_request.max_cost_usd, partial(asked.expected, found))
+        runner = _runner(task, options, project, judge_request, how, work)
         started, interrupted = time.monotonic(), False
         with _progress(work, total), _stoppable(work.stopped):
             try:
@@ -168,6 +182,35 @@ def run(
         return Exit.INTERRUPTED
     undone = {"undetermined"} if work.is_spent else set()
     return work.problem.exit_code if work.problem else exit_code({*work.words, *undone}, how.exit_on)
+
+
+def _runner(
+    task: Literal["judge", "compare"],
+    options: DataOptions,
+    project: Path,
+    judge_request: JudgeRequest,
+    how: How,
+    work: DatasetRun,
+) -> Runner:
+    """Return what judges the rows."""
+    from judgekit.data import runs
+
+    if options.batch:
+        from judgekit.data import batches
+        from judgekit.providers import gateway
+
+        environ = environment.environ()
+        if gateway.is_recording(environ) or gateway.is_replaying(environ):
+            raise UsageError(
+                "--batch: a recording holds no batches; unset JUDGEKIT_RECORD and JUDGEKIT_REPLAY"
+            )
+        if judge_request.deadline is not None:
+            raise UsageError("--batch: a batch takes up to a day; leave --deadline out")
+        own = options.out or "", options.batch_fallback, work, note
+        return batches.BatchRunner(project, judge_request, how.jobs, *own)
+    if how.use_engine:
+        return runs.by_engine(task, project, judge_request, how.jobs, note)
+    return runs.here(project, judge_request, how.jobs)
 
 
 def _show_prompt(task: str, dataset: Dataset, project: Path, judge_request: JudgeRequest) -> int:
@@ -222,8 +265,12 @@ def _progress(run: DatasetRun, total: int | None) -> Iterator[None]:
     show, seconds = (output.progress, SHOWN_SECONDS) if output.watched() else (note, LOG_SECONDS)
 
     def tell() -> None:
+        said = None
         while not over.wait(seconds):
-            show(_how_far(run, total, started))
+            now = run.now, run.kept, run.waits_for
+            if show is output.progress or now != said or not run.waits_for:  # a batch takes hours
+                show(_how_far(run, total, started))
+            said = now
 
     thread = threading.Thread(target=tell, daemon=True)
     thread.start()
@@ -239,10 +286,14 @@ def _progress(run: DatasetRun, total: int | None) -> Iterator[None]:
 def _how_far(run: DatasetRun, total: int | None, started: float) -> str:
     done, pace = run.now + run.kept, run.now / max(time.monotonic() - started, 0.001)
     verdicts = ", ".join(f"{count:,} {word}" for word, count in sorted(run.words.items()))
-    figures = f"{pace:.1f} a second, {cost(run)}; {verdicts or 'no verdict yet'}"
+    figures = f"{cost(run)}; {verdicts or 'no verdict yet'}"
+    figures = (
+        f"{figures}; waiting for {run.waits_for}" if run.waits_for else f"{pace:.1f} a second, {figures}"
+    )
     if total is None:
         return f"{counted(done, 'row', 'rows')}, {figures}"
-    left = f", {timedelta(seconds=int((total - done) / pace))} left" if pace else ""
+    is_steady = pace and not run.waits_for
+    left = f", {timedelta(seconds=int((total - done) / pace))} left" if is_steady else ""
     return f"{done:,} of {counted(total, 'row', 'rows')}{left}, {figures}"
 
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from judgekit.judging.compare import PairJudge
     from judgekit.judging.ranking import RankingJudge
     from judgekit.judging.score import DocumentJudge
+    from judgekit.providers.base import Gateway
     from judgekit.rubric.loader import LoadedRubric
 
     Record: TypeAlias = Mapping[str, Any]
@@ -157,6 +158,7 @@ class DatasetRun:
     `is_spent` says so. `problem` is what could not be read of a stream, `failed` why a row has no
     verdict, if one of the `failures` has none. `agreed` of `labelled` rows have the
     verdict that `expected` says. `unpriced` rows have calls of unknown cost.
+    `waits_for` says what the rows wait for.
     """
 
     dataset: Dataset
@@ -178,6 +180,7 @@ class DatasetRun:
     problem: InputError | None = None
     failed: str = ""
     failures: int = 0
+    waits_for: str = ""
     _at_work: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -313,22 +316,35 @@ def _given(loaded: LoadedRubric) -> Given:
     return loaded.rubric.given if isinstance(loaded.rubric, ScoreRubric) else Given()
 
 
+def judges(
+    gateway: Gateway,
+    project: Path,
+    judge_request: JudgeRequest,
+    made: Callable[[Any], Any] | None = None,
+) -> Callable[[Document | ComparisonInput], Any]:
+    """Return what gives the judge of a subject, one for each kind, which `made` makes of the usual one."""
+    known: dict[object, Any] = {}
+
+    def judge_of(subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three kinds
+        kind = 0 if isinstance(subject, Document) else (len(subject.files), len(subject.distinct))
+        if kind not in known:
+            judge: Any = None
+            if isinstance(subject, Document):
+                judge, _ = document_judge(gateway, project, judge_request)
+            else:
+                judge = comparison_judge(gateway, subject, project, judge_request)
+            known[kind] = made(judge) if made else judge
+        return known[kind]
+
+    return judge_of
+
+
 async def judged(
     asked: Iterable[PendingRow], project: Path, judge_request: JudgeRequest, at_once: int, *, in_order: bool
 ) -> AsyncGenerator[tuple[PendingRow, Record | None], None]:
     """Yield each row with its verdict's record (None where it cannot be judged), judged in this process."""
     async with aclosing(open_gateway(environment.environ())) as gateway:
-        judges: dict[object, Any] = {}
-
-        def judge_of(subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three kinds
-            if isinstance(subject, Document):
-                return judges.get(0) or judges.setdefault(
-                    0, document_judge(gateway, project, judge_request)[0]
-                )
-            kind = len(subject.files), len(subject.distinct)
-            if kind not in judges:
-                judges[kind] = comparison_judge(gateway, subject, project, judge_request)
-            return judges[kind]
+        judge_of = judges(gateway, project, judge_request)
 
         async def judge(each: PendingRow) -> Record | None:
             return (await judge_of(each.subject).judge(each.subject)).record() if each.subject else None

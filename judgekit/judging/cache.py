@@ -35,7 +35,7 @@ _MAKE_ROOM = """DELETE FROM reply WHERE key IN (SELECT key FROM (
 # What a profile says of itself, and where the values of an endpoint come from: no call shows it.
 _DESCRIBING = {
     *("title", "rank", "notes", "detect", "models", "models_env"),
-    *("key", "base_env", "limits", "price", "states_cost"),
+    *("key", "base_env", "limits", "price", "states_cost", "batches"),
 }
 _ADDRESSES = ("URL", "BASE", "ENDPOINT")
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}

@@ -132,11 +132,15 @@ if hasattr(os, "register_at_fork"):
 
 
 def has_price(model: str) -> bool:
+    return price_of(model, 1, 1) is not None
+
+
+def price_of(model: str, read: int, written: int) -> float | None:
+    """Return what tokens of a prompt and of a reply cost in US dollars, by litellm's table."""
     try:
-        load().cost_per_token(model=model, prompt_tokens=1, completion_tokens=1)
+        return float(sum(load().cost_per_token(model=model, prompt_tokens=read, completion_tokens=written)))
     except Exception:  # noqa: BLE001 - litellm raises one of many where it knows none
-        return False
-    return True
+        return None
 
 
 class CallStyle(NamedTuple):
@@ -187,7 +191,7 @@ class LitellmGateway:
             attempt += 1
             try:
                 async with turn():
-                    return await _call(endpoint, request, style, end, self._paces.of(endpoint))
+                    return await call(endpoint, request, style, end, self._paces.of(endpoint))
             except GatewayError as failure:
                 pause = 0.5 * attempt if failure.retry_after is None else failure.retry_after
                 in_time = time.monotonic() + pause < end
@@ -200,7 +204,8 @@ class LitellmGateway:
             await asyncio.sleep(pause)
 
 
-async def _call(endpoint: Endpoint, request: Request, style: CallStyle, end: float, pace: Pace) -> Reply:
+async def call(endpoint: Endpoint, request: Request, style: CallStyle, end: float, pace: Pace) -> Reply:
+    """Return the reply to one call in a `style`, by the `end` (monotonic); raises `GatewayError`."""
     profile = endpoint.profile
     if not isinstance(profile, LitellmProfile):
         raise GatewayError(FailureKind.BAD_REQUEST, f"{profile.provider} does not use litellm")

@@ -137,6 +137,9 @@ class LitellmProfile(_Profile):
         default=False, description="replies bring token probabilities: all, or by start of a bare name"
     )
     states_cost: bool = Field(default=False, description="its replies state their cost")
+    batches: float | None = Field(
+        None, ge=0, le=1, description="it has batches like OpenAI's, for this share of the usual price"
+    )
     embedded: bool = Field(default=False, description="judgekit runs the server")
     pointwise: bool = Field(default=False, description="small model with logprobs, asked once per item")
 

@@ -357,7 +357,9 @@ def test_progress_stays_on_one_line(
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setattr("judgekit.cli.output.watched", lambda: True)
     words = Counter(accept=31_234, improve=4_000, reject=6_000, undetermined=32)
-    run: Any = SimpleNamespace(now=41_234, kept=800, words=words, spent_usd=12.5, is_local=False, unpriced=3)
+    run: Any = SimpleNamespace(
+        now=41_234, kept=800, words=words, spent_usd=12.5, is_local=False, unpriced=3, waits_for=""
+    )
     with rows._progress(run, 1_000_000):
         pass
     shown = re.sub(r"\x1b\[[?\d;]*[a-zA-Z]", "", capsys.readouterr().err).strip().split("\r")

@@ -34,6 +34,7 @@ class Asked:
     path: str
     headers: dict[str, str]
     body: dict[str, Any]
+    raw: bytes = b""
 
     @property
     def text(self) -> str:
@@ -192,11 +193,14 @@ class _Handler(BaseHTTPRequestHandler):
         body = {}
         with contextlib.suppress(ValueError):  # no JSON
             body = json.loads(raw or b"{}")
-        self._respond(body)
+        self._respond(body, raw)
 
-    def _respond(self, body: dict[str, Any]) -> None:
+    def do_DELETE(self) -> None:
+        self._respond({})
+
+    def _respond(self, body: dict[str, Any], raw: bytes = b"") -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
-        answer = self.server.loopback.answer(Asked(self.command, self.path, headers, body))
+        answer = self.server.loopback.answer(Asked(self.command, self.path, headers, body, raw))
         with contextlib.suppress(OSError):
             getattr(self, f"_{answer.options}")(answer)
 

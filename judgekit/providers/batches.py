@@ -1,0 +1,237 @@
+"""A provider's files and batches: what a request is in a batch, how one is submitted and collected.
+
+A request is made, and its answer read, by the very code of an ordinary call, whose connection is replaced:
+a batch asks what the call would have asked, and failures are told in the same words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from judgekit.errors import FailureKind, GatewayError, Usage, free
+from judgekit.providers import litellm, running, servers
+from judgekit.providers.base import MAX_MESSAGE, NO_KEY, is_local, secret_values, without_values
+from judgekit.providers.pace import Pace
+from judgekit.providers.registry import LitellmProfile
+from judgekit.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from judgekit.providers.base import Endpoint, Reply, Request
+    from judgekit.providers.litellm import CallStyle
+
+MOST_REQUESTS = 50_000  # of a batch, and
+MOST_BYTES = 200_000_000  # of its file: OpenAI's limits
+_MOST_ANSWERED = 1_000_000_000  # bytes
+_SECONDS, _FILE_SECONDS = 60.0, 900.0  # for one call, and for one that sends or fetches a file
+_PAGES = 100  # of the list of batches, a hundred on each
+_TAG = "judgekit"  # in a batch's metadata
+_PROXY = "litellm_proxy/"  # it routes a file, and the batches of it, by the model that a header names
+_ABOUT_LIMIT: Final = re.compile(
+    r"token_limit|enqueued|queue.{0,20}(?:full|limit)|too many batches", re.IGNORECASE
+)
+# Each call has a client of its own, which nobody closes; and what variables say to OpenAI is for it alone.
+_CLOSING: Final[dict[str, str | None]] = {"connection": "close"}
+_NOT_OPENAI: Final[dict[str, str | None]] = {"openai-organization": None, "openai-project": None}
+_TOO_MANY, _SERVER_ERROR = 429, 500
+_CHARS_PER_TOKEN = 4  # as estimates go
+
+
+class BatchAnswer(NamedTuple):
+    """What a line of a batch's output says: an HTTP status and a body."""
+
+    status: int
+    body: Any
+
+
+class Batch(NamedTuple):
+    """A batch as its provider shows it: the ids of its files, and a `problem` in the provider's words."""
+
+    status: str
+    files: tuple[str, ...]
+    answered: int
+    total: int
+    problem: str
+
+
+def refusal(endpoint: Endpoint) -> str | None:
+    """Return why a model cannot be asked in batches; None where it can."""
+    profile = endpoint.profile
+    if not isinstance(profile, LitellmProfile) or profile.batches is None:
+        return f"{profile.provider} has no batches that judgekit can use; `batches` in its profile says so"
+    if endpoint.pointwise:
+        return f"{endpoint.model} is asked one question after another, each in a batch of its own"
+    return None if endpoint.api_key else f"no key: set {' or '.join(profile.key) or 'one'}"
+
+
+def is_limit(problem: str) -> bool:
+    """Whether a batch was refused because too much waits at the provider already."""
+    return bool(_ABOUT_LIMIT.search(problem))
+
+
+def at_batch_price(usage: Usage, endpoint: Endpoint) -> Usage:
+    """Return the usage of a request of a batch from the usage at the usual price."""
+    if is_local(endpoint):
+        return free(usage)
+    share = endpoint.profile.batches if isinstance(endpoint.profile, LitellmProfile) else None
+    cost = usage.cost_usd
+    return usage if cost is None else replace(usage, cost_usd=cost * (1.0 if share is None else share))
+
+
+def price(endpoint: Endpoint, read: int, written: int) -> float | None:
+    """Return what tokens of a prompt and of a reply cost in a batch, in US dollars; None without a price."""
+    usual = 0.0 if is_local(endpoint) else litellm.price_of(endpoint.model, read, written)
+    if endpoint.price is not None:
+        usual = endpoint.price.of(read, written)
+    return at_batch_price(Usage(cost_usd=usual), endpoint).cost_usd
+
+
+def estimate(endpoint: Endpoint, body: bytes) -> float:
+    """Return what a request may cost: a token for four characters, and the longest reply."""
+    asked = json.loads(body)
+    longest = int(asked.get("max_tokens") or asked.get("max_completion_tokens") or 0)
+    return price(endpoint, len(body) // _CHARS_PER_TOKEN, longest) or 0.0
+
+
+async def body_of(endpoint: Endpoint, request: Request, style: CallStyle) -> tuple[str, bytes]:
+    """Return the path and the body that an ordinary call would send; nothing is sent."""
+    import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
+
+    sent: list[tuple[str, bytes]] = []
+
+    def catch(asked: httpx.Request) -> httpx.Response:
+        base = httpx.URL(endpoint.api_base or "").path.rstrip("/")
+        sent.append((asked.url.path.removeprefix(base), asked.content))
+        return httpx.Response(200, json={"object": "chat.completion", "choices": []}, request=asked)
+
+    try:
+        await _call(endpoint, request, style, catch)
+    except GatewayError as failure:  # of course it cannot be read
+        if not sent:
+            raise failure from None
+    return sent[0]
+
+
+async def reply(endpoint: Endpoint, request: Request, style: CallStyle, answer: BatchAnswer) -> Reply:
+    """Return the reply that an answer is, at the batch's price; raises `GatewayError` as a call does."""
+    import httpx  # noqa: PLC0415 - the same
+
+    def carry(asked: httpx.Request) -> httpx.Response:
+        return httpx.Response(answer.status, json=answer.body, request=asked)
+
+    try:
+        found = await _call(endpoint, request, style, carry)
+    except GatewayError as failure:
+        if failure.usage is not None:
+            failure.usage = at_batch_price(failure.usage, endpoint)
+        raise
+    return replace(found, usage=at_batch_price(found.usage, endpoint))
+
+
+async def _call(endpoint: Endpoint, request: Request, style: CallStyle, carry: Callable[[Any], Any]) -> Reply:
+    with servers.carried(carry):
+        work = partial(litellm.call, endpoint, request, style, time.monotonic() + _SECONDS, Pace())
+        return await running.inside(work)
+
+
+@dataclass(frozen=True)
+class BatchCalls:
+    """The calls of one address about files and batches; each raises `GatewayError`, and none is repeated."""
+
+    endpoint: Endpoint
+
+    async def upload(self, name: str, content: bytes) -> str:
+        """Return the id of a new file."""
+        model = self.endpoint.model.removeprefix(self._profile.prefix)
+        routed: dict[str, Any] = (
+            {"extra_headers": {"x-litellm-model": model}} if self._profile.prefix == _PROXY else {}
+        )
+        file = (name, content, "application/jsonl")
+        made = await self._do("acreate_file", seconds=_FILE_SECONDS, file=file, purpose="batch", **routed)
+        return str(made.id)
+
+    async def create(self, file: str, path: str, tag: str) -> str:
+        arguments: dict[str, Any] = {"completion_window": "24h", "endpoint": f"/v1{path}"}
+        made = await self._do("acreate_batch", input_file_id=file, metadata={_TAG: tag}, **arguments)
+        return str(made.id)
+
+    async def find(self, tag: str, file: str) -> str | None:
+        """Return the id of the batch with this tag or this file, if the provider has one."""
+        after: dict[str, Any] = {}
+        for _ in range(_PAGES):
+            page = await self._do("alist_batches", limit=100, **after)
+            for each in page.data or ():
+                if each.input_file_id == file or (each.metadata or {}).get(_TAG) == tag:
+                    return str(each.id)
+            if not page.data or not getattr(page, "has_more", False):
+                break
+            after = {"after": page.data[-1].id}
+        return None
+
+    async def retrieve(self, batch_id: str) -> Batch:
+        # Or litellm would fetch the output, too, for a cost of its own.
+        quiet: dict[str, Any] = {"litellm_metadata": {"batch_ignore_default_logging": True}}
+        found = await self._do("aretrieve_batch", batch_id=batch_id, **quiet)
+        counts, errors = getattr(found, "request_counts", None), getattr(found, "errors", None)
+        told = [f"{each.message or ''} ({each.code})" for each in getattr(errors, "data", None) or ()]
+        files = tuple(filter(None, (found.output_file_id, found.error_file_id)))
+        done, failed, total = (getattr(counts, name, 0) or 0 for name in ("completed", "failed", "total"))
+        return Batch(found.status, files, done + failed, total, "; ".join(told))
+
+    async def content(self, file: str) -> Iterator[tuple[str, BatchAnswer | None]]:
+        """Return the lines of a batch's file: a custom id, and the answer where the model was asked."""
+        found = await self._do("afile_content", seconds=_FILE_SECONDS, file_id=file)
+        return _lines(found.content)
+
+    async def delete(self, file: str) -> None:
+        await self._do("afile_delete", file_id=file)
+
+    @property
+    def _profile(self) -> LitellmProfile:
+        assert isinstance(self.endpoint.profile, LitellmProfile)  # noqa: S101 - `refusal` saw to it
+        return self.endpoint.profile
+
+    async def _do(self, name: str, *, seconds: float = _SECONDS, **arguments: Any) -> Any:  # noqa: ANN401 - litellm's
+        client = self._profile.client or self._profile.prefix.rstrip("/")
+        given = {
+            "custom_llm_provider": client,
+            "api_key": self.endpoint.api_key or NO_KEY,
+            "api_base": self.endpoint.api_base,
+            "timeout": seconds,
+            "max_retries": 0,
+        }
+        headers = _CLOSING if client == "openai" else _CLOSING | _NOT_OPENAI
+        try:
+            call = partial(getattr(await litellm.loaded(), name), **given, **arguments)
+            with servers.bounded(_MOST_ANSWERED, is_object=False, headers=headers):
+                async with asyncio.timeout(seconds):
+                    return await running.inside(call)
+        except TimeoutError:
+            raise GatewayError(FailureKind.TIMEOUT, f"no reply within {seconds:g} s") from None
+        except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
+            failure = litellm.failure_of(error, secrets := secret_values(self.endpoint))
+            words = getattr(error, "body", None)
+            if isinstance(words, dict) and isinstance(words.get("message"), str):
+                failure.message = without_values(one_line(words["message"], MAX_MESSAGE), secrets)
+        failure.message = f"{self.endpoint.api_base}: {failure.message}"
+        raise failure
+
+
+def _lines(content: bytes) -> Iterator[tuple[str, BatchAnswer | None]]:
+    for line in content.split(b"\n"):
+        try:
+            found = json.loads(line)
+            custom_id, response = str(found["custom_id"]), found.get("response")
+            answer = BatchAnswer(int(response["status_code"]), response["body"]) if response else None
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue  # what is missing then is asked again
+        # A failure that passes is as good as no answer: the next call may succeed.
+        passes = answer is None or answer.status == _TOO_MANY or answer.status >= _SERVER_ERROR
+        yield custom_id, None if passes else answer
