@@ -57,8 +57,10 @@ def search_path(environ: Mapping[str, str]) -> str:
 def known(program: str, environ: Mapping[str, str]) -> dict[str, str]:
     """Return what a program may know of the environment, with what is set for it, by `programs.toml`."""
     table = environment.table(__file__, "programs.toml")
-    names, own = {*table["kept"], *table[program]["kept"]}, dict[str, str](table[program].get("set", {}))
-    return {name: value for name, value in environ.items() if name in names} | own
+    own, names = table[program], {*table["kept"], *table[program]["kept"]}
+    begin, given = tuple(own.get("begin", ())), dict[str, str](own.get("set", {}))
+    kept = {name: value for name, value in environ.items() if name in names or name.startswith(begin)}
+    return kept | given
 
 
 class Unfinished(Exception):  # noqa: N818 - what became of the program

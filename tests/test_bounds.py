@@ -138,6 +138,14 @@ def asked_of_models(text: str) -> None:
     of("judging.compare.pair_messages")(compare, "quick", text, [part, part])
 
 
+def printed(text: str) -> None:
+    texts = dict.fromkeys(("id", "title", "path", "category", "text", "snippet"), text)
+    for raw in (text, f'{{"id": "{text}"}}\n{text}', json.dumps({**texts, "tags": [text] * 3})):
+        with suppress(JudgekitError):
+            for item in of("retrieval.command._items")(raw):
+                of("retrieval.command._candidate")(item, "candidate 1", "/r", PROFILE.labels)
+
+
 def read(text: str) -> None:
     for raw in (text, f"{REPLY} {text}", f"{text} {REPLY}", f'{REPLY[:-1]}, "reasoning": "{text}'):
         for held in (False, True):
@@ -229,6 +237,7 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "judging.extract._differing": differing,
     "judging.extract.read": read,
     "judging.prompt.query_context": lambda text: of("judging.prompt.one_line")(text, 200),
+    "retrieval.command.ask": printed,
     "retrieval.update.texts": entry,
     "retrieval.search.passages": passage,
     "retrieval.sources.auto_memory.read": of("retrieval.sources.auto_memory._own_text"),

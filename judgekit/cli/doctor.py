@@ -54,6 +54,8 @@ def _checks(project: Path) -> Iterator[Check]:
             rubric = getattr(config, section).rubric
             yield from _guarded("rubrics", _named_rubric(section, rubric, project))
         yield from _guarded("models", _models(config, project))
+        if words := config.retrieval.command:
+            yield from _guarded("retrieval.command", _command(words, config.retrieval.deadline, project))
         for root in config.retrieval.roots:
             yield from _guarded(f"store {root}", _store(root, project))
     yield from install.findings(project)
@@ -141,6 +143,13 @@ def _models(config: Config, project: Path) -> Iterator[Check]:
         yield "ok", f"texts by {family}", models
     if not importlib.util.find_spec("xllamacpp"):
         yield "note", "local model", f"not installed; to judge without a key: {files.install_extra('local')}"
+
+
+def _command(words: list[str], seconds: float, project: Path) -> Iterator[Check]:
+    from judgekit.retrieval import command
+
+    found = command.ask("judgekit", words, seconds, {"project": str(project), "limit": 1})
+    yield "ok", "retrieval.command", f"{words[0]}: it answers ({len(found)} found for the word judgekit)"
 
 
 def _store(root: str, project: Path) -> Iterator[Check]:

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from judgekit import environment
 from judgekit.errors import Exit
@@ -55,7 +55,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _search(arguments: Sequence[str]) -> int:
     from judgekit.hooks import settings
-    from judgekit.retrieval import search
+    from judgekit.retrieval import command
 
     started = time.perf_counter()
     about = "Search stored memories and documents, best first."
@@ -77,36 +77,29 @@ def _search(arguments: Sequence[str]) -> int:
         return Exit.BAD_INPUT
     project = environment.project_root()
     configured, notes = settings.load(project)
-    ranked = search.search(
-        asked.query,
-        roots or configured["roots"],
-        project=project,
-        limit=max(1, min(asked.number, 100)),
-        trusted=roots or configured.trusted,
-        profiles=configured.profiles,
-        snippets=True,
-        scorer=configured["scorer"],
-    )
+    options: dict[str, Any] = {
+        "project": project,
+        "limit": max(1, min(asked.number, 100)),
+        "trusted": roots or configured.trusted,
+        "profiles": configured.profiles,
+        "snippets": True,
+        "scorer": configured["scorer"],
+    }
+    asks, stores = None if roots else configured["command"], roots or configured["roots"]
+    ranked = command.search(asked.query, asks, stores, configured["deadline"], options)
     degraded = "the plugin has no judge" if asked.judge and ranked.candidates else None
-    lacking = search.lacking(roots or configured["roots"], project)
-    for note in [*notes, *lacking, *ranked.notes, *filter(None, [degraded])]:
+    for note in [*notes, *ranked.notes, *filter(None, [degraded])]:
         _warn(note)
     if asked.json:
-        found = {"query": encodable(asked.query), "mode": asked.mode, "degraded": degraded}
-        found["results"] = [
-            {name: encodable(getattr(each, name)) for name in ("id", "path")}
-            | {name: visible(getattr(each, name)) for name in ("title", "category")}
-            | {"tags": [visible(tag) for tag in each.tags], "snippet": visible(each.snippet)}
-            | {name: getattr(each, name) for name in ("bm25", "confidence", "confidence_label")}
-            | {"kept_by": "bm25"}
-            for each in ranked.candidates
-        ]
+        why = "; ".join(filter(None, (ranked.degraded, degraded))) or None
+        found: dict[str, Any] = {"query": encodable(asked.query), "mode": asked.mode, "degraded": why}
+        found["results"] = [each.shown() for each in ranked.candidates]
         found["duration_ms"] = round((time.perf_counter() - started) * 1000)
         _print(json.dumps(found, ensure_ascii=False, separators=(",", ":")))
         return Exit.ACCEPTED
     for each in ranked.candidates:
-        confidence = f"({each.confidence_label} {each.confidence:.2f})"
-        _print(f"{one_line(each.title, 200)}\n    {one_line(each.path, 400)}  {confidence}")
+        confidence = f"{each.confidence_label} {each.confidence:.2f}" if each.rated else each.confidence_label
+        _print(f"{one_line(each.title, 200)}\n    {one_line(each.path, 400)}  ({confidence})")
     if not ranked.candidates:
         _print("nothing found")
     return Exit.ACCEPTED

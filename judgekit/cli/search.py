@@ -58,10 +58,12 @@ def search(
     # The name of a root means something in this process alone.
     use = judge and not no_engine and all(Path(name).is_dir() for name in root or ()) and engine_wanted()
     found = client.call("search", body, answers.value, locally, use=use, warn=note)
+    why = found["degraded"] or ""
     for line in found.pop("notes"):
         warn(line)
-    if found["degraded"]:
-        warn(f"no model decided, so BM25 did: {found['degraded']}")
+        why = why.removeprefix(line).removeprefix("; ")
+    if why:
+        warn(f"no model decided, so BM25 did: {why}")
     if as_json:
         emit(json.dumps(found, ensure_ascii=False, separators=(",", ":")))
         return 0
@@ -69,9 +71,10 @@ def search(
         say("nothing found")
     for place, result in enumerate(found["results"], 1):
         tags = f"  #{','.join(result['tags'])}" if result["tags"] else ""
-        kept = "" if result["kept_by"] == "bm25" else f", kept by {result['kept_by']}"
+        kept = "" if result["kept_by"] in ("bm25", "command") else f", kept by {result['kept_by']}"
         kind = f"{result['category']}  " if result["category"] else ""
-        confidence = f"{result['confidence_label']} {result['confidence']:.2f}"
+        rated = "" if result["confidence"] is None else f" {result['confidence']:.2f}"
+        confidence = f"{result['confidence_label']}{rated}"
         say(f"{place:>2}. {typer.style(' '.join(result['title'].split()), bold=True)}")
         say(f"    {kind}{result['path']}{tags}  ({confidence}{kept})")
         if result["snippet"]:

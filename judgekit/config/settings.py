@@ -96,6 +96,7 @@ class RetrievalConfig(Strict):
 
     enabled: bool = True
     roots: list[Text] = Field(default=[".claude/memory"], max_length=MOST_ROOTS)
+    command: list[Text] | None = Field(default=None, min_length=1)
     scorer: Literal["fts5", "keyword"] = "fts5"
     inject: Literal["tiered", "top_k"] = "tiered"
     max_inject: int = Field(default=3, ge=0, le=20)

@@ -169,6 +169,7 @@ class CandidateBody(Strict):
     root: Raw
     place: Raw
     kind: Raw
+    text: Raw = ""  # of what a program found
 
 
 class SelectBody(Carried):
@@ -272,10 +273,11 @@ async def search(request: Request, given: SearchBody) -> Response:
 @router.post("/select")
 async def select(request: Request, given: SelectBody) -> Response:
     def work() -> bytes:
-        candidates = [
-            Candidate(**candidate.model_dump() | {"tags": tuple(candidate.tags)}, updated=0.0)
-            for candidate in given.candidates
-        ]
+        candidates = []
+        for body in given.candidates:
+            fields = body.model_dump(exclude={"text"}) | {"tags": tuple(body.tags)}
+            candidates.append(Candidate(**fields, updated=0.0))
+            candidates[-1].text = body.text
         payload = {"transcript_path": given.transcript_path}
         project = given.project or given.cwd
         judged = retrieval.judged_hook(given.prompt, candidates, given.parts, payload, project)

@@ -43,18 +43,22 @@ _MOST = 200  # notices that are remembered
 def find(prompt: str, configured: Settings) -> RankedCandidates:
     from judgekit.retrieval import search  # noqa: PLC0415 - many prompts end before
 
-    return search.search(
-        prompt,
-        configured["roots"],
-        project=configured.project,
-        limit=max(configured["pool"], configured["max_inject"]),
-        trusted=configured.trusted,
-        profiles=configured.profiles,
-        scorer=configured["scorer"],
-        pins=configured["pin"],
-        pool=POOL,
-        patience=PATIENCE,
-    )
+    options: dict[str, Any] = {
+        "project": configured.project,
+        "limit": max(configured["pool"], configured["max_inject"]),
+        "trusted": configured.trusted,
+        "profiles": configured.profiles,
+        "scorer": configured["scorer"],
+        "pins": configured["pin"],
+        "pool": POOL,
+        "patience": PATIENCE,
+    }
+    if configured["command"]:
+        from judgekit.retrieval import command  # noqa: PLC0415 - starts a program, where the user names one
+
+        seconds = min(configured["timeout"], configured["deadline"], command.HOOK_SECONDS)
+        return command.search(prompt, configured["command"], configured["roots"], seconds, options)
+    return search.search(prompt, configured["roots"], **options)
 
 
 def session_of(payload: Mapping[str, Any], configured: Settings) -> Session | None:
@@ -173,14 +177,16 @@ def escape(text: str) -> str:
 
 def source(root: str, project: str) -> str:
     """Return the name of a store: relative to the project, else to the home folder, else absolute."""
+    end = "" if os.path.isfile(root) else "/"  # of a program
     for folder, sign in ((project, ""), ("~", "~/")):
         base = os.path.realpath(os.path.expanduser(folder))
         if root == base:
             return sign or "./"
         inside = base.rstrip(os.sep) + os.sep
         if root.startswith(inside):
-            return f"{sign}{root.removeprefix(inside)}/"
-    return root + "/"
+            root = f"{sign}{root.removeprefix(inside)}"
+            break
+    return root + end
 
 
 def due(project: str, notes: list[str], now: float | None = None) -> list[str]:

@@ -13,6 +13,7 @@ import time
 from judgekit import environment
 from judgekit.hooks import context, repeats, settings
 from judgekit.retrieval import parts, quickjson, search
+from judgekit.retrieval.confidence import COMMAND
 from judgekit.text import lines_of, one_line
 
 TYPE_CHECKING = False
@@ -31,6 +32,7 @@ _REPEATED = (
     "{} in the latest session, prompts ago: {}; it comes back after {} (retrieval.repeat_after),"
     " when a prompt names it, or when the conversation was compacted"
 )
+_COMMAND = "retrieval.command finds the candidates; the stores serve for pins, and where it fails"
 _JUDGE = "on: in the hook, a model decides about these; without its answer, the result is"
 
 
@@ -48,6 +50,8 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
         return "\n".join([*lines, "the prompt is too short or a notification: the hook adds nothing"])
     ranked = context.find(prompt, configured)
     lines += [f"note: {note}" for note in ranked.notes]
+    if configured["command"]:
+        lines.append(f"command: {' '.join(configured['command'])} ({_COMMAND})")
     for root in configured["roots"]:
         path = search.resolve(root, project)
         lines.append(f"store: {path}{'' if os.path.isdir(path) else ' (missing: nothing to search)'}")
@@ -60,7 +64,9 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
     if configured["judge"] == "on":
         lines.append(f"judge: {_JUDGE}")
     lines.append("")
-    told = _latest_session(configured)
+    latest = next(repeats.files_of(project), None) if configured["inject"] != "top_k" else None
+    prompts = configured["repeat_after"]
+    told = repeats.Session(latest, project, prompts) if latest and prompts else None
     if told is not None:
         told.hold_back(ranked, prompt)
     shown = context.shown_without_judge(ranked, configured)
@@ -74,25 +80,28 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
             outcome, reason = "held back", _REPEATED.format(_HOW[how], told.ago(candidate, how), told.prompts)
         else:
             outcome, reason = _outcome(candidate, unrepeated, configured)
-        title, store = one_line(candidate.title, _TITLE), context.source(candidate.root, project)
+        store = "" if candidate.kind == COMMAND else context.source(candidate.root, project)
+        title = one_line(candidate.title, _TITLE)
         lines += [f"{outcome:<10} {title} -> {store}{candidate.place}", f"           {reason}"]
         lines += _evidence(candidate, several=len(cut) > 1)
     if not (ranked.candidates or ranked.repeated or ranked.pinned):
         lines.append("no memory matches: nothing added")
-    lines.append("")
+    return "\n".join([*lines, "", *_logged(prompt, configured)])
+
+
+def _logged(prompt: str, configured: Settings) -> list[str]:
+    """Return what became of a prompt by the memories and settings of the time when it was answered."""
     if not configured["log"]:
-        lines.append("log: off (set retrieval.log: true in your own configuration to log each injection)")
-        return "\n".join(lines)
-    lines.append(f"log: {file()}")
-    wanted = one_line(prompt, PROMPT_CHARS)
-    logged = [line for line in read_log(project) if line.get("prompt") == wanted][:_LOGGED]
-    for line in logged:  # this prompt was answered by the memories and settings of that time
+        return ["log: off (set retrieval.log: true in your own configuration to log each injection)"]
+    lines, wanted = [f"log: {file()}"], one_line(prompt, PROMPT_CHARS)
+    logged = [line for line in read_log(configured.project) if line.get("prompt") == wanted][:_LOGGED]
+    for line in logged:
         injected, mentioned, repeated = (
             ", ".join(str(entry.get("title")) for part in places for entry in line.get(part, ())) or "nothing"
             for places in (("pinned", "injected"), ("mentioned",), ("repeated",))
         )
         lines.append(f"{line.get('at')}: injected {injected}; mentioned {mentioned}; held back {repeated}")
-    return "\n".join(lines if logged else [*lines, "this prompt is not in the log"])
+    return lines if logged else [*lines, "this prompt is not in the log"]
 
 
 def _outcome(candidate: Candidate, shown: context.Shown, configured: Settings) -> tuple[str, str]:
@@ -103,7 +112,11 @@ def _outcome(candidate: Candidate, shown: context.Shown, configured: Settings) -
     if configured["inject"] == "top_k":
         which = "among" if injected else "not among"
         return outcome, f"{which} the first {configured['max_inject']} (retrieval.inject is top_k)"
-    labels = configured.profiles.by_kind[candidate.kind].labels
+    if not candidate.rated:
+        rest = "" if mentioned else f", and only {context.MAX_MENTIONED} are"
+        told = f"without a judge it is at most mentioned{rest}"
+        return outcome, f"the program gave no confidence (score {candidate.score:g}): {told}"
+    labels = configured.profiles.of(candidate.kind).labels
     own, label = f"confidence {candidate.confidence:.2f}", candidate.confidence_label
     if injected:
         return outcome, f"{own} is high: at least {labels['high']:.2f}"
@@ -129,12 +142,6 @@ def _evidence(candidate: Candidate, *, several: bool) -> list[str]:
     return lines
 
 
-def _latest_session(configured: Settings) -> repeats.Session | None:
-    path = next(repeats.files_of(configured.project), None)
-    prompts = configured["repeat_after"] if configured["inject"] != "top_k" else 0
-    return repeats.Session(path, configured.project, prompts) if path and prompts else None
-
-
 def file() -> str:
     """Return where the log is kept; `.1` is appended to the name of the older half."""
     return os.path.join(environment.state_home(), "injections.jsonl")
@@ -156,7 +163,7 @@ def add(
     for part, candidates in became:
         line[part] = [
             {"path": hit.path, "title": one_line(hit.title, 100)}
-            | {"confidence": round(hit.confidence, 3), "label": hit.confidence_label}
+            | {"confidence": round(hit.confidence, 3) if hit.rated else None, "label": hit.confidence_label}
             for hit in candidates
         ]
     rest = [candidate for candidate in ranked.candidates if candidate not in [*shown[0], *shown[1]]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from judgekit.engine import client
 from judgekit.hooks import settings, watchdog
 from judgekit.retrieval import quickjson
+from judgekit.retrieval.confidence import COMMAND
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ def decided(
     ranked: RankedCandidates, kept: list[Candidate], undecided: list[Candidate], configured: settings.Settings
 ) -> Shown:
     """Return what is shown of what models kept and left undecided; what they kept is marked so."""
+    # By its place alone nothing is injected that nobody has rated.
+    kept = [hit for hit in kept if hit.rated or hit not in undecided]
     injected = kept[: configured["max_inject"]]
     for candidate in injected:
         if candidate not in undecided:
@@ -85,7 +88,9 @@ def _judged(
 
     def body() -> bytes:
         sent = [
-            {**{name: getattr(candidate, name) for name in _SENT}, "tags": list(candidate.tags)}
+            {name: getattr(candidate, name) for name in _SENT}
+            | {"tags": list(candidate.tags)}
+            | ({"text": candidate.text} if candidate.kind == COMMAND else {})
             for candidate in candidates
         ]
         request = client.carried(configured.project) | {"prompt": prompt, "candidates": sent, "parts": parts}

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FOLDER = "settings"
 VARIABLE = "JUDGEKIT_RETRIEVAL_ENABLED"
 WRONG_SECONDS = 600  # that what is wrong is kept: something that is not in the key may put it right
-_FORMAT = 7  # of what is kept
+_FORMAT = 8  # of what is kept
 # Variables of these sections are validated together.
 _SECTIONS = ("JUDGE", "RETRIEVAL", "GATE", "ESCALATE", "STOP", "ENGINE")
 _VARIABLES = tuple(f"JUDGEKIT_{section}_" for section in _SECTIONS)

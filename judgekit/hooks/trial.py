@@ -259,7 +259,7 @@ def rows(trials: Sequence[Trial], answers: Answers, *, mentions: bool) -> list[d
             "memory": hit.path,
             "relevant": answers.get(trial.pair(hit)),
             "title": hit.title,
-            "confidence": hit.confidence,
+            "confidence": hit.confidence if hit.rated else None,
             "plain": hit in trial.plain[0],
             "judged": trial.judged and hit in trial.judged[0],
         }
@@ -293,7 +293,8 @@ def fit(
         least = {name: high if name == kind else each["high"] for name, each in labels.items()}
         said: list[list[tuple[str, Any]]] = []
         for trial in trials:
-            hits = [hit for hit in trial.hits if not hit.damaged and hit.confidence >= least[hit.kind]]
+            known = [hit for hit in trial.hits if hit.kind in least and not hit.damaged]
+            hits = [hit for hit in known if hit.confidence >= least[hit.kind]]
             said.append([(hit.kind, answers.get(trial.pair(hit), ...)) for hit in hits[:most]])
         own = [word for words in said for name, word in words if name == kind]
         precision = share(own.count(True), own.count(True) + own.count(False))

@@ -7,9 +7,9 @@ import time
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator
+from pydantic import BaseModel
 
 from judgekit import environment
 from judgekit.config import TIERS, ModeName, check, require
@@ -22,8 +22,8 @@ from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.select import CandidateJudge, Candidates, Query
 from judgekit.providers import running
 from judgekit.providers.gateway import open_gateway, prepare
+from judgekit.retrieval import command, transcript
 from judgekit.retrieval import search as api
-from judgekit.retrieval import transcript
 from judgekit.retrieval.compiled import Profiles
 from judgekit.retrieval.profiles import compile_profiles
 from judgekit.rubric import loader
@@ -47,21 +47,21 @@ HOOK_SECONDS = 20.0  # that the hook judges at most: the client ends it at 30, a
 INJECTED_LABEL = "high"
 NO_FULL_TEXT = "no model is asked without full-text search"
 
-_Printable: TypeAlias = Annotated[str, BeforeValidator(encodable)]
-_Visible: TypeAlias = Annotated[str, BeforeValidator(visible)]
-
 
 class Result(BaseModel, frozen=True):
-    """One memory or document that was found; `kept_by` is the tier that kept it, or "bm25"."""
+    """One memory or document that was found; `kept_by` is the tier that kept it, "bm25" or "command".
 
-    id: _Printable
-    path: _Printable
-    title: _Visible
-    category: _Visible
-    tags: list[_Visible]
-    snippet: _Visible
-    bm25: float
-    confidence: float
+    What `retrieval.command` found has no `bm25`, and no `confidence` but the program's own.
+    """
+
+    id: str
+    path: str
+    title: str
+    category: str
+    tags: list[str]
+    snippet: str
+    bm25: float | None
+    confidence: float | None
     confidence_label: str
     kept_by: str
 
@@ -105,19 +105,17 @@ def search(
     pool = max(limit, ON_DEMAND_POOL, own.pool) if judge else limit
     profiles = Profiles(compile_profiles(Path(home)))
     named = [_folder(root) for root in roots or ()]
-    stores = named or own.roots
-    ranked = api.search(
-        query,
-        stores,
-        project=home,
-        limit=pool,
-        trusted=named or configuration.user_roots() or (),
-        profiles=profiles,
-        snippets=True,
-        scorer=own.scorer,
-    )
+    options = {
+        "project": home,
+        "limit": pool,
+        "trusted": named or configuration.user_roots() or (),
+        "profiles": profiles,
+        "snippets": True,
+        "scorer": own.scorer,
+    }
+    ranked = command.search(query, None if named else own.command, named or own.roots, own.deadline, options)
     kept, degraded = [(candidate, "bm25") for candidate in ranked.candidates], None
-    notes = [*ranked.notes, *api.lacking(stores, home)]
+    notes = [*ranked.notes]
     if judge and (ranked.candidates or ranked.fallback):
         judged: Selection | str = NO_FULL_TEXT
         if ranked.fallback is None:
@@ -129,11 +127,11 @@ def search(
             judged = _judge(settings, Path(home), subject, mode=asked)
         notes += filter(None, [None if isinstance(judged, str) else judged.stale])
         kept, degraded = apply(judged, ranked.candidates, asked, own.fallback_top_k)
-    names = Result.model_fields.keys() - {"kept_by"}
-    results = [Result(**{name: getattr(hit, name) for name in names}, kept_by=by) for hit, by in kept[:limit]]
+    why = "; ".join(filter(None, (ranked.degraded, degraded))) or None
+    results = [Result(**hit.shown() | ({} if by == "bm25" else {"kept_by": by})) for hit, by in kept[:limit]]
     took = round((time.perf_counter() - started) * 1000)
     return SearchResult(
-        query=encodable(query), mode=asked, degraded=degraded, results=results, duration_ms=took, notes=notes
+        query=encodable(query), mode=asked, degraded=why, results=results, duration_ms=took, notes=notes
     )
 
 
@@ -199,7 +197,7 @@ def apply(
     if isinstance(judged, str):
         sure = [candidate for candidate in candidates if candidate.confidence_label == INJECTED_LABEL][:top_k]
         return [(candidate, "bm25") for candidate in (sure if mode == "strict" else candidates)], judged
-    fallback = candidates[:top_k] if mode == "strict" else candidates
+    fallback = [hit for hit in candidates[:top_k] if hit.rated] if mode == "strict" else candidates
     kept: list[tuple[Candidate, str]] = []
     for candidate, decision in zip(candidates, judged.decisions, strict=True):
         if decision.decision == "kept":

@@ -62,6 +62,10 @@ class Profiles:
         languages = {name: Language(words) for name, words in data["languages"].items()}
         self.by_kind = {kind: Profile(kind, each, languages) for kind, each in data["profiles"].items()}
 
+    def of(self, kind: str) -> Profile:
+        """Return the profile of a kind of store; the first where it is none, but a program's."""
+        return self.by_kind.get(kind) or next(iter(self.by_kind.values()))
+
 
 def bundled() -> dict[str, Any]:
     """Return what is compiled into the package, to be read only; `profiles.render` says what."""

@@ -20,9 +20,12 @@ import os
 import time
 from math import exp, log
 
+from judgekit.text import encodable, visible
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from typing import Any
 
     from judgekit.retrieval.compiled import Profile
     from judgekit.retrieval.parts import Part
@@ -36,6 +39,8 @@ LONG = 25  # words of a body, beyond which some of the query's occur in it by ch
 READ = 4_000  # characters of an entry in which `near` is looked for
 MOST = 12.0  # of `odds`, either way
 UNKNOWN = 0.5  # `titled` where no title has any word of the query
+COMMAND = "command"  # the kind of what a program of the user's found
+UNRATED = "unrated"  # its label, where the program gave no confidence
 _DAY = 86_400
 _DIGITS = 6  # of a score relative to the best: what is equal up to here is a tie
 
@@ -49,7 +54,8 @@ class Candidate:
     A `damaged` file could not be read: it may be retired, so it is never more than mentioned. `updated` is in
     seconds since the epoch. `matched` are the numbers of the query's terms in it, `titled` those in its title
     or tags. `text` holds its stems, title first, and `length` is how many there are; `part` of the prompt
-    found it. What a pin named keeps the values that it begins with.
+    found it. What a pin named keeps the values that it begins with. What a program of the user's found is of
+    kind `COMMAND`: `root` is the program, `text` the text, and unless it gave a confidence it is not `rated`.
     """
 
     def __init__(
@@ -74,18 +80,35 @@ class Candidate:
         self.titled: set[int] = set()
         self.text, self.length = "", 0
         self.part: Part | None = None
+        self.rated = True
+
+    def shown(self) -> dict[str, Any]:
+        """Return what a search shows of it, in printable texts; null for a number that there is not."""
+        texts = {name: encodable(getattr(self, name)) for name in ("id", "path")}
+        texts |= {name: visible(getattr(self, name)) for name in ("title", "category")}
+        return {
+            **texts,
+            "tags": list(map(visible, self.tags)),
+            "snippet": visible(self.snippet),
+            "bm25": None if self.kind == COMMAND else self.bm25,
+            "confidence": self.confidence if self.rated else None,
+            "confidence_label": self.confidence_label,
+            "kept_by": COMMAND if self.kind == COMMAND else "bm25",
+        }
 
 
 class RankedCandidates:
     """The answer to a query, best first, and `notes`, one line each for stderr.
 
     `pinned` were asked for by name and are not among `candidates`; `fallback` says in a word why the
-    full-text index was not used; `repeated` are held back, since the conversation has them.
+    full-text index was not used; `repeated` are held back, since the conversation has them. `degraded` says
+    in a line why a program of the user's found nothing, where one was asked in vain.
     """
 
     def __init__(self, candidates: list[Candidate], notes: list[str], fallback: str | None = None) -> None:
         self.candidates, self.notes, self.fallback = candidates, notes, fallback
         self.pinned: list[Candidate] = []
+        self.degraded: str | None = None
         self.repeated: list[Candidate] = []
 
 

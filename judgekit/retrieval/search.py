@@ -263,6 +263,8 @@ def body(candidate: Candidate, limit: int | None, profiles: Profiles | None = No
     """Return the beginning of a candidate's text, read anew; empty when it is gone or retired by now."""
     from judgekit.retrieval import scan  # noqa: PLC0415 - the hook without a judge needs no text
 
+    if candidate.kind == confidence.COMMAND:  # no path that a program names is opened
+        return candidate.text[:limit]
     profile = (profiles or Profiles(bundled())).by_kind[candidate.kind]
     entry, _ = scan.read(candidate.root, candidate.place, profile)
     return entry.body[:limit] if entry is not None else ""
@@ -279,7 +281,7 @@ def passages(
         connection.execute(_TABLE)
         for candidate in candidates:
             if candidate.kind not in wanted:
-                wanted[candidate.kind] = terms.parse(text, profiles.by_kind[candidate.kind].language)
+                wanted[candidate.kind] = terms.parse(text, profiles.of(candidate.kind).language)
             whole = body(candidate, None, profiles)
             found.append((_passage(connection, whole, wanted[candidate.kind]), whole))
     finally:
