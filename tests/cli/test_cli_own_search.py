@@ -48,7 +48,7 @@ def program(
         asked += f"open({str(folder / 'asked')!r}, 'w').write(json.dumps(asked))\n{more}\n"
         path = folder / "engine.py"
         path.write_text(f"{asked}sys.stdout.buffer.write({text.encode()!r})\n")
-        by_user(f"retrieval:\n  command: ['{sys.executable}', '{path}']\n{settings}")
+        by_user(f"retrieval:\n  command: ['{sys.executable}', '{path}']\n  timeout: 6\n{settings}")
         return folder / "asked"
 
     return make
@@ -121,7 +121,7 @@ FAILURES = [
 def test_a_failure_is_named_and_the_built_in_index_answers(
     judgekit: Run, program: Program, prompt: Prompt, printed: str | list[Any], more: str, why: str
 ) -> None:
-    program(printed, more, "  deadline: 0.5\n" if "sleep(60)" in more else "")
+    program(printed, more, "  deadline: 0.5\n" if "fork" in more else "")
     done = judgekit("search", QUERY, "--json")
     line = done.json["degraded"]
     assert line.startswith(f"retrieval.command: {why}")
