@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from engine_processes import document
 from hypothesis import HealthCheck, given, settings
-from loopback import Loopback, fails, says, sends
+from loopback import RESET, Loopback, fails, says, sends
 from schemathesis import Case, GenerationMode, checks, openapi
 from serving import Serving
 
@@ -350,6 +350,52 @@ def test_a_server_that_does_not_judge_leaves_it_undetermined(use: Callable[..., 
     told = str(judged().degraded)
     assert f"the shared judge at {server.base.removesuffix('/v1')}: it cannot be reached (" in told
     assert "Errno" not in told
+
+
+def test_a_request_whose_server_went_is_asked_again_under_the_same_key(
+    use: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that several servers with one store judge it once; what does not pass is not asked again."""
+    monkeypatch.setattr(shared, "_WAITS", (0.0,) * 5)
+    with Loopback(says(BAD)) as model, monkeypatch.context() as patch:
+        patch.setenv("JUDGEKIT_API_BASE", model.base)
+        patch.setenv("JUDGEKIT_MODEL", "stand-in")
+        record = judged().record()
+    busy = sends({"error": {"message": "being judged"}}, status=503, headers={"Retry-After": "1"})
+    with Loopback(RESET, busy, fails(502), sends(record)) as server:
+        use(server.base)
+        assert judged().verdict == "reject"
+        keys = [request.headers["idempotency-key"] for request in server.requests]
+        assert (len(keys), len(set(keys))) == (4, 1)
+        judged()
+        assert server.requests[-1].headers["idempotency-key"] != keys[0]
+    for script, count in ((busy, 6), (fails(429), 1), (fails(500), 1)):
+        with Loopback(script) as server:
+            use(server.base)
+            assert judged().verdict == "undetermined"
+            assert len(server.requests) == count
+
+
+def test_a_store_is_the_users_to_name_and_its_password_is_shown_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    configure("server: {store: 'postgresql://judgekit:geheim2031@db.example.org/team?sslmode=require'}\n")
+    for words in (["config", "show"], ["config", "show", "--json"]):
+        assert run(words) == 0
+        said = capfd.readouterr().out
+        assert ("db.example.org/team" in said, "geheim2031" in said) == (True, False)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    assert run(["kpi", "--team"]) == Exit.BAD_CONFIG
+    assert "server.store: psycopg is not installed; run" in capfd.readouterr().err
+    configure("server: {store: 'mysql://judgekit:geheim2031@db.example.org/team'}\n")
+    assert run(["kpi", "--team"]) == Exit.BAD_CONFIG
+    said = capfd.readouterr().err
+    assert ("server.store" in said, "geheim2031" in said) == (True, False)
+    (tmp_path / ".judgekit").mkdir()
+    (tmp_path / ".judgekit" / "config.yaml").write_text("server: {store: 'postgresql://evil/x'}\n")
+    configure("")
+    with pytest.raises(ConfigError, match="only the user's configuration may choose a shared judge"):
+        load(tmp_path)
 
 
 def test_a_token_goes_nowhere_in_the_clear(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

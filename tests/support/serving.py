@@ -16,13 +16,13 @@ print(user_tokens().create(sys.argv[1]))
 
 
 class Serving:
-    """A server's process with one token, and where it said that it listens."""
+    """A server's process with one token, by default a new one, and where it said that it listens."""
 
-    def __init__(self, *words: str, code: str = "", **environ: str) -> None:
+    def __init__(self, *words: str, code: str = "", token: str = "", **environ: str) -> None:
         self.home = Path(environ.get("JUDGEKIT_HOME", "."))
         self._environment = {**os.environ, **environ}
         program = ["-c", code] if code else ["-m", "judgekit"]
-        self.token = self.another("ada")
+        self.token = token or self.another("ada")
         self.process = subprocess.Popen(
             [sys.executable, *program, "serve", "--port", "0", *words],
             stderr=subprocess.PIPE,
