@@ -170,19 +170,17 @@ class Usage:
 
     def plus(self, other: Usage) -> Usage:
         """Return the sum; a cost that is known for one of them counts."""
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            *added((self, other)),
-            self.cache_read_tokens + other.cache_read_tokens,
-            self.cache_write_tokens + other.cache_write_tokens,
-            self.unpriced_calls + other.unpriced_calls,
-        )
+        cost, source = added((self, other))
+        counts = {name: getattr(self, name) + getattr(other, name) for name in _COUNTS}
+        return Usage(cost_usd=cost, cost_source=source, **counts)
 
     def of_call(self) -> Usage:
         """Return this as the usage of one call that was made: where it has no cost, that is counted."""
         known = self.cost_usd is not None or self.unpriced_calls
         return self if known else replace(self, unpriced_calls=1)
+
+
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "unpriced_calls")
 
 
 def free(usage: Usage) -> Usage:

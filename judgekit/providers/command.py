@@ -40,10 +40,8 @@ _PLACEHOLDER = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
 # Where programs that print JSON say what went wrong.
 _EXPLANATIONS = ("error.data.message", "error.message", "message", "error")
 _MOST = 1e15  # of a count or an amount: what is more is no number of either
-_MAX_STDERR = 100_000_000  # bytes on disk; of these the last are read
-_LAST_STDERR = 8_000
+_MAX_STDERR = 100_000_000  # bytes on disk; of these the last 8,000 are read
 _POLL = 0.05
-_DYING = 1.0  # seconds, of which a killed program needs milliseconds
 _TIDYING = 3.0  # seconds to end what a program has started, before our own process may end
 _ROUNDS = 5  # what is found may start another while it is looked for
 
@@ -194,12 +192,9 @@ def at(value: Any, key: str) -> list[Any]:  # noqa: ANN401 - any JSON
     for part in key.split("."):
         inner: list[Any] = []
         for outer in values:
-            if part == "*" and isinstance(outer, dict | list):
-                inner.extend(outer.values() if isinstance(outer, dict) else outer)
-            elif isinstance(outer, dict) and part in outer:
-                inner.append(outer[part])
-            elif isinstance(outer, list) and part.isdecimal() and int(part) < len(outer):
-                inner.append(outer[int(part)])
+            items = enumerate(outer) if isinstance(outer, list) else ()
+            there = outer if isinstance(outer, dict) else {str(number): each for number, each in items}
+            inner += there.values() if part == "*" else [there[part]] if part in there else []
         values = inner
     return values
 
@@ -279,16 +274,14 @@ async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) ->
         finally:
             cut_off = process.returncode is None
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                if sys.platform == "win32":
-                    process.kill()
-                else:  # with everything that it started and did not wait for, in its own session
-                    os.killpg(process.pid, signal.SIGKILL)
+                # With everything that it started and did not wait for, in its own session.
+                process.kill() if sys.platform == "win32" else os.killpg(process.pid, signal.SIGKILL)
             if cut_off:
                 kill_marked(call.environ[INSIDE])
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), _DYING)
+                await asyncio.wait_for(process.wait(), 1)  # it needs milliseconds
         output.seek(0)
-        errors.seek(max(0, sizes[1] - _LAST_STDERR))
+        errors.seek(max(0, sizes[1] - 8_000))
         printed, complaints = (file.read().decode(errors="replace") for file in (output, errors))
     if process.returncode:
         lines = [line.strip() for text in (printed, complaints) for line in lines_of(text) if line.strip()]

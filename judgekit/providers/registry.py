@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 OutputMode: TypeAlias = Literal["json_schema", "json_object", "tool", "text"]
 Variable = Annotated[str, StringConstraints(pattern=r"^[A-Z][A-Z0-9_]*$")]
-Family = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$")]
 Value = TypeVar("Value")
 Default = TypeVar("Default")
 
@@ -93,8 +92,8 @@ class _Profile(Strict):
     provider: Identifier
     title: Text
     rank: int = Field(100, description="order of detection, lowest first; ties by name")
-    family: Family | None = Field(None, description="family of its models; absent if it serves several")
-    families: dict[Text, Family] = Field({}, description="family by prefix of the bare model name")
+    family: Identifier | None = Field(None, description="family of its models; absent if it serves several")
+    families: dict[Text, Identifier] = Field({}, description="family by prefix of the bare model name")
     detect: Detect
     models: Models = Models()
     output: OutputMode = Field(description="how a reply is held to a JSON Schema")
@@ -121,18 +120,12 @@ class LitellmProfile(_Profile):
     base: Text | None = Field(None, description="address, where no variable of base_env is set")
     base_env: list[Variable] = Field([], description="variables that may hold the address")
     models_env: Models = Field(Models(), description="variables that may name the model of a tier")
-    parameters: dict[Text, list[Variable]] = Field(
-        {}, description="arguments of litellm and the variables of each"
-    )
+    parameters: dict[Text, list[Variable]] = Field({}, description="litellm's arguments, variables of each")
     arguments: dict[Text, dict[str, JsonValue]] = Field(
         {}, description="further litellm arguments by the beginning of a bare model name"
     )
-    thinking: dict[Text, int] = Field(
-        {}, description="tokens for thinking, by beginning of a bare model name"
-    )
-    prompt_caching: bool = Field(
-        default=False, description="the shared beginning of prompts is marked for a cache"
-    )
+    thinking: dict[Text, int] = Field({}, description="tokens for thinking, by start of a bare name")
+    prompt_caching: bool = Field(default=False, description="mark the prompts' shared beginning for a cache")
     logprobs: bool | dict[Text, bool] = Field(
         default=False, description="replies bring token probabilities: all, or by start of a bare name"
     )
@@ -147,9 +140,7 @@ class LitellmProfile(_Profile):
 class CommandUsage(Strict):
     """Where a program's JSON says what a call took; several keys of one kind are added up."""
 
-    where: dict[Text, JsonValue] = Field(
-        {}, description="what the line with the usage must contain, of jsonl"
-    )
+    where: dict[Text, JsonValue] = Field({}, description="what the line of jsonl with the usage must contain")
     input: list[Text] = Field([], description="tokens of the prompt, those read from a cache included")
     output: list[Text] = Field([], description="tokens of the reply")
     cache_read: list[Text] = Field([], description="tokens of the prompt that were read from a cache")
@@ -174,9 +165,7 @@ class CommandProfile(_Profile):
     )
     reply_file: RelativePath | None = Field(None, description="file beside the folder that holds the reply")
     reply_key: Text | None = Field(None, description="key of the reply's text in JSON")
-    reply_where: dict[Text, JsonValue] = Field(
-        {}, description="what the reply must hold, the last such line of jsonl"
-    )
+    reply_where: dict[Text, JsonValue] = Field({}, description="what the reply must hold; of jsonl the last")
     model_key: Text | None = Field(None, description="key of the model's name in JSON")
     usage: CommandUsage | None = None
     files: dict[RelativePath, str] = Field(

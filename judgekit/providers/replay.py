@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Literal
@@ -116,7 +115,7 @@ class ReplayGateway:
     """Answers from the recording that an endpoint's `api_base` names."""
 
     def __init__(self) -> None:
-        self._recordings: dict[str, defaultdict[tuple[CallKey, str], list[RecordedLine]]] = {}
+        self._recordings: dict[str, dict[tuple[CallKey, str], list[RecordedLine]]] = {}
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         file = endpoint.api_base
@@ -127,11 +126,10 @@ class ReplayGateway:
                 lines = read(Path(file))
             except ConfigError as error:
                 raise GatewayError(FailureKind.NOT_RECORDED, str(error)) from None
-            recording: defaultdict[tuple[CallKey, str], list[RecordedLine]] = defaultdict(list)
+            recording = self._recordings[file] = {}
             for line in lines:
                 key = CallKey(line.subject, line.rubric, line.tier, line.part)
-                recording[key, line.model].append(line)
-            self._recordings[file] = recording
+                recording.setdefault((key, line.model), []).append(line)
         key = request.call_key
         waiting = self._recordings[file].get((key, endpoint.model), [])
         if not waiting:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit import programs
 from judgekit.config import TIERS, TierName
@@ -295,8 +295,7 @@ def _signed_in(commands: Sequence[CommandProfile]) -> str:
     return f"{there}: to judge with it, add {allow} to providers.allow in your own configuration"
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderState:
+class ProviderState(NamedTuple):
     """One line of `judgekit provider list`; `why` says what makes it usable or what is lacking."""
 
     name: str

@@ -32,7 +32,6 @@ _READ = 300  # words of a column that are looked at for its subject
 _FEEDBACK_WORDS = 300  # words of the best entries whose rarity is looked up
 _MOST = 0.5  # of the hits may be taken for the best ones
 _FEW = 16  # words that are counted one by one: the quicker way, for as few
-_AFTER_ALL = "\U0010ffff"
 
 COLUMNS = "file.id, title, category, tags, path, updated"
 _MATCHES = "SELECT group_concat(rowid) FROM text WHERE text MATCH ?"
@@ -40,7 +39,6 @@ _STARTING = "SELECT term, entries FROM term WHERE term >= ? AND term < ?"
 _ENTRIES = f"""SELECT number, c0, c1, substr(c2, 1, {_BODY}), c3, problem IS NOT NULL, {COLUMNS}
     FROM text_content JOIN file ON number = text_content.id WHERE number IN """  # noqa: S608 - our names
 _AMONG = "SELECT rowid FROM text WHERE text MATCH ? AND rowid IN "
-_SIZE = "SELECT sz FROM text_docsize WHERE id = ?"
 
 
 class _Entry:
@@ -58,34 +56,32 @@ def match(opened: Index, parts: Sequence[Part], pool: int = POOL, *, quick: bool
     """Return the best matches of any of `parts`, rated, best first.
 
     An entry has the confidence of the part that it answers best. A `quick` answer scores fewer hits, by the
-    terms alone, and leaves frequent terms of a large store to the scoring (both hardly change what is
-    injected).
+    terms alone, and leaves frequent terms of a large store to the scoring: what is injected hardly changes.
     """
     wanted: Wanted = {}
     terms = list({term.text: term for part in parts for term in part.terms}.values())
-    places = {term.text: number for number, term in enumerate(terms)}
-    counts = [_look_up(opened, number, term, wanted) for number, term in enumerate(terms)]
+    for number, term in enumerate(terms):
+        _look_up(opened, number, term, wanted)
     share = len(parts) or 1
     pool = max(pool // share, min(pool, LEAST))
-    limits = (
-        (min(pool, QUICK_POOL), 1, QUICK_POSTINGS // share) if quick else (pool, _ENOUGH * pool, POSTINGS)
-    )
+    limits = pool, _ENOUGH * pool, POSTINGS
+    if quick:
+        limits = min(pool, QUICK_POOL), 1, QUICK_POSTINGS // share
     postings: dict[int, list[str]] = {}
     asked = []
-    numbered = [(part, [places[term.text] for term in part.terms]) for part in parts]
-    for part, numbers in sorted(numbered, key=lambda each: min([counts[n] or opened.size for n in each[1]])):
+    for part in sorted(parts, key=lambda each: min([term.count or opened.size for term in each.terms])):
         if quick and sum(map(len, postings.values())) > QUICK_POSTINGS:
             break  # what is left has frequent terms only
-        asked.append((part, numbers, _likeliest(opened, terms, numbers, counts, postings, limits)))
-    found = sorted({number for _, _, likeliest in asked for number in likeliest})
+        asked.append((part, _likeliest(opened, part.terms, postings, limits)))
+    found = sorted({number for _, likeliest in asked for number in likeliest})
     if not found:
         return []
     entries = _read(opened, terms, found)
     _count(opened, entries, wanted)
     rated: list[Candidate] = []
-    for part, numbers, likeliest in asked:
+    for part, likeliest in asked:
         most, likely = opened.profile.bm25["k1"] + 1, [number for number in entries if number in likeliest]
-        own = {number: _hit(entries[number], part, numbers, most) for number in likely}
+        own = {number: _hit(entries[number], part, most) for number in likely}
         ranked = sorted(own, key=lambda number: -own[number].bm25)
         best = own[ranked[0]].bm25 or 1.0 if ranked else 1.0
         for hit in own.values():
@@ -101,17 +97,17 @@ def match(opened: Index, parts: Sequence[Part], pool: int = POOL, *, quick: bool
     return list(unique.values())
 
 
-def _hit(entry: _Entry, part: Part, numbers: Sequence[int], most: float) -> Candidate:
+def _hit(entry: _Entry, part: Part, most: float) -> Candidate:
     hit = object.__new__(Candidate)
     hit.__dict__.update(entry.candidate.__dict__)
     frequencies, titled = entry.frequencies, entry.candidate.titled
     hit.part, hit.matched, hit.titled, hit.bm25 = part, set(), set(), 0.0
-    for place, (term, number) in enumerate(zip(part.terms, numbers, strict=True)):
-        if number in frequencies:
+    for place, term in enumerate(part.terms):
+        if term.number in frequencies:
             hit.matched.add(place)
-            often = frequencies[number]
+            often = frequencies[term.number]
             hit.bm25 += term.rarity * often * most / (often + entry.damping)
-            if number in titled:
+            if term.number in titled:
                 hit.titled.add(place)
     return hit
 
@@ -123,13 +119,13 @@ def candidate(opened: Index, row: Sequence[Any]) -> Candidate:
     return Candidate(name, title, category, own, updated, opened.root, path, opened.profile.kind)
 
 
-def _look_up(opened: Index, number: int, term: Term, wanted: Wanted) -> int:
-    """Add to `wanted` what stands for a term; return in how many entries it occurs, or an upper bound."""
+def _look_up(opened: Index, number: int, term: Term, wanted: Wanted) -> None:
+    """Add to `wanted` what stands for a term; note in how many entries it occurs, or an upper bound."""
     count = 0
     for phrase in term.phrases:
         wanted.setdefault(phrase, {})[number] = 1.0
         if phrase == term.prefix:
-            longer = dict(opened.connection.execute(_STARTING, (phrase, phrase + _AFTER_ALL)).fetchall())
+            longer = dict(opened.connection.execute(_STARTING, (phrase, phrase + "\U0010ffff")).fetchall())
             for stem in longer.keys() - {phrase}:
                 wanted.setdefault(stem, {}).setdefault(number, opened.profile.bm25["prefix"])
             count += sum(longer.values())
@@ -137,33 +133,26 @@ def _look_up(opened: Index, number: int, term: Term, wanted: Wanted) -> int:
             stems = phrase.split()
             found = index_file.frequencies(opened.connection, stems)
             count += min([found.get(stem, 0) for stem in stems], default=0)
-    count = min(count, opened.size)
-    term.rarity = confidence.rarity(count, opened.size, opened.profile.background, common=term.common)
-    return count
+    term.number, term.count = number, min(count, opened.size)
+    term.rarity = confidence.rarity(term.count, opened.size, opened.profile.background, common=term.common)
 
 
 def _likeliest(
-    opened: Index,
-    terms: Sequence[Term],
-    numbers: Sequence[int],
-    counts: list[int],
-    postings: dict[int, list[str]],
-    limits: tuple[int, int, int],
+    opened: Index, terms: Sequence[Term], postings: dict[int, list[str]], limits: tuple[int, int, int]
 ) -> set[int]:
     """Return the entries in which the rarest terms occur; `limits`: entries, enough and most occurrences."""
     pool, enough, most = limits
     worth: dict[str, float] = {}
     seen = 0
-    for number in sorted(numbers, key=counts.__getitem__):
-        if seen >= enough and seen + counts[number] > most:
+    for term in sorted(terms, key=lambda term: term.count):
+        if seen >= enough and seen + term.count > most:
             break
-        if counts[number]:
-            seen += counts[number]
-            term = terms[number]
-            if number not in postings:
+        if term.count:
+            seen += term.count
+            if term.number not in postings:
                 (found,) = opened.connection.execute(_MATCHES, (term.expression,)).fetchone()
-                postings[number] = found.split(",") if found else []
-            for entry in postings[number]:
+                postings[term.number] = found.split(",") if found else []
+            for entry in postings[term.number]:
                 worth[entry] = worth.get(entry, 0.0) + term.rarity
     return {int(entry) for entry in sorted(worth, key=worth.__getitem__, reverse=True)[:pool]}
 
@@ -179,7 +168,7 @@ def _read(opened: Index, terms: Sequence[Term], numbers: list[int]) -> dict[int,
         hit.damaged, hit.text, hit.length = bool(damaged), " ".join(columns), sum(map(len, stems))
         entries[number] = _Entry(hit, stems)
         if len(columns[2]) == _BODY:
-            (sizes,) = execute(_SIZE, (number,)).fetchone()
+            (sizes,) = execute("SELECT sz FROM text_docsize WHERE id = ?", (number,)).fetchone()
             hit.length = value = 0
             for byte in sizes:  # FTS5's numbers: seven bits a byte, the first bits first
                 value = value << 7 | byte & 0x7F

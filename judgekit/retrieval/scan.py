@@ -2,8 +2,7 @@
 
 Nothing outside the store is listed: links that lead out of it are named as problems instead.
 `.judgekitignore` at the root of a store leaves files out, as git reads a .gitignore: of two patterns that
-match, the later one counts, and `!` takes a name back in; what stands in a folder that is left out cannot
-come back.
+match, the later one counts, and `!` takes a name back in, but nothing in a folder that is left out.
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ _LEADS_OUT = "outside the project, so it is not searched; only your own configur
 _NO_PIN = "no active memory has this id or path; nothing is injected for it"
 _PINNED = f"SELECT {bm25.COLUMNS} FROM file WHERE live = 1 AND problem IS NULL AND"  # noqa: S608 - our names
 _TABLE = "CREATE VIRTUAL TABLE body USING fts5(text, tokenize = 'porter unicode61 remove_diacritics 2')"
+_PUT = "INSERT OR REPLACE INTO body (rowid, text) VALUES (1, ?)"
 _PASSAGE = "SELECT snippet(body, 0, '', '', '…', ?) FROM body WHERE body MATCH ?"
 _MARKED = "SELECT highlight(body, 0, char(1), char(2)) FROM body WHERE body MATCH ?"
 _SHORT = 4_000  # characters of a body that is short, whatever stands in it
@@ -296,19 +297,14 @@ def _passage(connection: Connection, text: str, wanted: Sequence[terms.Term]) ->
     if text and expression:
         if len(text) > _SHORT:
             text = text[: _end(connection, text, expression)]
-        _put(connection, text)
+        connection.execute(_PUT, (text,))
         row = connection.execute(_PASSAGE, (TOKENS, expression)).fetchone()
     return " ".join((row[0] if row else text[:SNIPPET_LIMIT]).split())[:SNIPPET_LIMIT]
 
 
-def _put(connection: Connection, text: str) -> None:
-    connection.execute("DELETE FROM body")
-    connection.execute("INSERT INTO body (rowid, text) VALUES (1, ?)", (text,))
-
-
 def _end(connection: Connection, text: str, expression: str) -> int:
     """Return where the part of a text ends in which `_MOST` words match, which is all of nearly every one."""
-    _put(connection, text.translate({1: " ", 2: " "}))
+    connection.execute(_PUT, (text.translate({1: " ", 2: " "}),))
     row = connection.execute(_MARKED, (expression,)).fetchone()
     before, *rest = row[0].split("\1") if row else ("",)
     end, matched = len(before), 0

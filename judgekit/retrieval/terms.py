@@ -165,11 +165,11 @@ class Term:
     """One thing to look for: the text to show, what is searched for, and whether it is a common word.
 
     `phrases` are rows of stems, each of which an entry may have; longer stems than `prefix` that begin so
-    count, too. `expression` is FTS5's over stems, `shown` one over text as it was written. `rarity` is set by
-    an index.
+    count, too. `expression` is FTS5's over stems, `shown` one over text as it was written. A search sets its
+    `number` there, the `count` of entries that have it, and its `rarity`.
     """
 
-    __slots__ = ("common", "expression", "phrases", "prefix", "rarity", "shown", "text")
+    __slots__ = ("common", "count", "expression", "number", "phrases", "prefix", "rarity", "shown", "text")
 
     def __init__(
         self,
@@ -180,7 +180,8 @@ class Term:
         prefix: bool = False,
         common: bool = False,
     ) -> None:
-        self.text, self.phrases, self.common, self.rarity = text, phrases, common, 0.0
+        self.text, self.phrases, self.common = text, phrases, common
+        self.number, self.count, self.rarity = 0, 0, 0.0
         self.prefix = phrases[0] if prefix else None
         self.expression, self.shown = _any_of(phrases, prefix=prefix), _any_of(forms, prefix=prefix)
 

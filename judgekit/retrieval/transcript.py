@@ -7,6 +7,7 @@ import json
 import os
 import stat
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,14 +43,9 @@ class Exchange(NamedTuple):
 
 def last_turns(path: str, count: int) -> tuple[str, ...]:
     """Return up to `count` turns, oldest first, as "user: …" or "assistant: …"; fewer where it is odd."""
-    turns: list[str] = []
-    for line in reversed(_lines(path, -_TAIL_BYTES) if count > 0 else []):
-        turn = _turn(_entry(line))
-        if turn:
-            turns.append(f"{turn[0]}: {turn[1][:_TURN_CHARS]}")
-        if len(turns) == count:
-            break
-    return tuple(reversed(turns))
+    lines = _lines(path, -_TAIL_BYTES) if count > 0 else []
+    turns = filter(None, (_turn(_entry(line)) for line in reversed(lines)))
+    return tuple(f"{who}: {text[:_TURN_CHARS]}" for who, text in [*islice(turns, max(count, 0))][::-1])
 
 
 def prompts(project: str, most: int, wanted: Callable[[str], bool]) -> list[str]:
@@ -120,8 +116,7 @@ def of_sessions(digests: Collection[str]) -> dict[str, list[Exchange]]:
 
 def _exchanges(path: str) -> list[Exchange]:
     found: list[Exchange] = []
-    for line in _lines(path, _WHOLE_BYTES):
-        entry = _entry(line)
+    for entry in map(_entry, _lines(path, _WHOLE_BYTES)):
         turn = _turn(entry)
         if turn and turn[0] == "user":
             found.append(Exchange(turn[1], [], []))
@@ -161,9 +156,7 @@ def _lines(path: str, size: int) -> list[bytes]:
     try:
         file = Path(path)
         is_inside = any(file.resolve().is_relative_to(home.resolve()) for home in _homes())
-        if not path.endswith(".jsonl") or not is_inside:
-            return []
-        if not stat.S_ISREG(file.lstat().st_mode):
+        if not (path.endswith(".jsonl") and is_inside and stat.S_ISREG(file.lstat().st_mode)):
             return []
         with file.open("rb") as stream:
             if size < 0:

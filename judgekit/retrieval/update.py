@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 import zlib
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from judgekit import environment
 from judgekit.retrieval import index_file, scan
@@ -33,12 +33,10 @@ _UNUSED = 30 * 86_400  # seconds after which the file of another version of this
 LAYOUT = os.path.join(os.path.dirname(__file__), "index.sql")
 _SET_ABOUT = "INSERT OR REPLACE INTO about VALUES (?, ?)"
 _ADD_TEXT = "INSERT INTO text (rowid, title, tags, body, parts) VALUES (?, ?, ?, ?, ?)"
-_STEMS = "SELECT title, tags, body, parts FROM text WHERE rowid = ?"
 _COUNT = """INSERT INTO term (term, entries) VALUES (?, ?)
     ON CONFLICT (term) DO UPDATE SET entries = entries + excluded.entries"""
 _IN_FOLDER = """SELECT file.number, file.path, size, mtime, inode, read FROM file
     JOIN watch ON file.folder = watch.number WHERE watch.path = ?"""
-_ADD_FILE = "INSERT OR IGNORE INTO file (path, folder) VALUES (?, ?)"
 _SET_FILE = """UPDATE file SET pending = 0, size = ?, mtime = ?, inode = ?, read = ?, live = ?, digest = ?,
     problem = ?, id = ?, title = ?, category = ?, tags = ?, updated = ? WHERE number = ?"""
 _TOUCH_FILE = "UPDATE file SET pending = 0, size = ?, mtime = ?, inode = ?, read = ? WHERE number = ?"
@@ -92,20 +90,16 @@ def replace(root: str, profiles: Profiles, path: str | None) -> None:
     with os.scandir(folder) as entries:
         for entry in list(entries):
             limit = _ABANDONED if _MAKING in entry.name else _UNUSED
-            try:
+            with suppress(OSError):  # it has been finished or swept meanwhile, or is none of ours
                 old = time.time() - entry.stat().st_mtime > limit
                 if old and not entry.name.startswith(f"v{VERSION}."):
                     os.unlink(entry.path)
-            except OSError:  # it has been finished or swept meanwhile, or is none of ours
-                continue
 
 
 def _unlink(path: str) -> None:
     for suffix in ("", "-wal", "-shm"):
-        try:
+        with suppress(FileNotFoundError):
             os.unlink(path + suffix)
-        except FileNotFoundError:
-            continue
 
 
 class Plan:
@@ -242,7 +236,8 @@ class Writer:
             self.execute("DELETE FROM note WHERE place = ?", (place,))
             self.executemany("INSERT INTO note VALUES (?, ?)", [(place, _clean(text)) for text in notes])
         numbers = dict(self.execute("SELECT path, number FROM watch WHERE folder").fetchall())
-        self.executemany(_ADD_FILE, [(path, numbers[folder]) for path, folder in plan.new.items()])
+        new = [(path, numbers[folder]) for path, folder in plan.new.items()]
+        self.executemany("INSERT OR IGNORE INTO file (path, folder) VALUES (?, ?)", new)
         changed = [(number,) for number in plan.changed]
         self.executemany("UPDATE file SET pending = 1 WHERE number = ?", changed)
 
@@ -275,7 +270,8 @@ class Writer:
     def _drop_text(self, number: int) -> None:
         row = self.execute("SELECT live FROM file WHERE number = ?", (number,)).fetchone()
         if row is not None and row[0]:
-            for columns in self.execute(_STEMS, (number,)).fetchall():
+            stems_of = "SELECT title, tags, body, parts FROM text WHERE rowid = ?"
+            for columns in self.execute(stems_of, (number,)).fetchall():
                 self._count(columns, -1)
             self.execute("DELETE FROM text WHERE rowid = ?", (number,))
 
@@ -332,15 +328,14 @@ def refresh(
 ) -> None:
     """Bring an index up to date: the watched `places` (None: all) and the files `numbers` may have changed.
 
-    Reading ends after `patience` seconds and one batch. Of more than `most` files those changed last are
-    read.
+    Reading ends after `patience` seconds and one batch; of more than `most` files the newest are read.
     """
     started = time.monotonic()
     # Without the lock first, since mostly nothing is different.
     (version,) = index.connection.execute("PRAGMA data_version").fetchone()
     plan = Plan(index, index.kind, places)
     plan.changed += numbers
-    try:
+    with suppress(_Passed):
         if plan.anew or plan.watched or plan.gone or plan.new or plan.changed or plan.lost:
             with transaction(index) as writer:
                 (now,) = index.connection.execute("PRAGMA data_version").fetchone()
@@ -358,8 +353,6 @@ def refresh(
                 _read_batch(index, writer)
             if patience is not None and time.monotonic() > started + patience:
                 break
-    except _Passed:
-        pass
     if not index.kind:  # another process is listing the files, and nothing is known yet
         index.kind = scan.kind_of(index.root, index.profiles)
         index.profile = index.profiles.by_kind[index.kind]
