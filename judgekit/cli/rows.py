@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
     from types import FrameType
 
-    from judgekit.data.runs import Dataset, DatasetRun, Runner
+    from judgekit.data.runs import Dataset, DatasetRun
     from judgekit.judging.documents import Task
     from judgekit.judging.service import JudgeRequest
 
@@ -160,7 +160,14 @@ def run(
     total = dataset.check() if source.lasting else None
     with results.open_results(options.out, output.emit, fresh=options.fresh, source=source) as kept:
         work = runs.DatasetRun(dataset, kept, judge_request.max_cost_usd, partial(asked.expected, found))
-        runner = _runner(task, options, project, judge_request, how, work)
+        runner = runs.here(project, judge_request, how.jobs)
+        if options.batch:
+            from judgekit.data import batches
+
+            own = options.out or "", options.batch_fallback, work, note
+            runner = batches.BatchRunner(project, judge_request, how.jobs, *own)
+        elif how.use_engine:
+            runner = runs.by_engine(task, project, judge_request, how.jobs, note)
         started, interrupted = time.monotonic(), False
         with _progress(work, total), _stoppable(work.stopped):
             try:
@@ -182,35 +189,6 @@ def run(
         return Exit.INTERRUPTED
     undone = {"undetermined"} if work.is_spent else set()
     return work.problem.exit_code if work.problem else exit_code({*work.words, *undone}, how.exit_on)
-
-
-def _runner(
-    task: Literal["judge", "compare"],
-    options: DataOptions,
-    project: Path,
-    judge_request: JudgeRequest,
-    how: How,
-    work: DatasetRun,
-) -> Runner:
-    """Return what judges the rows."""
-    from judgekit.data import runs
-
-    if options.batch:
-        from judgekit.data import batches
-        from judgekit.providers import gateway
-
-        environ = environment.environ()
-        if gateway.is_recording(environ) or gateway.is_replaying(environ):
-            raise UsageError(
-                "--batch: a recording holds no batches; unset JUDGEKIT_RECORD and JUDGEKIT_REPLAY"
-            )
-        if judge_request.deadline is not None:
-            raise UsageError("--batch: a batch takes up to a day; leave --deadline out")
-        own = options.out or "", options.batch_fallback, work, note
-        return batches.BatchRunner(project, judge_request, how.jobs, *own)
-    if how.use_engine:
-        return runs.by_engine(task, project, judge_request, how.jobs, note)
-    return runs.here(project, judge_request, how.jobs)
 
 
 def _show_prompt(task: str, dataset: Dataset, project: Path, judge_request: JudgeRequest) -> int:
@@ -265,12 +243,11 @@ def _progress(run: DatasetRun, total: int | None) -> Iterator[None]:
     show, seconds = (output.progress, SHOWN_SECONDS) if output.watched() else (note, LOG_SECONDS)
 
     def tell() -> None:
-        said = None
+        said = ""
         while not over.wait(seconds):
-            now = run.now, run.kept, run.waits_for
-            if show is output.progress or now != said or not run.waits_for:  # a batch takes hours
-                show(_how_far(run, total, started))
-            said = now
+            if (line := _how_far(run, total, started)) != said:  # a batch takes hours
+                show(line)
+            said = line
 
     thread = threading.Thread(target=tell, daemon=True)
     thread.start()
@@ -286,15 +263,14 @@ def _progress(run: DatasetRun, total: int | None) -> Iterator[None]:
 def _how_far(run: DatasetRun, total: int | None, started: float) -> str:
     done, pace = run.now + run.kept, run.now / max(time.monotonic() - started, 0.001)
     verdicts = ", ".join(f"{count:,} {word}" for word, count in sorted(run.words.items()))
-    figures = f"{cost(run)}; {verdicts or 'no verdict yet'}"
-    figures = (
-        f"{figures}; waiting for {run.waits_for}" if run.waits_for else f"{pace:.1f} a second, {figures}"
+    left = f", {timedelta(seconds=int((total - done) / pace))} left" if total and pace else ""
+    how_fast, waiting = f"{left}, {pace:.1f} a second", ""
+    if run.waits_for:
+        how_fast, waiting = "", f"; waiting for {run.waits_for}"
+    rows = (
+        f"{done:,} of {counted(total, 'row', 'rows')}" if total is not None else counted(done, "row", "rows")
     )
-    if total is None:
-        return f"{counted(done, 'row', 'rows')}, {figures}"
-    is_steady = pace and not run.waits_for
-    left = f", {timedelta(seconds=int((total - done) / pace))} left" if is_steady else ""
-    return f"{done:,} of {counted(total, 'row', 'rows')}{left}, {figures}"
+    return f"{rows}{how_fast}, {cost(run)}; {verdicts or 'no verdict yet'}{waiting}"
 
 
 @contextlib.contextmanager
