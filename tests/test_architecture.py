@@ -28,6 +28,7 @@ PACKAGES = {
 }
 # Where the process's own environment is read below the doors; everything else asks `environment`.
 READS_ENVIRONMENT = {
+    "data.on_ray": "switches off what Ray would do on import",
     "environment": "the one place that knows whose environment holds",
     "providers.litellm": "switches off what litellm would do on import",
 }

@@ -64,6 +64,8 @@ def judge(
     judge_turn: rows.JudgeTurn = "last",
     batch: rows.Batch = False,
     batch_fallback: rows.BatchFallback = "live",
+    on: rows.On = None,
+    ray_address: rows.RayAddress = None,
 ) -> int:
     """Judge documents or rows. Exit code: 0 accepted, 1 rejected, 2 a human is needed; of rows 0 or 2."""
     from judgekit.judging import documents
@@ -77,7 +79,8 @@ def judge(
     wish |= {"depth": depth or review} if depth or review else {}
     task = documents.Task(*map(encodable, (description, acceptance, reference)))
     use_engine = not no_engine and engine_wanted()
-    dataset = rows.DataOptions(data, map_, id_, out, fresh, limit, judge_turn, batch, batch_fallback)
+    own = data, map_, id_, out, fresh, limit, judge_turn, batch, batch_fallback
+    dataset = rows.DataOptions(*own, on=on, ray_address=ray_address)
     if dataset._replace(out=None) != rows.NO_DATA or not files:
         dataset.check(files, format_, task_id)
         how = rows.How(jobs or rows.ROW_JOBS, use_engine, show_prompt, exit_on or rows.USUAL_EXIT)
@@ -235,13 +238,16 @@ def compare(
     limit: rows.Limit = None,
     batch: rows.Batch = False,
     batch_fallback: rows.BatchFallback = "live",
+    on: rows.On = None,
+    ray_address: rows.RayAddress = None,
 ) -> int:
     """Decide which text is better. Exit code: 0 a winner or a tie, 2 a human is needed."""
     from judgekit.judging import documents, service
     from judgekit.providers import running
 
     request = service.JudgeRequest(rubric, mode, deadline, max_cost, not no_cache, model)
-    dataset = rows.DataOptions(data, map_, id_, out, fresh, limit, batch=batch, batch_fallback=batch_fallback)
+    dataset = rows.DataOptions(data, map_, id_, out, fresh, limit)
+    dataset = dataset._replace(batch=batch, batch_fallback=batch_fallback, on=on, ray_address=ray_address)
     if dataset._replace(out=None) != rows.NO_DATA or not files:
         dataset.check(files, format_)
         how = rows.How(jobs or rows.ROW_JOBS, not no_engine and engine_wanted(), show_prompt)

@@ -23,10 +23,11 @@ from judgekit.errors import Exit, UsageError
 from judgekit.text import counted, escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from types import FrameType
 
-    from judgekit.data.runs import Dataset, DatasetRun
+    from judgekit.data.rows import Rows
+    from judgekit.data.runs import Dataset, DatasetRun, Runner
     from judgekit.judging.documents import Task
     from judgekit.judging.service import JudgeRequest
 
@@ -77,6 +78,10 @@ _FALLBACK = Option(
 BatchFallback = Annotated[Literal["live", "none"], _FALLBACK]
 ExitOnOption = Annotated[list[ExitOn] | None, _EXIT_ON]
 _AT_ONCE = f"Texts to judge at the same time. [default: {JOBS}; rows: {ROW_JOBS}]"
+_ON = Option("--on", help="Judge the rows on a Ray cluster (extra ray).")
+On = Annotated[Literal["ray"] | None, _ON]
+_RAY = Option("--ray-address", metavar="A", help="Address of the cluster. [default: start Ray here]")
+RayAddress = Annotated[str | None, _RAY]
 Jobs = Annotated[int | None, Option("-j", min=1, max=256, help=_AT_ONCE)]
 
 
@@ -92,6 +97,8 @@ class DataOptions(NamedTuple):
     judge_turn: Turn = "last"
     batch: bool = False
     batch_fallback: Literal["live", "none"] = "live"
+    on: Literal["ray"] | None = None
+    ray_address: str | None = None
 
     def check(self, files: list[str] | None, format_: str, task_id: str | None = None) -> None:
         """Raise `UsageError` for options that do not go together, and where nothing is to be judged."""
@@ -109,6 +116,12 @@ class DataOptions(NamedTuple):
             raise UsageError("--batch needs --out: beside it is noted which batches were submitted")
         if self.batch and any(environment.environ().get(name) for name in _RECORDINGS):
             raise UsageError(f"--batch: a recording holds no batches; unset {' and '.join(_RECORDINGS)}")
+        if self.ray_address and not self.on:
+            raise UsageError("--ray-address is for --on ray; give both")
+        if self.on and (self.data == "-" or not self.out):
+            raise UsageError("--on ray reads a file, a folder or an address: name it with --data, and --out")
+        if self.on and self.batch:
+            raise UsageError("--batch and --on ray do not go together; give one of the two")
 
 
 class How(NamedTuple):
@@ -157,38 +170,88 @@ def run(
         note(line)
     if how.show_prompt:
         return _show_prompt(task, dataset, project, judge_request)
-    total = dataset.check() if source.lasting else None
-    with results.open_results(options.out, output.emit, fresh=options.fresh, source=source) as kept:
-        work = runs.DatasetRun(dataset, kept, judge_request.max_cost_usd, partial(asked.expected, found))
-        runner = runs.here(project, judge_request, how.jobs)
-        if options.batch:
-            from judgekit.data import batches
-
-            own = options.out or "", options.batch_fallback, work, note
-            runner = batches.BatchRunner(project, judge_request, how.jobs, *own)
-        elif how.use_engine:
-            runner = runs.by_engine(task, project, judge_request, how.jobs, note)
-        started, interrupted = time.monotonic(), False
-        with _progress(work, total), _stoppable(work.stopped):
-            try:
-                runner(work.pending(), work.on_record)
-            except KeyboardInterrupt:
-                interrupted = True
-        kept.finish()
-    interrupted |= work.stopped.is_set()
+    expected, most = partial(asked.expected, found), judge_request.max_cost_usd
+    work = runs.DatasetRun(
+        dataset=dataset, results=results.Results(output.emit), max_cost_usd=most, expected=expected
+    )
+    total: int | None = None
+    if options.on:
+        name, total, interrupted, seconds = _on_ray(options, work, source, project, judge_request, how)
+    else:
+        total = dataset.check() if source.lasting else None
+        with results.open_results(options.out, output.emit, fresh=options.fresh, source=source) as kept:
+            work.results, name = kept, kept.name
+            runner = _runner(task, options, project, judge_request, how, work)
+            interrupted, seconds = _judged(partial(runner, work.pending(), work.on_record), work, total)
+            kept.finish()
     output.tell_sent(work.substitutes, work.redacted)
     more = f" (and {work.failures - 1:,} more)" if work.failures > 1 else ""
     for line in filter(None, (work.failed and work.failed + more, str(work.problem or ""))):
         warn(escaped(line))
     output.KEPT[task] = None  # the summary says it
-    seconds, resumes = time.monotonic() - started, bool(options.out)
-    line = summary(work, kept.name, seconds, total, interrupted=interrupted, resumes=resumes)
+    line = summary(work, name, seconds, total, interrupted=interrupted, resumes=bool(options.out))
     if sys.stderr is not None and not output.current.quiet:
         sys.stderr.write(f"{output.printable(line)}\n")
     if interrupted:
         return Exit.INTERRUPTED
     undone = {"undetermined"} if work.is_spent else set()
     return work.problem.exit_code if work.problem else exit_code({*work.words, *undone}, how.exit_on)
+
+
+def _runner(
+    task: Literal["judge", "compare"],
+    options: DataOptions,
+    project: Path,
+    judge_request: JudgeRequest,
+    how: How,
+    work: DatasetRun,
+) -> Runner:
+    """Return what judges the rows."""
+    from judgekit.data import runs
+
+    if options.batch:
+        from judgekit.data import batches
+        from judgekit.providers import gateway
+
+        environ = environment.environ()
+        if gateway.is_recording(environ) or gateway.is_replaying(environ):
+            raise UsageError(
+                "--batch: a recording holds no batches; unset JUDGEKIT_RECORD and JUDGEKIT_REPLAY"
+            )
+        if judge_request.deadline is not None:
+            raise UsageError("--batch: a batch takes up to a day; leave --deadline out")
+        own = options.out or "", options.batch_fallback, work, note
+        return batches.BatchRunner(project, judge_request, how.jobs, *own)
+    if how.use_engine:
+        return runs.by_engine(task, project, judge_request, how.jobs, note)
+    return runs.here(project, judge_request, how.jobs)
+
+
+def _judged(judge: Callable[[], None], work: DatasetRun, total: int | None) -> tuple[bool, float]:
+    """Judge the rows; return whether a person ended it, and the seconds it took."""
+    started, interrupted = time.monotonic(), False
+    with _progress(work, total), _stoppable(work.stopped):
+        try:
+            judge()
+        except KeyboardInterrupt:
+            interrupted = True
+    return interrupted or work.stopped.is_set(), time.monotonic() - started
+
+
+def _on_ray(
+    options: DataOptions, work: DatasetRun, source: Rows, project: Path, judge_request: JudgeRequest, how: How
+) -> tuple[str, int, bool, float]:
+    """Judge the rows on Ray; return the name of the results, how many rows there are, and as `_judged`."""
+    from judgekit.data import on_ray
+
+    assert options.data is not None and options.out is not None  # noqa: S101, PT018 - what `check` looks at
+    with on_ray.connected(options.ray_address):
+        run = on_ray.RayRun(work, options.data, options.out, project, judge_request, how.jobs)
+        run.prepare(fresh=options.fresh)
+        total = run.check(source.schema)
+        interrupted, seconds = _judged(run.judge, work, total)
+        run.finish()
+    return options.out, total, interrupted, seconds
 
 
 def _show_prompt(task: str, dataset: Dataset, project: Path, judge_request: JudgeRequest) -> int:
@@ -243,11 +306,12 @@ def _progress(run: DatasetRun, total: int | None) -> Iterator[None]:
     show, seconds = (output.progress, SHOWN_SECONDS) if output.watched() else (note, LOG_SECONDS)
 
     def tell() -> None:
-        said = ""
+        said = None
         while not over.wait(seconds):
-            if (line := _how_far(run, total, started)) != said:  # a batch takes hours
-                show(line)
-            said = line
+            now = run.now, run.kept, run.waits_for
+            if show is output.progress or now != said or not run.waits_for:  # a batch takes hours
+                show(_how_far(run, total, started))
+            said = now
 
     thread = threading.Thread(target=tell, daemon=True)
     thread.start()
@@ -263,14 +327,15 @@ def _progress(run: DatasetRun, total: int | None) -> Iterator[None]:
 def _how_far(run: DatasetRun, total: int | None, started: float) -> str:
     done, pace = run.now + run.kept, run.now / max(time.monotonic() - started, 0.001)
     verdicts = ", ".join(f"{count:,} {word}" for word, count in sorted(run.words.items()))
-    left = f", {timedelta(seconds=int((total - done) / pace))} left" if total and pace else ""
-    how_fast, waiting = f"{left}, {pace:.1f} a second", ""
-    if run.waits_for:
-        how_fast, waiting = "", f"; waiting for {run.waits_for}"
-    rows = (
-        f"{done:,} of {counted(total, 'row', 'rows')}" if total is not None else counted(done, "row", "rows")
+    figures = f"{cost(run)}; {verdicts or 'no verdict yet'}"
+    figures = (
+        f"{figures}; waiting for {run.waits_for}" if run.waits_for else f"{pace:.1f} a second, {figures}"
     )
-    return f"{rows}{how_fast}, {cost(run)}; {verdicts or 'no verdict yet'}{waiting}"
+    if total is None:
+        return f"{counted(done, 'row', 'rows')}, {figures}"
+    is_steady = pace and not run.waits_for
+    left = f", {timedelta(seconds=int((total - done) / pace))} left" if is_steady else ""
+    return f"{done:,} of {counted(total, 'row', 'rows')}{left}, {figures}"
 
 
 @contextlib.contextmanager

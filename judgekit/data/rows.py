@@ -1,21 +1,25 @@
-"""Where rows come from: JSON Lines, CSV, TSV, Parquet, or JSON Lines on standard input; how each cell reads.
+"""Where rows come from: JSON Lines, CSV, TSV or Parquet, a folder of these, standard input; how a cell reads.
 
 Rows are read one by one, so a million need no more memory than a thousand. A row that cannot be read is
-yielded as `UnreadableRow`, and reading goes on with the next one.
+yielded as `UnreadableRow`, and reading goes on with the next one. The rows of a folder are those of its
+files, in the order of their paths.
 """
 
 from __future__ import annotations
 
 import base64
 import csv
+import io
 import json
+import os
 import stat
 from collections import Counter, deque
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import date, time, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self, TypeAlias
 
 from judgekit.config.files import install_extra
 from judgekit.errors import InputError
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyarrow import parquet
+    from pyarrow.fs import FileSystem
 
     Stream: TypeAlias = Iterator["DataRow | UnreadableRow"]
 
@@ -62,17 +67,88 @@ class UnreadableRow(NamedTuple):
     problem: str
 
 
+@dataclass(frozen=True)
+class RowFiles:
+    """The files of a dataset, by their paths: on this machine, or in another file `system`."""
+
+    name: str
+    paths: Sequence[str]
+    system: FileSystem | None = None
+
+    @classmethod
+    def at(cls, path: str) -> Self:
+        """Return a file, those in a folder, or those at an address such as s3://bucket/folder.
+
+        Hidden files are left out, and those below hidden folders. Raises `InputError`.
+        """
+        with _readable(path):
+            if "://" in path:
+                system, root = file_system(path)
+                found = [root] if system.get_file_info(root).is_file else _listed(system, root)
+            else:
+                system, root, found = None, path, [path]
+                if stat.S_ISDIR(Path(path).stat().st_mode):
+                    found = [str(each) for each in Path(path).rglob("*") if each.is_file()]
+            if found == [root]:
+                return cls(path, found, system)
+            paths = [each for each in found if Path(each).suffix.lower() in ENDINGS]
+            below = {each: each.removeprefix(root).split("/") for each in paths}
+            paths = [each for each in paths if not any(part[:1] in (".", "_") for part in below[each])]
+            if not paths:
+                raise InputError(f"{path}: no file of rows in it; expected {', '.join(ENDINGS)}")
+            return cls(path, sorted(paths), system)
+
+    def opened(self, path: str) -> BinaryIO:
+        if self.system is None:
+            return Path(path).open("rb")
+        return io.BufferedReader(self.system.open_input_file(path))
+
+    def rows(self) -> Stream:
+        before = 0
+        for path in self.paths:
+            number = 0
+            with self.opened(path) as file:
+                for row in rows_in(file, path):
+                    number = max(number, row.number)
+                    yield self.numbered(row, before, path)
+            before += number
+
+    def numbered(self, row: DataRow | UnreadableRow, before: int, path: str) -> DataRow | UnreadableRow:
+        """Return a row of a file with its number in the dataset, in which so many are `before` the file."""
+        number = row.number and row.number + before
+        if isinstance(row, UnreadableRow) and len(self.paths) > 1:
+            return row._replace(number=number, problem=f"{row.problem} ({encodable(path)})")
+        return row._replace(number=number)
+
+
+def file_system(address: str) -> tuple[FileSystem, str]:
+    """Return the file system of a folder or of an address, and the path there; raises as pyarrow does."""
+    parquet_module(address, "an address")
+    from pyarrow.fs import FileSystem, LocalFileSystem  # noqa: PLC0415 - the extra
+
+    if "://" in address:
+        found: tuple[FileSystem, str] = FileSystem.from_uri(address)
+        return found
+    return LocalFileSystem(), os.path.realpath(address)
+
+
+def _listed(system: FileSystem, root: str) -> list[str]:
+    from pyarrow.fs import FileSelector  # noqa: PLC0415 - the extra
+
+    return [each.path for each in system.get_file_info(FileSelector(root, recursive=True)) if each.is_file]
+
+
 class Rows:
     """The rows of one input. Each iteration reads it from the start; standard input can be read once.
 
-    `name` is for messages; `path` is "" for standard input; `schema` is that of a Parquet file, else None.
-    Iterating raises `InputError` where the file itself can be read no further.
+    `name` is for messages; `path` is "" for standard input and for an address; `schema` is that of the first
+    Parquet file, else None. Iterating raises `InputError` where the file itself can be read no further.
     """
 
     def __init__(self, path: str, read: Callable[[], Stream], schema: pa.Schema | None = None) -> None:
-        self.path = "" if path == STDIN else path
-        self.name = encodable(self.path) or "standard input"
-        self.lasting = bool(self.path)
+        self.path = "" if path == STDIN or "://" in path else path
+        self.name = "standard input" if path == STDIN else encodable(path)
+        self.lasting = path != STDIN
         self.schema = schema
         self._read = read
 
@@ -82,27 +158,35 @@ class Rows:
 
 
 def open_rows(path: str, stdin: BinaryIO) -> Rows:
-    """Return the rows of a file, or of JSON Lines on standard input for `-`; raises `InputError`."""
+    """Return the rows of a file, of a folder or address, or of JSON Lines on standard input for `-`.
+
+    Raises `InputError`.
+    """
     if path == STDIN:
         return Rows(path, partial(_json_rows, stdin))
-    ending = Path(path).suffix.lower()
+    files = RowFiles.at(path)
     with _readable(path):
-        is_file = stat.S_ISREG(Path(path).stat().st_mode)
-        if ending not in ENDINGS:
-            expected = f"{', '.join(ENDINGS)}, or - for JSON Lines on standard input"
-            raise InputError(f"{path}: unknown ending of a file of rows; expected {expected}")
-        if not is_file:
-            raise InputError(f"{path}: not a file; pass its rows as JSON Lines on standard input: -")
-        if ending == ".parquet":
-            with _parquet(path) as file:
-                return Rows(path, partial(_parquet_rows, path), file.schema_arrow)
-        Path(path).open("rb").close()
-    return Rows(path, partial(_text_rows, path, DELIMITERS.get(ending)))
+        if not (Path(path).is_dir() or "://" in path):
+            if Path(path).suffix.lower() not in ENDINGS:
+                expected = f"{', '.join(ENDINGS)}, a folder, or - for JSON Lines on standard input"
+                raise InputError(f"{path}: unknown ending of a file of rows; expected {expected}")
+            if not stat.S_ISREG(Path(path).stat().st_mode):
+                raise InputError(f"{path}: not a file; pass its rows as JSON Lines on standard input: -")
+        tables = [each for each in files.paths if each.lower().endswith(".parquet")]
+        with files.opened((tables or files.paths)[0]) as file:
+            schema = _parquet(file, path).schema_arrow if tables else None
+    return Rows(path, files.rows, schema)
 
 
-def _text_rows(path: str, delimiter: str | None) -> Stream:
-    with Path(path).open("rb") as file:
-        yield from _csv_rows(file, delimiter) if delimiter else _json_rows(file)
+def rows_in(file: BinaryIO, name: str) -> Stream:
+    """Yield the rows of an open file; its name says by its ending how they are written."""
+    ending = Path(name).suffix.lower()
+    if ending == ".parquet":
+        yield from _parquet_rows(file, name)
+    elif ending in DELIMITERS:
+        yield from _csv_rows(file, DELIMITERS[ending])
+    else:
+        yield from _json_rows(file)
 
 
 def bounded_lines(file: BinaryIO, most: int) -> Iterator[bytes | None]:
@@ -289,22 +373,22 @@ def _check_text(cell: str, name: str = "") -> None:
         raise _CellError(f"expected UTF-8, got the byte 0x{got:02x}", name) from None
 
 
-def parquet_module(name: str) -> ModuleType:
+def parquet_module(name: str, what: str = "Parquet") -> ModuleType:
     """Return `pyarrow.parquet`; raises `InputError`, for a file of this name, where it is not installed."""
     try:
         from pyarrow import parquet  # noqa: PLC0415 - an extra, which only Parquet needs
     except ImportError as error:
         how = install_extra("data")
-        raise InputError(f"{name}: Parquet needs pyarrow ({error}); run {how}") from None
+        raise InputError(f"{name}: {what} needs pyarrow ({error}); run {how}") from None
     return parquet  # type: ignore[no-any-return]  # it has no types
 
 
-def _parquet(path: str) -> parquet.ParquetFile:
-    return parquet_module(path).ParquetFile(path, buffer_size=_BUFFER)
+def _parquet(file: BinaryIO, name: str) -> parquet.ParquetFile:
+    return parquet_module(name).ParquetFile(file, buffer_size=_BUFFER)
 
 
-def _parquet_rows(path: str) -> Stream:
-    with _parquet(path) as file:
+def _parquet_rows(opened: BinaryIO, path: str) -> Stream:
+    with _parquet(opened, path) as file:
         try:
             names = _checked_names(file.schema_arrow.names)
         except _CellError as error:

@@ -10,7 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import chain, islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -65,6 +65,11 @@ def unreadable(name: str, first: UnreadableRow, more: int) -> InputError:
     return InputError(f"{name}: {where}: {first.problem}{others}")
 
 
+def double(row_id: str | int, number: int, earlier: int, column: str) -> UnreadableRow:
+    why = f"row {earlier:,} has the same id {row_id!r:.80}; give each row its own"
+    return UnreadableRow(number, column, why)
+
+
 def columns(rows: Rows | Mappings) -> tuple[Iterable[DataRow | UnreadableRow], list[str]]:
     """Return the rows, and the columns of the first ones; raises `InputError` where none can be read."""
     stream = iter(rows)
@@ -100,7 +105,8 @@ class Dataset:
     """Rows, and what each gives; `basis` is what fingerprints hold beside a row's content.
 
     `read` turns a row into what is judged under a name: it raises `FieldError` and `Unjudgeable`. A row with
-    a cell of the wrong type is unreadable, or where that is `bearable` a row with an error.
+    a cell of the wrong type is unreadable, or where that is `bearable` a row with an error. `ids` makes what
+    finds an id that two rows have.
     """
 
     rows: Iterable[DataRow | UnreadableRow]
@@ -110,9 +116,10 @@ class Dataset:
     id_column: str | None = None
     limit: int | None = None
     bearable: bool = False
+    ids: Callable[[], Ids] = Ids
 
     def __iter__(self) -> Iterator[PendingRow | UnreadableRow]:
-        with closing(Ids()) as ids:
+        with closing(self.ids()) as ids:
             for row in islice(self.rows, self.limit):
                 found = row if isinstance(row, UnreadableRow) else self._asked(row, ids)
                 if isinstance(found, UnreadableRow) and isinstance(row, DataRow) and self.bearable:
@@ -127,8 +134,7 @@ class Dataset:
             expected = f"expected a text of up to {_ID_CHARS:,} characters, or a number"
             return UnreadableRow(row.number, column, expected)
         if earlier := ids.add(row_id, row.number):
-            why = f"row {earlier:,} has the same id {row_id!r:.80}; give each row its own"
-            return UnreadableRow(row.number, column, why)
+            return double(row_id, row.number, earlier, column)
         try:
             subject = self.read(row, str(row_id))
         except row_fields.FieldError as error:
@@ -151,21 +157,13 @@ class Dataset:
 
 
 @dataclass
-class DatasetRun:
-    """What has become of each row so far, and which are still to be judged.
+class Tally:
+    """What has become of rows: verdicts, those judged `now` and those `kept`, and what that cost.
 
-    Reading ends early when `stopped` is set, or when the rows judged and at work cost `max_cost_usd`:
-    `is_spent` says so. `problem` is what could not be read of a stream, `failed` why a row has no
-    verdict, if one of the `failures` has none. `agreed` of `labelled` rows have the
-    verdict that `expected` says. `unpriced` rows have calls of unknown cost.
-    `waits_for` says what the rows wait for.
+    `failed` says why a row has no verdict, if one of the `failures` has none. `agreed` of `labelled` rows
+    have the verdict that their label says. `unpriced` rows have calls of unknown cost.
     """
 
-    dataset: Dataset
-    results: Results
-    max_cost_usd: float | None = None
-    expected: Callable[[DataRow], str | None] = lambda _: None
-    stopped: threading.Event = field(default_factory=threading.Event)
     words: Counter[str] = field(default_factory=Counter)
     now: int = 0
     kept: int = 0
@@ -176,10 +174,43 @@ class DatasetRun:
     substitutes: set[str] = field(default_factory=set)
     agreed: int = 0
     labelled: int = 0
-    is_spent: bool = False
-    problem: InputError | None = None
     failed: str = ""
     failures: int = 0
+
+    def add(self, other: Tally) -> None:
+        for each in fields(Tally):
+            ours, theirs = getattr(self, each.name), getattr(other, each.name)
+            if isinstance(ours, Counter | set):
+                ours.update(theirs)
+            else:
+                is_sum = not isinstance(ours, str | bool)
+                setattr(self, each.name, ours + theirs if is_sum else ours or theirs)
+
+    def taken(self) -> Tally:
+        """Return what has been counted since the last time."""
+        found = Tally()
+        found.add(self)
+        for each in fields(Tally):
+            setattr(self, each.name, getattr(Tally(), each.name))
+        return found
+
+
+@dataclass
+class DatasetRun(Tally):
+    """What has become of each row so far, and which are still to be judged.
+
+    Reading ends early when `stopped` is set, or when the rows judged and at work cost `max_cost_usd`:
+    `is_spent` says so. `problem` is what could not be read of a stream. `expected` is what a label
+    says is right. `waits_for` says what the rows wait for.
+    """
+
+    dataset: Dataset = field(kw_only=True)
+    results: Results = field(kw_only=True)
+    max_cost_usd: float | None = None
+    expected: Callable[[DataRow], str | None] = lambda _: None
+    stopped: threading.Event = field(default_factory=threading.Event)
+    is_spent: bool = False
+    problem: InputError | None = None
     waits_for: str = ""
     _at_work: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -297,23 +328,28 @@ def dataset(
     `ConfigError`.
     """
     stream, names = columns(source)
-    fields = row_fields.fields_of(options.task, names, options.given, source.name)
+    found = row_fields.fields_of(options.task, names, options.given, source.name)
     column = options.id_column or ("id" if "id" in names else None)
     if column and column not in names:
         raise UsageError(f"--id {column}: {source.name} has no such column; it has {', '.join(names)}")
     basis, loaded = _basis(options.task, project, judge_request)
     unseen = [
-        f"{loaded.rubric.ref} takes no {field}: no model sees {fields.columns[field]}"
-        for field in ("reference", "sources")
-        if field in fields.columns and not getattr(_given(loaded), field)
+        f"{loaded.rubric.ref} takes no {each}: no model sees {found.columns[each]}"
+        for each in ("reference", "sources")
+        if each in found.columns and not getattr(_given(loaded), each)
     ]
-    read = options.reader(fields, loaded)
+    read = options.reader(found, loaded)
     made = Dataset(stream, source.name, read, basis, column, options.limit, isinstance(source, Mappings))
-    return made, fields, unseen if options.task == "judge" else []
+    return made, found, unseen if options.task == "judge" else []
 
 
 def _given(loaded: LoadedRubric) -> Given:
     return loaded.rubric.given if isinstance(loaded.rubric, ScoreRubric) else Given()
+
+
+def kind_of(subject: Document | ComparisonInput) -> tuple[int, int] | None:
+    """Return what makes another judge necessary: of texts to compare how many there are, and are distinct."""
+    return None if isinstance(subject, Document) else (len(subject.files), len(subject.distinct))
 
 
 def judges(
@@ -326,7 +362,7 @@ def judges(
     known: dict[object, Any] = {}
 
     def judge_of(subject: Document | ComparisonInput) -> Any:  # noqa: ANN401 - one of three kinds
-        kind = 0 if isinstance(subject, Document) else (len(subject.files), len(subject.distinct))
+        kind = kind_of(subject)
         if kind not in known:
             judge: Any = None
             if isinstance(subject, Document):
@@ -356,7 +392,8 @@ async def judged(
                 break
         subject = head[-1].subject if head else None
         most = max_concurrency(judge_of(subject), at_once) if subject else at_once
-        async with aclosing(results(chain(head, rest), judge, most, in_order=in_order)) as stream:
+        stream = results(chain(head, rest), judge, most, in_order=in_order)
+        async with aclosing(stream):
             async for found in stream:
                 yield found
 
@@ -375,7 +412,8 @@ async def judged_rows(
     Raises `InputError` for a row that is no mapping, and as `dataset` does.
     """
     made, _, _ = dataset(Mappings(rows), options, project, judge_request)
-    run = DatasetRun(made, Results(lambda _: None), judge_request.max_cost_usd)
+    nowhere = Results(lambda _: None)
+    run = DatasetRun(dataset=made, results=nowhere, max_cost_usd=judge_request.max_cost_usd)
     async with aclosing(judged(run.pending(), project, judge_request, at_once, in_order=in_order)) as found:
         async for asked, record in found:
             yield run.on_record(asked, record)

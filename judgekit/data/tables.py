@@ -7,13 +7,14 @@ import io
 import json
 import os
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any
 
 from judgekit.data.rows import DELIMITERS, parquet_module, plain_cells
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Container, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -49,7 +50,10 @@ def write_table(part: Path, target: Path, ours: Sequence[str], schema: pa.Schema
     and `judged`, is text: JSON. In Parquet a column keeps its type of `schema` where all cells fit it. Else
     it has the type that all its values share, or is text.
     """
-    kinds, renamed = _columns(part, ours)
+    columns = Columns(ours)
+    for _, found in _lines(part):
+        columns.add(found)
+    kinds, renamed = columns.named()
     ending = target.suffix.lower()
     if ending in DELIMITERS:
         with replacing(target) as file:
@@ -69,13 +73,13 @@ def write_table(part: Path, target: Path, ours: Sequence[str], schema: pa.Schema
         try:
             with replacing(target) as file:
                 _write_parquet(part, file, kinds, renamed, types)
-        except _TypeError as error:
+        except ColumnTypeError as error:
             del types[error.column]
         else:
             return
 
 
-class _TypeError(Exception):
+class ColumnTypeError(Exception):
     """A column has a cell that does not fit the type it had in the input."""
 
     def __init__(self, column: str) -> None:
@@ -88,26 +92,39 @@ def _lines(part: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             yield len(line), json.loads(line)
 
 
-def _columns(part: Path, ours: Sequence[str]) -> tuple[dict[str, set[str]], dict[str, str]]:
-    """Return the kinds of value in each column, in order, and new names of those called like a score."""
-    own: dict[str, set[str]] = {}
-    known: dict[str, set[str]] = {name: {_ALWAYS[name]} if name in _ALWAYS else set() for name in ours}
-    scores: dict[str, set[str]] = {}
-    for _, found in _lines(part):
+@dataclass
+class Columns:
+    """The kinds of value in each column of rows of results: a row's `own` ones, `ours`, and its scores."""
+
+    ours: Sequence[str]
+    own: dict[str, set[str]] = field(default_factory=dict)
+    known: dict[str, set[str]] = field(default_factory=dict)
+    scores: dict[str, set[str]] = field(default_factory=dict)
+
+    def add(self, found: Mapping[str, Any]) -> None:
         for name, value in found.items():
-            (known if name in known else own).setdefault(name, set()).add(_kind(value))
+            (self.known if name in self.ours else self.own).setdefault(name, set()).add(_kind(value))
         for name, value in _scores(found).items():
-            scores.setdefault(name, set()).add(_kind(value))
-    renamed: dict[str, str] = {}
-    for name in own.keys() & scores.keys():
-        new = name
-        while new in scores or new in own:
-            new = f"row.{new}"
-        renamed[name] = new
-    kinds = {renamed.get(name, name): found for name, found in own.items()}
-    for name in ours:
-        kinds |= scores if name == "scores" else {name: known[name]}
-    return kinds, renamed
+            self.scores.setdefault(name, set()).add(_kind(value))
+
+    def update(self, other: Columns) -> None:
+        for own, others in ((self.own, other.own), (self.known, other.known), (self.scores, other.scores)):
+            for name, kinds in others.items():
+                own.setdefault(name, set()).update(kinds)
+
+    def named(self) -> tuple[dict[str, set[str]], dict[str, str]]:
+        """Return the kinds of each column, in order, and new names of those called like a score."""
+        renamed: dict[str, str] = {}
+        for name in self.own.keys() & self.scores.keys():
+            new = name
+            while new in self.scores or new in self.own:
+                new = f"row.{new}"
+            renamed[name] = new
+        kinds = {renamed.get(name, name): found for name, found in self.own.items()}
+        for name in self.ours:
+            always = {_ALWAYS[name]} if name in _ALWAYS else set[str]()
+            kinds |= self.scores if name == "scores" else {name: self.known.get(name, set()) | always}
+        return kinds, renamed
 
 
 def _scores(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -150,6 +167,28 @@ def _arrow_type(kinds: set[str]) -> pa.DataType:
     return pa.bool_() if held == {"bool"} else pa.string()
 
 
+def schema_of(kinds: Mapping[str, set[str]], types: Mapping[str, pa.DataType]) -> pa.Schema:
+    """Return the columns of a table: each has its type of `types`, or that which its values share."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    return pa.schema([(name, types.get(name, _arrow_type(found))) for name, found in kinds.items()])
+
+
+def batch_of(
+    rows: Sequence[Mapping[str, Any]], schema: pa.Schema, renamed: Mapping[str, str], given: Container[str]
+) -> pa.RecordBatch:
+    """Return rows of results as a part of a table; columns that are `given` have a type of the input.
+
+    Raises `ColumnTypeError` for such a column that does not fit its type.
+    """
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    held = [_cells(found, renamed) for found in rows]
+    values = ([cells.get(name) for cells in held] for name in schema.names)
+    pairs = zip(values, schema, strict=True)
+    return pa.record_batch([_array(cells, each, given=each.name in given) for cells, each in pairs], schema)
+
+
 def _write_parquet(
     part: Path,
     file: IO[bytes],
@@ -157,37 +196,44 @@ def _write_parquet(
     renamed: Mapping[str, str],
     types: Mapping[str, pa.DataType],
 ) -> None:
-    """Write the rows as Parquet; raises `_TypeError` for a column that does not fit its type in `types`."""
-    import pyarrow as pa  # noqa: PLC0415 - as above
-
-    schema = pa.schema([(name, types.get(name, _arrow_type(found))) for name, found in kinds.items()])
-    held, size = list[dict[str, Any]](), 0
+    """Write the rows as Parquet; raises `ColumnTypeError`."""
+    schema, held, size = schema_of(kinds, types), list[dict[str, Any]](), 0
     with parquet_module(part.name).ParquetWriter(file, schema) as writer:
         for length, found in chain(_lines(part), [(_BYTES + 1, None)]):  # which ends the last group
-            held += [] if found is None else [_cells(found, renamed)]
+            held += [] if found is None else [found]
             size += length
             if held and (len(held) == _ROWS or size > _BYTES):
-                values = ([cells.get(name) for cells in held] for name in kinds)
-                pairs = zip(values, schema, strict=True)
-                columns = [_array(cells, field, given=field.name in types) for cells, field in pairs]
-                writer.write_batch(pa.record_batch(columns, schema))
+                writer.write_batch(batch_of(held, schema, renamed, types))
                 held, size = [], 0
 
 
-def _array(values: list[Any], field: pa.Field, *, given: bool) -> pa.Array:
+def _array(values: list[Any], column: pa.Field, *, given: bool) -> pa.Array:
     import pyarrow as pa  # noqa: PLC0415 - as above
 
     if not given:
-        if pa.types.is_string(field.type):
+        if pa.types.is_string(column.type):
             values = [each if each is None else text_of(each) for each in values]
-        return pa.array(values, field.type)
+        return pa.array(values, column.type)
     try:
         try:
-            array = pa.array(values, field.type)
+            array = pa.array(values, column.type)
         except (pa.ArrowException, ValueError, TypeError):
-            array = pa.array(values, pa.string()).cast(field.type)
+            array = pa.array(values, pa.string()).cast(column.type)
         if plain_cells(array) == values:  # a duration, say, was in another unit
             return array
     except (pa.ArrowException, ValueError, TypeError, OverflowError):
         pass
-    raise _TypeError(field.name)
+    raise ColumnTypeError(column.name)
+
+
+def misfits(rows: Sequence[Mapping[str, Any]], types: Mapping[str, pa.DataType]) -> set[str]:
+    """Return the columns in which a cell does not fit the column's type of `types`."""
+    import pyarrow as pa  # noqa: PLC0415 - as above
+
+    found = set()
+    for name, kind in types.items():
+        try:
+            _array([row.get(name) for row in rows], pa.field(name, kind), given=True)
+        except ColumnTypeError:
+            found.add(name)
+    return found

@@ -16,8 +16,9 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from judgekit import environment
 from judgekit.errors import FailureKind, GatewayError, Usage
 from judgekit.providers import running
 
@@ -38,6 +39,17 @@ caller: ContextVar[str] = ContextVar("caller", default="")
 
 Turn: TypeAlias = "Callable[[], AbstractAsyncContextManager[None]]"
 Work: TypeAlias = "Callable[[Turn, float], Coroutine[None, None, Reply]]"
+
+
+class Whom(NamedTuple):
+    """What has one pace: a provider, or a model of it, with its limits; `key` stands for a user's key."""
+
+    provider: str
+    address: str | None
+    model: str
+    key: str
+    most: int | None
+    per_minute: int | None
 
 
 class Pace:
@@ -126,16 +138,20 @@ class Pace:
         self._timer = asyncio.get_running_loop().call_later(later, self._advance)
 
 
-class Paces(dict[tuple[object, ...], Pace]):
+class Paces(dict[Whom, Pace]):
     def of(self, endpoint: Endpoint) -> Pace:
         """Return the pace of its provider, or of its model alone where the profile sets no limit."""
         limits = endpoint.profile.limits
         most, per_minute = limits.concurrency, limits.requests_per_minute
         model = "" if most or per_minute else endpoint.model
-        key = hash(endpoint.api_key)  # whose limits they are; the key itself is kept nowhere
+        key = environment.digest(endpoint.api_key or "")  # whose limits they are; the key is kept nowhere
         # With their limits, which a user may change while an engine runs.
-        whom = (endpoint.profile.provider, endpoint.api_base, model, key, most, per_minute)
-        return self.setdefault(whom, Pace(most or AT_ONCE, per_minute))
+        whom = Whom(endpoint.profile.provider, endpoint.api_base, model, key, most, per_minute)
+        return self.get(whom) or self.setdefault(whom, self.made(whom))
+
+    def made(self, whom: Whom) -> Pace:
+        """Return a new pace; what shares one with other processes makes another."""
+        return Pace(whom.most or AT_ONCE, whom.per_minute)
 
     async def call(
         self, endpoint: Endpoint, request: Request, work: Work, late: str = "no reply", patience: float = 0.0

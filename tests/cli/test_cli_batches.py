@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from loopback import Answer, Asked
     from outcome import Outcome, Run, Use
 
-# A run that is interrupted leaves coroutines of litellm behind that were made and not begun.
-_LEFT = "ignore::pytest.PytestUnraisableExceptionWarning"
-pytestmark = [pytest.mark.usefixtures("project", "fast"), pytest.mark.filterwarnings(_LEFT)]
+pytestmark = pytest.mark.usefixtures("project", "fast")
 JUDGE = ("judge", "--data", "rows.jsonl", "--rubric", "kls", "--out", "out.jsonl", "--batch")
 LENIENT = (*JUDGE, "--mode", "lenient")
 MANIFEST = Path("out.jsonl.batch")
@@ -449,7 +447,7 @@ def test_rows_that_changed_meanwhile_are_asked_anew(batched: Callable[..., Outco
         write("changed", "other")
         done = batched(server)
         assert (sizes(server), words()) == ([2, 2], ["accept"] * 2)
-        assert f"batch batch_1 at {server.base} goes on, but no row waits for it" in done.err
+        assert "batch batch_1 goes on, but no row waits for it" in done.err
         write("one", "other")
         server.held.clear()
         batched(server)
@@ -487,8 +485,7 @@ def test_a_batch_costs_the_share_that_its_profile_says(
             own_profile(isolated, "openai-compatible", "batches: 1", text, priced)
             server.ends[len(server.batches) + 1] = ("expired", 2)
             done = batched(server, *LENIENT, "--fresh", "--no-cache")
-            costs = [each["cost_usd"] for each in read()]
-            assert sorted(costs) == sorted([cost, cost, 0.018]), "one of them by an ordinary call"
+            assert [each["cost_usd"] for each in read()] == [cost, cost, 0.018], "the last by a call"
             assert f"{2 * cost + 0.018:.4f} USD" in done.err
         monkeypatch.setenv("OPENAI_API_KEY", "sk-openai-0123456789")
         monkeypatch.setenv("OPENAI_BASE_URL", server.base)

@@ -202,7 +202,7 @@ def test_a_file_is_read_again(tmp_path: Path) -> None:
     assert list(rows) == list(rows) == [(1, {"a": "1"})]
 
 
-ENDINGS = ".jsonl, .ndjson, .csv, .tsv, .parquet, or - for JSON Lines on standard input"
+ENDINGS = ".jsonl, .ndjson, .csv, .tsv, .parquet, a folder, or - for JSON Lines on standard input"
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ ENDINGS = ".jsonl, .ndjson, .csv, .tsv, .parquet, or - for JSON Lines on standar
         ("rows", f"unknown ending of a file of rows; expected {ENDINGS}"),
         ("none.csv", "cannot be read (No such file or directory)"),
         ("none", "cannot be read (No such file or directory)"),
-        ("folder.csv", "not a file; pass its rows as JSON Lines on standard input: -"),
+        ("folder.csv", "no file of rows in it; expected .jsonl, .ndjson, .csv, .tsv, .parquet"),
         ("pipe.jsonl", "not a file; pass its rows as JSON Lines on standard input: -"),
         ("a\0.csv", "cannot be read (embedded null byte)"),
         ("broken.parquet", "cannot be read (Parquet magic bytes not found"),

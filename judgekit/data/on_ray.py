@@ -1,0 +1,443 @@
+"""Judges rows on Ray: Ray Data reads them, a pool of workers judges them, and each block is a file at once.
+
+The driver checks all rows first, as on one machine, and counts what the workers say. Which rows are kept is
+read from the results themselves. The only module that imports Ray.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import pickle
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from judgekit import environment
+from judgekit.config.files import install_extra, take
+from judgekit.data import parts, runs, tables, worker
+from judgekit.data.broker import Broker
+from judgekit.data.results import OURS
+from judgekit.data.rows import ENDINGS, RowFiles, UnreadableRow, rows_in
+from judgekit.data.runs import DatasetRun
+from judgekit.errors import InputError, JudgekitError, UsageError
+from judgekit.judging.documents import LETTERS
+from judgekit.providers.gateway import is_recording, is_replaying, open_gateway
+from judgekit.rubric.schema import ScoreRubric
+from judgekit.text import one_line
+
+os.environ |= {  # before the import, which reads them
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_BACKEND_LOG_LEVEL": "fatal",
+    "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+try:
+    import ray
+    import ray.data
+    from ray import cloudpickle
+    from ray.data.datasource import FileBasedDatasource
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+except ImportError as problem:
+    raise UsageError(f"--on ray needs Ray ({problem}); run {install_extra('ray')}") from None
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from judgekit.data.worker import Checked, Job, Judged
+    from judgekit.judging.service import JudgeRequest
+
+_SPACE = "judgekit"  # of the names of actors
+_WORKER_CPU, _READ_CPU = 0.4, 0.1  # so that a machine that is left can take the workers of one that is gone
+_NAME_SECONDS = 30.0  # for the actor of a run that was killed to go
+_DRAIN_SECONDS = 20.0  # for what is under way when a run ends early
+_THREAD_SECONDS = 5.0  # for a thread of Ray's to end
+_FILES = 64  # that are looked at in one task
+_AGAIN = "run the same command again to go on"
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[None]:
+    """Use the cluster at an address or in RAY_ADDRESS; else start Ray here. Raises `InputError`."""
+    where = address or environment.environ().get("RAY_ADDRESS") or "local"
+    own = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"} if where == "local" else {}
+    with _aside():
+        try:
+            ray.init(where, log_to_driver=False, logging_level=logging.CRITICAL, namespace=_SPACE, **own)
+        except Exception as error:  # noqa: BLE001 - whatever Ray raises
+            why = one_line(str(error), 200)
+            raise InputError(f"Ray at {where}: {why}; start Ray there, or leave the address out") from None
+        context = ray.data.DataContext.get_current()
+        context.enable_progress_bars = context.print_on_execution_start = False
+        context.target_max_block_size = 1  # what the reader yields is a block of its own
+        for name in ("ray", "ray.data"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            ray.shutdown()
+
+
+class _Ours(io.TextIOWrapper):
+    """Standard error without what Ray's threads print."""
+
+    def write(self, text: str) -> int:
+        return len(text) if threading.current_thread().name.startswith("ray_") else super().write(text)
+
+
+@contextmanager
+def _aside() -> Iterator[None]:
+    """Keep what Ray writes, itself or from Python, away from the user, who gets what judgekit says."""
+    kept, before = (os.dup(1), os.dup(2)), (sys.stdout, sys.stderr)
+    ours = _Ours(os.fdopen(os.dup(2), "wb"), before[1].encoding, line_buffering=True)
+    with Path(os.devnull).open("w", encoding="utf-8") as nothing, ours:
+        for number in (1, 2):
+            os.dup2(nothing.fileno(), number)
+        sys.stdout, sys.stderr = nothing, ours
+        try:
+            yield
+        finally:
+            sys.stdout, sys.stderr = before
+            for number, each in zip((1, 2), kept, strict=True):
+                os.dup2(each, number)
+                os.close(each)
+
+
+class RayRun:
+    """A run over a dataset on Ray: first `check`, then `judge`, at last `finish`. `work` counts."""
+
+    def __init__(
+        self, work: DatasetRun, data: str, out: str, project: Path, judge_request: JudgeRequest, at_once: int
+    ) -> None:
+        self.work, self._project, self._request, self._at_once = work, project, judge_request, at_once
+        if is_recording(environment.environ()):
+            raise UsageError("JUDGEKIT_RECORD and --on ray do not go together; unset one of the two")
+        if out.lower().endswith(ENDINGS):
+            raise UsageError(f"{out}: with --on ray results are a folder; name one without an ending")
+        if "://" not in data:
+            data = os.path.realpath(data)
+        if f"{os.path.realpath(out)}/".startswith(f"{data}/"):
+            raise UsageError(f"{out}: the rows are read from this folder; choose another --out")
+        self._files, self._folder = RowFiles.at(data), parts.Folder.at(out)
+        self._dataset = replace(work.dataset, rows=())
+        self._firsts: dict[str, tuple[int, int | None]] = {}
+        self._kinds: dict[Any, Any] = {}
+        self._judges: dict[Any, Any] = {}
+        self._columns, self._merges, self._parts = tables.Columns(OURS), list[Any](), list[str]()
+        self._at_work: dict[str, int] = {}
+        self._end = 0.0
+
+    def check(self, types: pa.Schema | None) -> int:
+        """Return how many rows there are; raises `InputError` for the first that cannot be read.
+
+        `types` are those of the columns of the input.
+        """
+        own = {each.name: each.type for each in types or () if "binary" not in str(each.type)}
+        self._shared = ray.put((self._dataset, self._files, own))
+        checked = dict(self._checked(frozenset()))
+        before, bad = 0, list[tuple[UnreadableRow, int]]()
+        misfits = set[str]()
+        for path, found in checked.items():
+            self._firsts[path] = before, found.count
+            if found.first:
+                first: Any = self._files.numbered(found.first, before, path)
+                bad.append((first, found.bad))
+            before += found.count
+            self._columns.update(found.columns)
+            misfits |= found.misfits
+            self._kinds |= found.kinds
+        self._types = {name: kind for name, kind in own.items() if name not in misfits}
+        if not bad and self._dataset.id_column:
+            bad = self._doubles(checked)
+        if bad:
+            raise runs.unreadable(self._dataset.name, bad[0][0], sum(more for _, more in bad) - 1)
+        return before
+
+    def _checked(self, wanted: frozenset[int]) -> Iterator[tuple[str, Checked]]:
+        """Yield what each file has; under a limit one file after another, until there are as many rows."""
+        left = self._dataset.limit
+        if left is None:
+            calls = [(self._shared, path, None, wanted) for path in self._files.paths]
+            yield from zip(self._files.paths, _far(_check, calls), strict=True)
+            return
+        for path in self._files.paths:
+            (found,) = _far(_check, [(self._shared, path, left, wanted)])
+            yield path, found
+            left -= found.count
+            if not left:
+                return
+
+    def _doubles(self, checked: dict[str, Checked]) -> list[tuple[UnreadableRow, int]]:
+        """Return the second row with an id that was met before, and how many there are."""
+        wanted = frozenset(parts.doubles(found.ids for found in checked.values()))
+        if not wanted:
+            return []
+        first: dict[str, int] = {}
+        found = list[tuple[UnreadableRow, int]]()
+        for path, each in self._checked(wanted):
+            for place, row_id in each.places:
+                number = place + self._firsts[path][0]
+                if (earlier := first.setdefault(str(row_id), number)) != number:
+                    found.append((runs.double(row_id, number, earlier, self._dataset.id_column or ""), 1))
+        return found
+
+    def prepare(self, *, fresh: bool) -> None:
+        """Find out what FOLDER has, or empty it; raises `UsageError` where it is not ours, or taken."""
+        lock = take(Path(environment.cache_folder("results")) / environment.file_name_for(self._folder.root))
+        if lock is None:  # it ends with this process
+            problem = "another run writes to it; wait for it, or choose another --out"
+            raise UsageError(f"{self._folder.name}: {problem}")
+        names = self._folder.names()
+        if fresh:
+            self._folder.remove(names)
+            names = []
+        self._number = 1 + max(map(parts.run_of, names), default=0)
+        self._names, self._lines, self._before = self._scanned(names, 0)
+
+    def _scanned(self, names: list[str], first: int) -> tuple[list[str], Any, set[pa.Schema]]:
+        """Return these files with their lines and columns; those that a killed run left behind go."""
+        groups = [(self._folder, names[at : at + _FILES], first + at) for at in range(0, len(names), _FILES)]
+        found = _far(parts.scan, groups)
+        replaced = {name for each in found for name in each.replaced}.intersection(names)
+        self._folder.remove(replaced)
+        lines = np.concatenate([parts.NOTHING, *(each.lines for each in found)])
+        gone = [first + at for at, name in enumerate(names) if name in replaced]
+        schemas = {schema for each in found for schema in each.schemas}
+        return names, lines[~np.isin(lines["file"], gone)], schemas
+
+    def judge(self) -> None:
+        """Judge the rows that are not kept, until it is stopped, or the limit on the cost is reached."""
+        self._folder.make()
+        judge_of = runs.judges(open_gateway({}), self._project, self._request)
+        for kind, subject in self._kinds.items():
+            judge = self._judges[kind] = judge_of(subject)
+            names = judge.rubric.questions if isinstance(judge.rubric, ScoreRubric) else ()
+            self._columns.scores |= {
+                f"score.{name}": {"float"} for name in (LETTERS[: kind[0]] if kind else names)
+            }
+        self._shape = parts.shape_of(self._columns, self._types, self._before)
+        lines, _ = parts.newest(self._lines)
+        cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        known = (self._dataset, self.work.expected, lines[lines["done"]], self._number, self._firsts)
+        source, at_a_time = _Source(self._files, ray.put(known)), 2 + 2 * self._at_once // worker.ROWS
+        pool = ray.data.ActorPoolStrategy(
+            min_size=1,
+            max_size=cpus,
+            initial_size=cpus,
+            max_tasks_in_flight_per_actor=at_a_time,
+            max_concurrent_calls_per_actor=at_a_time,
+            enable_true_multi_threading=True,
+        )
+        broker = self._broker(cpus)
+        try:
+            rows = ray.data.read_datasource(source, num_cpus=_READ_CPU, override_num_blocks=len(self._firsts))
+            judged = rows.map_batches(
+                _Actor,
+                fn_constructor_args=(broker,),
+                batch_size=None,
+                batch_format="pyarrow",
+                num_cpus=_WORKER_CPU,
+                compute=pool,
+            )
+            self._follow(judged, broker)
+        except Exception as error:  # noqa: BLE001 - whatever Ray raises
+            raise _told(error, self._folder.name) from None
+        finally:
+            ray.kill(broker)
+
+    def _broker(self, workers: int) -> Any:  # noqa: ANN401 - a handle of Ray's
+        """Start the actor that all workers share, on this machine; raises `UsageError` for a second run."""
+        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
+        named = {"name": f"judgekit {environment.digest(self._folder.root)}", "scheduling_strategy": here}
+        make = ray.remote(_Broker).options(num_cpus=0, max_concurrency=10_000, **named)
+        end = time.monotonic() + _NAME_SECONDS
+        while True:
+            try:
+                broker = make.remote(self.work.max_cost_usd, workers)
+                break
+            except ValueError:
+                if time.monotonic() > end:
+                    problem = "another run writes to it; wait for it, or choose another --out"
+                    raise UsageError(f"{self._folder.name}: {problem}") from None
+                time.sleep(0.5)
+        # Keys go from process to process, and are in no object of Ray's that may be written to a disk.
+        ray.get(broker.learn.remote(cloudpickle.dumps(self._job())))
+        return broker
+
+    def _job(self) -> Job:
+        variables = environment.environ()
+        return worker.Job(
+            {
+                # A worker has its own gateway and cache, and knows the other providers that are here.
+                kind: replace(judge, gateway=None, cache=None, others=partial(tuple, judge.others()))
+                for kind, judge in self._judges.items()
+            },
+            self._dataset,
+            self.work.expected,
+            {name: variables[name] for name in environment.NAMES if name in variables},
+            self._at_once,
+            self._folder,
+            self._shape,
+            cached=self._request.cache,
+            is_patient=not is_replaying(variables),
+        )
+
+    def _follow(self, judged: Any, broker: Any) -> None:  # noqa: ANN401 - a dataset and a handle of Ray's
+        """Count what the workers say, and put small files together, until all is said."""
+
+        def stop() -> None:
+            self.work.stopped.wait()
+            broker.stop.remote()
+
+        threading.Thread(target=stop, daemon=True).start()
+        others = threading.enumerate()
+        batches = iter(judged.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0))
+        try:
+            for batch in batches:
+                for packed in batch["judged"].to_pylist():
+                    self._count(pickle.loads(packed))  # noqa: S301 - a worker of ours wrote it
+                if self._is_at_end(broker):
+                    break
+        finally:
+            batches.close()
+            for each in threading.enumerate():
+                if each not in others:  # one that uses Ray when that has ended would end this process
+                    each.join(_THREAD_SECONDS)
+        self.work.spent_usd = max(self.work.spent_usd, ray.get(broker.spent.remote()))
+
+    def _count(self, judged: Judged) -> None:
+        self.work.add(judged.tally)
+        self.work.is_spent |= judged.is_over
+        self._at_work[judged.worker] = judged.at_work
+        self._parts += [judged.name] if judged.name else []
+        if len(self._parts) == parts.MERGED:
+            self._merge(self._parts)
+            self._parts = []
+
+    def _is_at_end(self, broker: Any) -> bool:  # noqa: ANN401 - a handle of Ray's
+        """Whether a run that ends early has heard of all that is under way, or waited long enough for it."""
+        if not (self.work.is_spent or self.work.stopped.is_set()):
+            return False
+        self._end = self._end or time.monotonic() + _DRAIN_SECONDS
+        alive = ray.get(broker.alive.remote())
+        return time.monotonic() > self._end or not any(self._at_work.get(name, 1) for name in alive)
+
+    def _merge(self, names: list[str]) -> None:
+        self._merges.append(ray.remote(num_cpus=_READ_CPU)(parts.merge).remote(self._folder, sorted(names)))
+
+    def finish(self) -> None:
+        """Leave each row once in FOLDER, in files of one form; raises `InputError`."""
+        try:
+            self._finish()
+        except Exception as error:  # noqa: BLE001 - whatever Ray raises
+            raise _told(error, self._folder.name) from None
+
+    def _finish(self) -> None:
+        ray.get(self._merges)
+        names = self._folder.names()
+        if len(self._lines):
+            new, lines, _ = self._scanned(
+                [name for name in names if name not in self._names], len(self._names)
+            )
+            _, old = parts.newest(np.concatenate([self._lines, lines]))
+            all_names, dropped = [*self._names, *new], dict[str, list[int]]()
+            for number, row in old[["file", "row"]].tolist():
+                dropped.setdefault(all_names[number], []).append(row)
+            is_new_form = any(schema != self._shape.schema for schema in self._before)
+            other = [name for name in self._names if is_new_form and name in names]
+            changed = dict.fromkeys([*dropped, *other])
+            _far(
+                parts.rewrite, [(self._folder, name, dropped.get(name, []), self._shape) for name in changed]
+            )
+        small = sorted(name for name in self._folder.names() if name.startswith("part"))
+        for _, group in groupby(small, parts.run_of):
+            each = list(group)
+            for at in range(0, len(each), parts.MERGED):
+                if each[at + 1 :]:
+                    self._merge(each[at : at + parts.MERGED])
+        ray.get(self._merges)
+
+
+def _check(shared: Any, path: str, limit: int | None, wanted: frozenset[int]) -> Checked:  # noqa: ANN401 - what is shared
+    dataset, files, types = shared
+    return worker.check(replace(dataset, limit=limit), files, path, types, wanted)
+
+
+def _far(function: Callable[..., Any], calls: Iterable[Sequence[Any]]) -> list[Any]:
+    """Return what a function returns for each of the arguments, on any machine; raises what it raises."""
+    task = ray.remote(num_cpus=_READ_CPU)(function)
+    try:
+        return ray.get([task.remote(*each) for each in calls])  # type: ignore[no-any-return]  # Ray's
+    except Exception as error:  # noqa: BLE001 - whatever Ray raises
+        raise _told(error, "Ray") from None
+
+
+def _told(error: BaseException, name: str) -> Exception:
+    """Return what an error of Ray's is about: one of ours, a file that cannot be written, a lost machine."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, JudgekitError):
+            return cause
+        if isinstance(cause, OSError):
+            why = cause.strerror or cause
+            return InputError(
+                f"{name}: cannot be written ({why}); free space or choose another --out; {_AGAIN}"
+            )
+        cause = getattr(cause, "cause", None) or cause.__cause__
+    return InputError(f"Ray: {one_line(str(error), 300)}; {_AGAIN}")
+
+
+class _Broker(Broker):
+    """The broker, which also hands out what workers must know."""
+
+    def learn(self, job: bytes) -> None:
+        self._job = job
+
+    def job(self) -> bytes:
+        return self._job
+
+
+class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray is not there to be checked
+    """The blocks of the files of a dataset."""
+
+    def __init__(self, files: RowFiles, known: Any) -> None:  # noqa: ANN401 - a reference of Ray's
+        super().__init__(list(files.paths), filesystem=files.system)
+        self._rows, self._known = files, known
+
+    def _open_input_source(self, filesystem: Any, path: str, **_: object) -> Any:  # noqa: ANN401 - Ray's
+        return filesystem.open_input_file(path)
+
+    def _read_stream(self, opened: Any, path: str) -> Iterator[pa.Table]:  # noqa: ANN401 - Ray's
+        dataset, expected, lines, number, firsts = ray.get(self._known)
+        before, count = firsts.get(path, (0, 0))
+        file = opened if path.lower().endswith(".parquet") else io.BufferedReader(opened)
+        rows = (self._rows.numbered(row, before, path) for row in rows_in(file, path))
+        own = replace(dataset, rows=rows, limit=count, ids=parts.Digests)
+        run = DatasetRun(dataset=own, results=parts.Kept(lines), expected=expected)
+        for block in worker.blocks(run, number):
+            yield pa.table({"block": [pickle.dumps(block)]})
+
+
+class _Actor:
+    def __init__(self, broker: Any) -> None:  # noqa: ANN401 - a handle of Ray's
+        def ask(name: str, *values: object) -> Any:  # noqa: ANN401 - Ray's
+            return getattr(broker, name).remote(*values)
+
+        job = cloudpickle.loads(ray.get(broker.job.remote()))
+        name = f"{ray.get_runtime_context().get_actor_id()} {os.getpid()}"
+        ray.get(broker.begin.remote(name))
+        self._worker = worker.Worker(job, ask, name)
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        blocks = map(pickle.loads, batch["block"].to_pylist())
+        return pa.table({"judged": [pickle.dumps(self._worker.judge(each)) for each in blocks]})

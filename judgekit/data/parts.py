@@ -1,0 +1,263 @@
+"""Results in a folder of Parquet files: which rows a second run keeps, and how each is there once in the end.
+
+A few rows that were judged together are a file at once, `part-RUN-ROW.parquet`. Many of these become one,
+`rows-RUN-ROW.parquet`, which names them: what a killed run left behind is known. A row that is judged again
+has two lines for a while; that of the later run counts, and the other goes at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem
+
+from judgekit import environment
+from judgekit.data import tables
+from judgekit.data.results import UNDETERMINED, Ids, Results
+from judgekit.data.rows import file_system, plain_cells
+from judgekit.errors import UsageError
+from judgekit.judging.documents import LETTERS
+from judgekit.judging.verdict import TIE
+from judgekit.text import encodable
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+MERGED = 256  # files of a few rows that become one
+_WORDS = ("accept", "improve", "reject", "escalate", TIE, *LETTERS)
+_READ = ("id", "fingerprint", "verdict", "error")
+_ROWS, _BYTES = 5000, 64_000_000  # of a row group
+_NAME = re.compile(r"(?:part|rows)-(\d+)-\d+\.parquet")
+_PARTS = b"judgekit.parts"  # of the metadata of a file: which it replaces
+_LINE: list[tuple[str, str]] = [
+    ("id", "u8"),
+    ("fingerprint", "u8"),
+    ("file", "u4"),
+    ("row", "u4"),
+    ("word", "u1"),
+    ("done", "?"),
+]
+NOTHING = np.array([], _LINE)
+
+
+class Shape(NamedTuple):
+    """The columns of all files: `renamed` are called like a score, `given` have a type of the input."""
+
+    schema: pa.Schema
+    renamed: Mapping[str, str]
+    given: frozenset[str]
+
+
+class Found(NamedTuple):
+    """What is in some files: a line for each row, the columns, and the files that they replace."""
+
+    lines: np.ndarray[Any, Any]
+    schemas: list[pa.Schema]
+    replaced: list[str]
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Where results go."""
+
+    name: str
+    root: str
+    system: FileSystem
+
+    @classmethod
+    def at(cls, out: str) -> Folder:
+        system, root = file_system(out)
+        return cls(encodable(out), root, system)
+
+    def make(self) -> None:
+        if isinstance(self.system, LocalFileSystem):
+            environment.private_folder(self.root)
+        else:
+            self.system.create_dir(self.root)
+
+    def names(self) -> list[str]:
+        """Return the names of its files, from old to new; raises `UsageError` for one that is not ours."""
+        found = []
+        for each in self.system.get_file_info(FileSelector(self.root, allow_not_found=True)):
+            if each.base_name.startswith((".", "_")):
+                continue
+            if not each.is_file or not _NAME.fullmatch(each.base_name):
+                problem = f"{each.base_name} in it is no file of its results"
+                raise UsageError(f"{self.name}: {problem}; move it away, or choose another --out")
+            found.append(each.base_name)
+        return sorted(found, key=lambda name: (run_of(name), name))
+
+    def path(self, name: str) -> str:
+        return f"{self.root}/{name}"
+
+    def exists(self, name: str) -> bool:
+        return bool(self.system.get_file_info(self.path(name)).is_file)
+
+    def remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            if self.exists(name):
+                self.system.delete_file(self.path(name))
+
+    def write(self, name: str, tables: Iterable[pa.Table], schema: pa.Schema) -> None:
+        """Write a file, all of it at once; raises `OSError`."""
+        is_local = isinstance(self.system, LocalFileSystem)  # elsewhere a file is there when it is closed
+        place = self.path(f".{name}.{os.getpid()}" if is_local else name)
+        with (
+            self.system.open_output_stream(place) as file,
+            parquet.ParquetWriter(file, schema) as writer,
+        ):
+            if is_local:
+                Path(place).chmod(0o600)
+            for table in tables:
+                writer.write(table)
+        if is_local:
+            self.system.move(place, self.path(name))
+
+    def read(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        with self.system.open_input_file(self.path(name)) as file:
+            return parquet.ParquetFile(file).read(columns)
+
+    def schema(self, name: str) -> pa.Schema:
+        with self.system.open_input_file(self.path(name)) as file:
+            return parquet.ParquetFile(file).schema_arrow
+
+
+def run_of(name: str) -> int:
+    """Return the number of the run that wrote a file."""
+    found = _NAME.fullmatch(name)
+    return int(found[1]) if found else 0
+
+
+def scan(folder: Folder, names: Sequence[str], first: int = 0) -> Found:
+    """Return what is in these files, the first of which has the number `first`; raises `UsageError`."""
+    lines, schemas, replaced = list[tuple[Any, ...]](), dict[pa.Schema, None](), list[str]()
+    for number, name in enumerate(names, first):
+        schema = folder.schema(name)
+        if not {*_READ} <= {*schema.names}:
+            raise UsageError(f"{folder.name}: {name} is no result of judgekit; choose another --out")
+        replaced += (schema.metadata or {}).get(_PARTS, b"").decode().split()
+        schemas[schema.remove_metadata()] = None
+        cells = [column.to_pylist() for column in folder.read(name, _READ).select(_READ).columns]
+        for row, (row_id, fingerprint, word, error) in enumerate(zip(*cells, strict=True)):
+            done = error is None and word != UNDETERMINED and word in _WORDS
+            code = _WORDS.index(word) if done else 0
+            lines.append((_digest(row_id), int(fingerprint or "0", 16), number, row, code, done))
+    return Found(np.array(lines, _LINE), list(schemas), replaced)
+
+
+def _digest(row_id: str | int) -> int:
+    return int(environment.digest(str(row_id)), 16)
+
+
+def newest(lines: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return the line that counts of each row, in the order of their ids, and those that are superseded."""
+    ordered = lines[np.lexsort((lines["file"], lines["id"]))]
+    is_last: Any = np.ones(len(ordered), bool)
+    is_last[:-1] = ordered["id"][1:] != ordered["id"][:-1]
+    return ordered[is_last], ordered[~is_last]
+
+
+def doubles(digests: Iterable[bytes]) -> list[int]:
+    """Return the digests of ids that are there twice; those of each file are given as bytes."""
+    found = np.sort(np.concatenate([np.frombuffer(each, "u8") for each in digests]))
+    return [int(each) for each in np.unique(found[1:][found[1:] == found[:-1]])]
+
+
+class Digests(Ids):
+    """Notes the ids of some rows as digests, which are compared when those of all rows are there."""
+
+    def __init__(self, wanted: Collection[int] = ()) -> None:
+        self.found, self.places, self._wanted = bytearray(), list[tuple[int, str | int]](), wanted
+
+    def add(self, row_id: str | int, number: int) -> int | None:
+        digest = _digest(row_id)
+        self.found += digest.to_bytes(8, "little")
+        if digest in self._wanted:
+            self.places.append((number, row_id))
+        return None
+
+    def close(self) -> None:
+        """Keep what was found."""
+
+
+class Kept(Results):
+    """The verdicts that a second run keeps: `lines` of rows that are done, in the order of their ids."""
+
+    def __init__(self, lines: np.ndarray[Any, Any]) -> None:
+        self._lines = lines
+
+    def kept(self, row_id: str | int, fingerprint: str) -> str | None:
+        digest, lines = _digest(row_id), self._lines
+        place = int(np.searchsorted(lines["id"], np.uint64(digest)))
+        if place == len(lines) or int(lines["id"][place]) != digest:
+            return None
+        is_same = int(lines["fingerprint"][place]) == int(fingerprint or "0", 16)
+        return _WORDS[lines["word"][place]] if is_same else None
+
+
+def shape_of(columns: tables.Columns, types: Mapping[str, pa.DataType], before: Iterable[pa.Schema]) -> Shape:
+    """Return the columns that hold these rows and those of earlier files; where types differ, text does."""
+    kinds, renamed = columns.named()
+    own = {name: kind for name, kind in types.items() if name in kinds}
+    schema = tables.schema_of(kinds, own)
+    for earlier in before:
+        for each in earlier:
+            place = schema.get_field_index(each.name)
+            if place < 0:
+                schema = schema.append(each)
+            elif schema.field(place).type != each.type:
+                are_numbers = {schema.field(place).type, each.type} == {pa.int64(), pa.float64()}
+                own.pop(each.name, None)
+                schema = schema.set(place, pa.field(each.name, pa.float64() if are_numbers else pa.string()))
+    return Shape(schema, renamed, frozenset(own))
+
+
+def write_part(folder: Folder, name: str, rows: Sequence[Mapping[str, Any]], shape: Shape) -> None:
+    batch = tables.batch_of(rows, shape.schema, shape.renamed, shape.given)
+    folder.write(name, [pa.Table.from_batches([batch])], shape.schema)
+
+
+def rewrite(folder: Folder, name: str, dropped: Sequence[int], shape: Shape) -> None:
+    """Write a file anew in these columns, without some of its rows."""
+    table = folder.read(name)
+    table = table.filter(pa.array(~np.isin(np.arange(len(table)), dropped)))
+    if not len(table):
+        folder.remove([name])
+        return
+    columns = []
+    for each in shape.schema:
+        cells = plain_cells(table[each.name]) if each.name in table.column_names else [None] * len(table)
+        if pa.types.is_string(each.type):
+            cells = [cell if cell is None else tables.text_of(cell) for cell in cells]
+        is_same = each.name in table.column_names and table.schema.field(each.name).type == each.type
+        columns.append(table[each.name] if is_same else pa.array(cells, each.type))
+    metadata = table.schema.metadata
+    folder.write(name, [pa.table(columns, shape.schema.with_metadata(metadata))], shape.schema)
+
+
+def merge(folder: Folder, names: Sequence[str]) -> None:
+    """Put several files of a few rows into one; what was begun before is finished."""
+    target = f"rows{names[0].removeprefix('part')}"
+    there = [name for name in names if folder.exists(name)]
+    if not folder.exists(target) and there:
+        schema = folder.schema(there[0]).with_metadata({_PARTS: " ".join(names)})
+
+        def grouped() -> Iterable[pa.Table]:
+            held = list[pa.Table]()
+            for name in there:
+                held.append(folder.read(name).replace_schema_metadata(schema.metadata))
+                if sum(map(len, held)) >= _ROWS or sum(each.nbytes for each in held) >= _BYTES:
+                    yield pa.concat_tables(held)
+                    held.clear()
+            if held:
+                yield pa.concat_tables(held)
+
+        folder.write(target, grouped(), schema)
+    folder.remove(names)

@@ -1,0 +1,241 @@
+"""What is done with rows on other machines: a file is checked, read in blocks, and a block is judged.
+
+A block is a few rows. Its results are a file before anybody is told of them: a block that is judged once
+more, because its worker died, costs nothing when its file is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from judgekit import environment
+from judgekit.data import parts, runs, tables
+from judgekit.data.broker import Client, SharedGateway
+from judgekit.data.results import OURS, UNDETERMINED, Results, result
+from judgekit.data.rows import UnreadableRow, rows_in
+from judgekit.data.runs import Dataset, DatasetRun, PendingRow, Tally
+from judgekit.errors import FailureKind, JudgekitError
+from judgekit.judging.cache import ReplyCache
+from judgekit.judging.service import max_concurrency
+from judgekit.providers import running
+from judgekit.text import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import pyarrow as pa
+
+    from judgekit.data.broker import Ask
+    from judgekit.data.parts import Folder, Shape
+    from judgekit.data.rows import DataRow, RowFiles
+    from judgekit.data.runs import Record
+    from judgekit.judging.documents import ComparisonInput, Document
+
+ROWS = 32  # of a block
+_CHARS = 1_000_000  # of the texts of a block
+_TRIED = 500  # rows whose cells are compared with their column's type at once
+_PAUSES = (5.0, 15.0, 45.0)  # seconds after which a row is tried again whose provider is down
+_DOWN = {FailureKind.CONNECTION, FailureKind.OVERLOADED, FailureKind.SERVER_ERROR, FailureKind.RATE_LIMIT}
+_LAST_SECONDS = 1.2  # for what is being judged when a run is stopped
+_LOOK = 0.2
+
+
+@dataclass
+class Checked:
+    """What a file has: how many rows, the first that cannot be read, ids, columns and their types."""
+
+    count: int = 0
+    bad: int = 0
+    first: UnreadableRow | None = None
+    ids: bytes = b""
+    places: list[tuple[int, str | int]] = field(default_factory=list)
+    columns: tables.Columns = field(default_factory=lambda: tables.Columns(OURS))
+    misfits: set[str] = field(default_factory=set)
+    kinds: dict[Any, Document | ComparisonInput] = field(default_factory=dict)
+
+
+def check(
+    dataset: Dataset, files: RowFiles, path: str, types: Mapping[str, pa.DataType], wanted: frozenset[int]
+) -> Checked:
+    """Read a file as far as it would be judged; ids of `wanted` digests are returned with their rows."""
+    found, ids, held = Checked(), parts.Digests(wanted), list[dict[str, Any]]()
+    # In place of a verdict stands what no cell can hold, so that every own column counts.
+    ours = dict.fromkeys(OURS, "\0")
+    with files.opened(path) as file:
+        for each in replace(dataset, rows=rows_in(file, path), ids=lambda: ids):
+            found.count += 1
+            if isinstance(each, UnreadableRow):
+                found.first, found.bad = found.first or each, found.bad + 1
+                continue
+            cells = result(each.row, each.row_id, ours, "\0", "\0")
+            found.columns.add(
+                {name: value for name, value in cells.items() if name == "id" or name not in OURS}
+            )
+            held.append(cells)
+            if each.subject is not None:
+                found.kinds.setdefault(runs.kind_of(each.subject), each.subject)
+            if len(held) == _TRIED:
+                found.misfits |= tables.misfits(held, types)
+                held.clear()
+    found.misfits |= tables.misfits(held, types)
+    found.ids, found.places = bytes(ids.found), ids.places
+    return found
+
+
+class Block(NamedTuple):
+    """Rows to judge, the file for their results, and what became of the rows before them that are kept."""
+
+    name: str
+    rows: list[PendingRow]
+    kept: Tally
+
+
+def blocks(run: DatasetRun, number: int) -> Iterator[Block]:
+    """Yield the rows that are not kept, a few at a time; raises `InputError` for one that cannot be read."""
+    held, size = list[PendingRow](), 0
+    for each in run.pending():
+        held.append(each)
+        size += sum(len(file.text) for file in each.subject.files) if each.subject else 0
+        if len(held) == ROWS or size > _CHARS:
+            yield _block(held, run, number)
+            held, size = [], 0
+    if run.problem:
+        raise run.problem
+    if held or run.kept:
+        yield _block(held, run, number)
+
+
+def _block(rows: list[PendingRow], run: DatasetRun, number: int) -> Block:
+    name = f"part-{number:04d}-{rows[0].row.number:012d}.parquet" if rows else ""
+    return Block(name, rows, run.taken())
+
+
+class Judged(NamedTuple):
+    """What became of a block; its worker has `at_work` others, and knows whether the limit is reached."""
+
+    name: str
+    tally: Tally
+    worker: str
+    at_work: int
+    is_over: bool
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker needs to know; `judges` are those of each kind, with the keys that they ask with."""
+
+    judges: Mapping[Any, Any]
+    dataset: Dataset
+    expected: Callable[[DataRow], str | None]
+    variables: Mapping[str, str] = field(repr=False)
+    at_once: int
+    folder: Folder
+    shape: Shape
+    cached: bool
+    is_patient: bool
+
+
+class _Collected(Results):
+    def __init__(self) -> None:
+        self.rows: list[Mapping[str, Any]] = []
+
+    def add(self, found: Mapping[str, Any]) -> None:
+        self.rows.append(found)
+
+
+class Worker:
+    """Judges blocks, several at a time, each in a thread that waits; all calls are made in one event loop."""
+
+    def __init__(self, job: Job, ask: Ask, name: str) -> None:
+        self._job, self._name, self._at_work = job, name, 0
+        self._client = Client(ask, name)
+        gateway = SharedGateway(self._client)
+        cache = ReplyCache() if job.cached else None
+        made = {kind: replace(judge, gateway=gateway, cache=cache) for kind, judge in job.judges.items()}
+        self._judges: dict[Any, Any] = made
+        most = min([job.at_once, *(max_concurrency(each, job.at_once) for each in job.judges.values())])
+        self._slots, self._talking = asyncio.Semaphore(most), list[asyncio.Task[None]]()
+
+    def judge(self, block: Block) -> Judged:
+        """Judge a block, and return when its results are written; raises what ends the run."""
+        with environment.Brought({**environment.environ(), **self._job.variables}):
+            return running.run(running.inside(partial(self._judge, block)))
+
+    async def _judge(self, block: Block) -> Judged:
+        if not self._talking:
+            self._talking.append(asyncio.create_task(self._client.beats()))
+        self._at_work += 1
+        collected, before = _Collected(), await running.aside(partial(self._written, block.name))
+        run = DatasetRun(dataset=self._job.dataset, results=collected, expected=self._job.expected)
+        run.add(block.kept)
+        tasks = {asyncio.create_task(self._row(each, run, before)) for each in block.rows}
+        end = None
+        while tasks:
+            _, tasks = await asyncio.wait(tasks, timeout=_LOOK)
+            if self._client.is_stopped:
+                end = end or time.monotonic() + _LAST_SECONDS
+                if time.monotonic() > end or self._client.lost:
+                    for task in tasks:
+                        task.cancel()
+        if len(collected.rows) > len(before):
+            write = partial(parts.write_part, self._job.folder, block.name, collected.rows, self._job.shape)
+            await running.aside(write)
+        self._at_work -= 1
+        if self._client.lost:
+            raise self._client.lost
+        name, is_over = block.name if collected.rows else "", self._client.is_over
+        return Judged(name, run.taken(), self._name, self._at_work, is_over)
+
+    def _written(self, name: str) -> dict[str, Record | None]:
+        """Return the records by id that the file of a block has: another worker wrote it, and died."""
+        if not name or not self._job.folder.exists(name):
+            return {}
+        columns = self._job.folder.read(name, ("id", "judged"))
+        ids, records = columns["id"].to_pylist(), columns["judged"].to_pylist()
+        return {str(each): record and json.loads(record) for each, record in zip(ids, records, strict=True)}
+
+    async def _row(self, each: PendingRow, run: DatasetRun, before: Mapping[str, Record | None]) -> None:
+        if str(each.row_id) in before:
+            run.on_record(each, before[str(each.row_id)])
+            return
+        async with self._slots:
+            if self._client.is_ending:
+                return
+            record = None
+            try:
+                record = await self._record(each)
+            except Exception as error:  # noqa: BLE001 - one row must not end a run of millions
+                told = error if isinstance(error, JudgekitError) else f"{type(error).__name__}: {error}"
+                each = each._replace(error=one_line(f"internal error: {told}", 300))
+        is_refused = FailureKind.BUDGET in _failures(record)
+        if not is_refused or not self._client.is_ending:  # else another run judges it
+            run.on_record(each, record)
+
+    async def _record(self, each: PendingRow) -> Record | None:
+        """Return the record of a row; while its provider is down, try again later."""
+        if each.subject is None:
+            return None
+        record = await self._asked(each.subject)
+        for pause in _PAUSES if self._job.is_patient else ():
+            is_undetermined = record["verdict"] == UNDETERMINED
+            if not is_undetermined or not _DOWN.intersection(_failures(record)[-1:]):
+                break
+            await asyncio.sleep(pause)
+            record = await self._asked(each.subject)
+        return record
+
+    async def _asked(self, subject: Document | ComparisonInput) -> Record:
+        found = await self._judges[runs.kind_of(subject)].judge(subject)
+        record: Record = found.record()
+        return record
+
+
+def _failures(record: Record | None) -> list[str]:
+    """Return why calls about a row failed, in their order."""
+    rounds = record["rounds"] if record else ()
+    return [each["failure"]["kind"] for each in rounds if each["failure"]]

@@ -1,0 +1,330 @@
+"""`judge --data … --on ray`: the same as on one machine, one budget and pace, and what survives a death."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from loopback import Loopback, fails, says
+from scripted import by_content, scores
+
+from judgekit.config import files
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from loopback import Answer, Asked
+    from outcome import Use
+    from ray_cluster import RayCluster
+
+pytest.importorskip("ray", reason="the extra ray is not installed")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+import ray_cluster  # noqa: E402 - needs no Ray itself
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("project")]
+JUDGE = ("judge", "--data", "rows.jsonl", "--rubric", "kls", "--mode", "lenient")
+SECONDS = 150
+
+
+def row(number: int, answer: str = "", **more: object) -> dict[str, Any]:
+    return {"id": f"r{number}", "question": f"q{number}?", "answer": answer or f"a{number}", **more}
+
+
+def write(rows: Iterable[object], path: str = "rows.jsonl") -> None:
+    Path(path).write_text("".join(f"{json.dumps(each)}\n" for each in rows))
+
+
+def read(path: str = "out") -> dict[str, dict[str, Any]]:
+    """Return the rows of results by their ids, each of which is there once."""
+    found = parquet.read_table(path).to_pylist()
+    assert set(Counter(each["id"] for each in found).values()) <= {1}
+    return {each["id"]: each for each in found}
+
+
+def last(err: str) -> str:
+    return re.sub(r"\d+ s", "N s", err.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RayCluster]:
+    with ray_cluster.running(2) as found:
+        yield found
+
+
+class Ray:
+    """Runs judgekit with `--on ray`."""
+
+    def __init__(self, cluster: RayCluster) -> None:
+        self.cluster = cluster
+
+    def begin(self, *words: str) -> subprocess.Popen[str]:
+        words = (*words, "--on", "ray", "--ray-address", self.cluster.address, "--out", "out")
+        return subprocess.Popen(
+            [sys.executable, "-m", "judgekit", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def __call__(self, *words: str) -> tuple[int, str]:
+        child = self.begin(*(words or JUDGE))
+        out, err = child.communicate(timeout=SECONDS)
+        assert out == ""
+        return child.returncode, err
+
+
+@pytest.fixture
+def ray(cluster: RayCluster) -> Ray:
+    return Ray(cluster)
+
+
+class Held:
+    """Answers the first calls, and holds all others until it is released."""
+
+    def __init__(self, free: int) -> None:
+        self.free, self.count, self.lock = free, 0, threading.Lock()
+        self.reached, self.released = threading.Event(), threading.Event()
+
+    def __call__(self, asked: Asked) -> Answer:
+        with self.lock:
+            self.count += 1
+            held = self.count > self.free
+            if held:
+                self.reached.set()
+        if held:
+            self.released.wait(60)
+        return by_content(asked)
+
+
+def workers() -> list[int]:
+    """Return the processes of the workers."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*"):
+        try:
+            if b"MapWorker(MapBatches(_Actor))" in (each / "cmdline").read_bytes():
+                found.append(int(each.name))
+        except OSError:
+            continue
+    return found
+
+
+def test_two_thousand_rows_are_the_same_as_on_one_machine(ray: Ray, use: Use) -> None:
+    def answer(asked: Asked) -> Answer:
+        if "middling" in asked.text:
+            return says(scores(3, 2, 3))
+        return fails(400) if "unlucky" in asked.text else by_content(asked)
+
+    texts = ["", "\nTODO", "middling", "unlucky", " ", "good"]
+    rows = [
+        row(each, texts[each % 6], n=each, label=["accept", None][each % 2], tags=[each])
+        for each in range(2000)
+    ]
+    Path("data").mkdir()
+    write(rows[:900], "data/a.jsonl")
+    write(rows[900:], "data/b.jsonl")
+    words = ["judge", "--data", "data", *JUDGE[3:]]
+    with Loopback(answer) as server:
+        use(server)
+        here = [sys.executable, "-m", "judgekit", *words, "--out", "here.parquet", "--no-cache"]
+        one = subprocess.run(here, capture_output=True, text=True, check=False, timeout=SECONDS)
+        asked = len(server.requests)
+        code, err = ray(*words, "--no-cache")
+        assert (code, len(server.requests)) == (one.returncode, 2 * asked)
+        assert last(err) == last(one.stderr).replace("here.parquet", "out")
+        expected, found = read("here.parquet"), read()
+        assert parquet.ParquetDataset("out").schema.equals(parquet.read_schema("here.parquet"))
+        for name, each in expected.items():
+            assert stripped(found[name]) == stripped(each)
+        code, err = ray(*words, "--no-cache")
+        assert "1,334 kept" in last(err)
+        assert stripped(read()["r5"]) == stripped(expected["r5"])
+
+
+def stripped(found: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of results without what is another each time."""
+    judged = json.loads(found["judged"] or "null")
+    for each in (judged, *(judged or {}).get("rounds", ())):
+        for name in ("id", "timestamp", "duration_ms", "latency_ms"):
+            (each or {}).pop(name, None)
+    return {**found, "judged": judged, "duration_ms": None}
+
+
+def test_a_worker_that_is_killed_costs_no_more_than_its_calls_in_flight(ray: Ray, use: Use) -> None:
+    write(row(each) for each in range(400))
+    held = Held(150)
+    with Loopback(held) as server:
+        use(server)
+        child = ray.begin(*JUDGE, "-j", "8")
+        assert held.reached.wait(SECONDS)
+        os.kill(workers()[0], signal.SIGKILL)
+        held.released.set()
+        _, err = child.communicate(timeout=SECONDS)
+        assert child.returncode == 0, err
+        assert read().keys() == {f"r{each}" for each in range(400)}
+        assert len(server.requests) <= 400 + 8
+        assert "400 accept; 400 judged now" in last(err)
+
+
+def test_a_driver_that_is_killed_goes_on_where_it_was(ray: Ray, use: Use) -> None:
+    write(row(each) for each in range(400))
+    held = Held(200)
+    with Loopback(held) as server:
+        use(server)
+        child = ray.begin(*JUDGE, "-j", "8")
+        assert held.reached.wait(SECONDS)
+        child.kill()
+        child.communicate(timeout=SECONDS)
+        held.released.set()
+        kept = len(read())
+        code, err = ray(*JUDGE, "-j", "8")
+        assert code == 0
+        assert read().keys() == {f"r{each}" for each in range(400)}
+        assert kept > 0
+        assert f"{kept:,} kept" in last(err)
+        assert len(server.requests) <= 400 + 2 * 8
+        assert not list(Path("out").glob("part-0001*"))
+
+
+def test_a_node_that_is_gone_ends_no_run(use: Use) -> None:
+    write(row(each) for each in range(600))
+    held = Held(250)
+    with Loopback(held) as server, ray_cluster.running(3) as cluster:
+        use(server)
+        child = Ray(cluster).begin(*JUDGE, "-j", "8")
+        assert held.reached.wait(SECONDS)
+        cluster.kill_node()
+        held.released.set()
+        _, err = child.communicate(timeout=SECONDS)
+        assert child.returncode == 0, err
+        assert read().keys() == {f"r{each}" for each in range(600)}
+        assert len(server.requests) <= 600 + 8
+
+
+def test_a_provider_that_is_down_for_a_while_costs_no_row(ray: Ray, use: Use) -> None:
+    write(row(each) for each in range(300))
+    down = Down(100, seconds=20)
+    with Loopback(down) as server:
+        use(server)
+        code, err = ray(*JUDGE, "-j", "8")
+        assert (code, down.answered) == (0, 300)
+        assert "300 accept" in last(err)
+        assert len(read()) == 300
+
+
+class Down:
+    """Answers some calls, then fails for some seconds, and answers again."""
+
+    def __init__(self, free: int, seconds: float) -> None:
+        self.answered, self._free, self._seconds, self._end = 0, free, seconds, 0.0
+        self._lock = threading.Lock()
+
+    def __call__(self, asked: Asked) -> Answer:
+        with self._lock:
+            if self.answered == self._free:
+                self._end = self._end or time.monotonic() + self._seconds
+            if time.monotonic() < self._end:
+                return fails(503)
+            self.answered += 1
+        return by_content(asked)
+
+
+def priced(home: Path) -> None:
+    """Let a call cost 11 US dollars."""
+    profile = (files.folder("providers") / "openai-compatible.yaml").read_text(encoding="utf-8")
+    own = home / "judgekit" / "providers" / "openai-compatible.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text(f"{profile}\nprice: {{stand: {{input: 1000000, output: 0}}}}\n")
+
+
+def test_the_limit_on_the_cost_is_one_for_all_workers(ray: Ray, isolated: Path, use: Use) -> None:
+    priced(isolated)
+    write(row(number) for number in range(300))
+    with Loopback(by_content) as server:
+        use(server)
+        code, err = ray(*JUDGE, "--max-cost", "1100", "-j", "4")  # 100 calls
+        asked = len(server.requests)
+        assert (code, len(read())) == (2, asked)
+        assert 100 <= asked <= 100 + 2 * 4
+        rest = f"{asked * 11:.2f} USD; {300 - asked} rows not judged, because --max-cost is reached"
+        assert last(err).endswith(rest)
+        code, err = ray(*JUDGE, "--max-cost", "0")
+        assert (code, f"0 judged now in N s, {asked} kept" in last(err)) == (2, True)
+        code, err = ray(*JUDGE, "-j", "4")
+        assert (code, len(server.requests), len(read())) == (0, 300, 300)
+
+
+def test_one_refusal_slows_all_workers(ray: Ray, use: Use) -> None:
+    write(row(number) for number in range(300))
+    times, refused = list[float](), list[float]()
+
+    def answer(asked: Asked) -> Answer:
+        times.append(time.monotonic())
+        if len(times) == 100:
+            refused.append(time.monotonic())
+            return fails(429, retry_after=8)
+        return by_content(asked)
+
+    with Loopback(answer) as server:
+        use(server)
+        code, _ = ray(*JUDGE, "-j", "4")
+        assert (code, len(read())) == (0, 300)
+        assert len(server.requests) == 301
+        late = [each - refused[0] for each in times if refused[0] + 3 < each < refused[0] + 8]
+        assert not late
+        assert len([each for each in times if refused[0] < each <= refused[0] + 3]) < 150
+
+
+def test_what_cannot_be_read_is_named_before_any_model_is_asked(ray: Ray, use: Use) -> None:
+    Path("data").mkdir()
+    words = ["judge", "--data", "data", *JUDGE[3:]]
+    for bad, message in (
+        ("[1]", "row 42: expected a JSON object, got a list"),
+        (json.dumps(row(3)), "row 42, column id: row 4 has the same id 'r3'"),
+        (json.dumps({"id": "x", "answer": [1]}), "row 42, column answer: expected a text, got a list"),
+    ):
+        write((row(each) for each in range(40)), "data/a.jsonl")
+        Path("data/b.jsonl").write_text(f"{json.dumps(row(40))}\n{bad}\n")
+        with Loopback(by_content) as server:
+            use(server)
+            code, err = ray(*words)
+        assert (code, len(server.requests), Path("out").exists()) == (65, 0, False)
+        assert message in err
+
+
+def test_what_changes_is_judged_again_and_pairs_are_compared(ray: Ray, use: Use) -> None:
+    def better(asked: Asked) -> Answer:
+        [name] = re.findall(r"The text (\w+):\s+<[^>]*>\s+good", asked.text)
+        return says(json.dumps({"reasoning": "It is better.", "better": name}))
+
+    write(row(each, "\nTODO" if each == 7 else "") for each in range(100))
+    with Loopback(by_content) as server:
+        use(server)
+        assert ray(*JUDGE, "--limit", "90")[0] == 0
+        write(row(each, more=[each]) for each in range(100))
+        code, err = ray(*JUDGE)
+        assert (code, len(server.requests)) == (0, 91 + 11)  # a reject is confirmed
+        assert last(err).startswith("100 rows in out: 100 accept; 11 judged now in N s, 89 kept")
+        assert (read()["r7"]["verdict"], len(read())) == ("accept", 100)
+        assert read()["r99"]["more"] == "[99]"
+        assert read()["r1"]["more"] is None
+        done = subprocess.run(
+            [sys.executable, "-m", "judgekit", "report", "out"], capture_output=True, check=True
+        )
+        assert b"100 rows: 100 accept" in done.stdout
+    write({"prompt": "p", "answer_a": "good", "answer_b": f"bad {each}", "winner": "A"} for each in range(50))
+    with Loopback(better) as server:
+        use(server)
+        code, err = ray("compare", "--data", "rows.jsonl", "--fresh")
+        assert (code, len(read())) == (0, 50)
+        assert last(err).endswith("50 of 50 labels agree (100%)")
