@@ -73,9 +73,10 @@ def ask(query: str, command: Sequence[str], seconds: float, options: Mapping[str
     if environ.get(_INSIDE):
         raise CommandError("judgekit was started by a program that it runs (a loop)")
     known = programs.known("search", environ) | {"JUDGEKIT_DISABLE": "1", _INSIDE: "1"}
+    argv = [program, *map(os.path.expanduser, command[1:])]
     asked = {"query": query[:_QUERY], "k": options["limit"], "project": options["project"]}
     try:
-        argv, request = [program, *map(os.path.expanduser, command[1:])], quickjson.written(asked)
+        request = quickjson.written(asked)
         code, output, errors = programs.run(argv, known, request, seconds=seconds, most=MAX_OUTPUT)
     except programs.Unfinished as error:
         raise CommandError(str(error)) from None
@@ -88,10 +89,12 @@ def ask(query: str, command: Sequence[str], seconds: float, options: Mapping[str
                 line = line.replace(value, "[key]")
         raise CommandError(f"exit code {code}: {one_line(line, _SAID)}")
     labels = (options.get("profiles") or Profiles(bundled())).of(COMMAND).labels
+    # Named by the script where there is one, not by its interpreter.
+    root = next((word for word in argv[:0:-1] if os.path.isabs(word) and os.path.isfile(word)), program)
     found: dict[str, Candidate] = {}
     items = _items(output.decode("utf-8", "replace"))[: options["limit"]]
     for number, item in enumerate(items, 1):
-        hit = _candidate(item, f"candidate {number}", program, labels)
+        hit = _candidate(item, f"candidate {number}", root, labels)
         found.setdefault(hit.file, hit)
     return list(found.values())
 

@@ -90,6 +90,7 @@ def test_it_finds_in_its_order_and_no_confidence_is_invented(
 def test_a_confidence_of_its_own_counts_as_any_other(program: Program, prompt: Prompt, judgekit: Run) -> None:
     program([{**SHELF, "confidence": 0.9}, {**LAMP, "confidence": 0.1}])
     out = prompt(QUERY).out
+    assert re.match(r'<memory-context source="[^"]*/engine\.py">\n', out)
     assert '<result category="" confidence="high">Shelf rules -> n1 #tags:home</result>' in out
     assert ("Lamp" in out, "nudge" in out) == (False, False)
     found = judgekit("search", "x y", "--json").json["results"]
