@@ -91,8 +91,8 @@ def _search(arguments: Sequence[str]) -> int:
     for note in [*notes, *ranked.notes, *filter(None, [degraded])]:
         _warn(note)
     if asked.json:
-        why = "; ".join(filter(None, (ranked.degraded, degraded))) or None
-        found: dict[str, Any] = {"query": encodable(asked.query), "mode": asked.mode, "degraded": why}
+        why = "; ".join(filter(None, (ranked.degraded, degraded)))
+        found: dict[str, Any] = {"query": encodable(asked.query), "mode": asked.mode, "degraded": why or None}
         found["results"] = [each.shown() for each in ranked.candidates]
         found["duration_ms"] = round((time.perf_counter() - started) * 1000)
         _print(json.dumps(found, ensure_ascii=False, separators=(",", ":")))

@@ -184,8 +184,7 @@ def source(root: str, project: str) -> str:
             return sign or "./"
         inside = base.rstrip(os.sep) + os.sep
         if root.startswith(inside):
-            root = f"{sign}{root.removeprefix(inside)}"
-            break
+            return f"{sign}{root.removeprefix(inside)}{end}"
     return root + end
 
 

@@ -27,12 +27,10 @@ HOOK_SECONDS = 6.0  # of the nine that a prompt has: in the rest the built-in in
 MAX_OUTPUT = 1_000_000  # bytes
 _QUERY = 4_000  # characters that the program is sent
 _NAMES = {"id": 400, "title": 1_000, "path": 400, "category": 40}  # characters
-_NEEDED = ("id", "title")
 _TEXTS = {"text": 20_000, "snippet": stores.SNIPPET_LIMIT}
 _MAX_TAGS, _TAG = 20, 40
-_SAID = 200  # characters of the program's own words
 _SECRET = ("PASS", "TOKEN", "KEY", "SECRET", "AUTH", "URL", "PROXY")  # in the names of variables
-_LEAST_SECRET = 6  # characters: less would blank out words
+_SAID, _LEAST_SECRET = 200, 6  # characters of its own words, and of a secret in them
 _MOST = 1e15  # of a score
 _INSIDE = "JUDGEKIT_INSIDE"
 _FORM = 'expected {"candidates": [...]}, or a candidate a line'
@@ -92,8 +90,7 @@ def ask(query: str, command: Sequence[str], seconds: float, options: Mapping[str
     # Named by the script where there is one, not by its interpreter.
     root = next((word for word in argv[:0:-1] if os.path.isabs(word) and os.path.isfile(word)), program)
     found: dict[str, Candidate] = {}
-    items = _items(output.decode("utf-8", "replace"))[: options["limit"]]
-    for number, item in enumerate(items, 1):
+    for number, item in enumerate(_items(output.decode("utf-8", "replace"))[: options["limit"]], 1):
         hit = _candidate(item, f"candidate {number}", root, labels)
         found.setdefault(hit.file, hit)
     return list(found.values())
@@ -124,7 +121,7 @@ def _candidate(item: Any, where: str, root: str, labels: Mapping[str, float]) ->
     tags, score, confidence = item.get("tags") or [], item.get("score"), item.get("confidence")
     number = [isinstance(each, int | float) and not isinstance(each, bool) for each in (score, confidence)]
     wrong = [f"{name}: expected a text" for name, text in texts.items() if not isinstance(text, str)]
-    wrong = wrong or [f"{name}: missing" for name in _NEEDED if not one_line(texts[name], _NAMES[name])]
+    wrong = wrong or [f"{key}: missing" for key in ("id", "title") if not one_line(texts[key], _NAMES[key])]
     if not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         wrong.append("tags: expected a list of texts")
     if score is not None and not (number[0] and abs(score) < _MOST):
