@@ -60,10 +60,8 @@ class Brought:
 
 MEMORY = os.path.join(".claude", "memory")
 MEMORY_CONFIG = "memory-config.json"
-_OTHERS_WRITE = 0o002
 _PROJECT_MARKS = (".judgekit", MEMORY, ".git")
 _PRIME = 2**64 - 59  # the largest below 2**64
-_KEPT = 40  # characters of the path that stay readable in a name
 
 
 def config_home() -> str:
@@ -128,7 +126,7 @@ def _is_project(folder: str, start: str) -> bool:
         ours = {0, os.getuid() if hasattr(os, "getuid") else 0}
         if os.path.exists(start):  # a container may mount a folder that belongs to another user
             ours.add(os.lstat(start).st_uid)
-        if os.lstat(folder).st_uid in ours and not os.stat(folder).st_mode & _OTHERS_WRITE:
+        if os.lstat(folder).st_uid in ours and not os.stat(folder).st_mode & 0o002:  # others write
             return True
         return all(os.lstat(mark).st_uid in ours for mark in marks)
     except OSError:  # removed meanwhile
@@ -157,7 +155,7 @@ def cache_folder(*names: str) -> str:
 def file_name_for(path: str) -> str:
     """Return a file name that stands for `path`: its end, to be recognised, and a checksum of it all."""
     raw = os.path.normcase(path).encode("utf-8", "surrogateescape")
-    readable = "".join(char if char.isascii() and char.isalnum() else "-" for char in path[-_KEPT:])
+    readable = "".join(char if char.isascii() and char.isalnum() else "-" for char in path[-40:])
     return f"{readable.strip('-')}-{checksum(raw)}"
 
 

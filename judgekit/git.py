@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECONDS = 30.0
-_LONGEST = 300  # characters of git's own message in an error
-_CONFIGURED = "GIT_CONFIG_"
 
 
 @cache
@@ -124,7 +122,7 @@ class Repository(NamedTuple):
         kept = {
             name: value
             for name, value in given.items()
-            if not name.startswith("GIT_") or name in asked["kept"] or name.startswith(_CONFIGURED)
+            if not name.startswith("GIT_") or name in asked["kept"] or name.startswith("GIT_CONFIG_")
         }
         try:
             return subprocess.Popen(  # noqa: S603 - git, and our own words
@@ -141,10 +139,9 @@ class Repository(NamedTuple):
                 stderr=stderr,
             )
         except OSError as error:
-            reason = f"could not be started ({error.strerror}); install git"
-            raise GitError(f"git {words[0]}: {reason}") from None
+            raise GitError(f"git {words[0]}: could not be started ({error.strerror}); install git") from None
 
 
 def _failed(word: str, done: subprocess.CompletedProcess[bytes]) -> GitError:
-    complaint = one_line(done.stderr.decode("utf-8", "replace"), _LONGEST) or f"exit code {done.returncode}"
+    complaint = one_line(done.stderr.decode("utf-8", "replace"), 300) or f"exit code {done.returncode}"
     return GitError(f"git {word}: {complaint}")

@@ -166,7 +166,7 @@ def _warn_of_unknown(names: set[str]) -> None:
 
     from judgekit.config import settings
 
-    known = [*environment.NAMES, *settings.variable_names()]
+    known = [*environment.NAMES, *settings.VARIABLES]
     profiles = sorted((Path(environment.config_home()) / "providers").glob("*.yaml"))
     texts = "".join(path.read_text(encoding="utf-8", errors="replace") for path in profiles if path.is_file())
     for name in sorted(names):

@@ -34,7 +34,7 @@ def show(as_json: AsJson = False, _out: OutOption = None) -> int:
     from judgekit.ledger.records import Address
 
     found = settings.explained(Path(environment.project_root()))
-    known = settings.variable_names()
+    known = list(settings.VARIABLES)
     for name in (each for each in environment.NAMES if each not in known):
         if value := environment.environ().get(name, ""):
             found.append(settings.Setting(name, "(set)" if _SECRET.search(name) else value, "environment"))

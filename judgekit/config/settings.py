@@ -18,6 +18,7 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     Field,
+    FiniteFloat,
     ValidationError,
     WithJsonSchema,
     model_validator,
@@ -34,9 +35,7 @@ if TYPE_CHECKING:
 Layer: TypeAlias = dict[str, Any]
 
 MOST_ROOTS = 50  # each prompt looks at all of them
-MOST_PINS = 50
 MOST_JURORS = 7
-MOST_SAMPLES = 8
 Consent: TypeAlias = Annotated[
     Literal["off", "on", "project"],
     BeforeValidator(lambda value: ("off", "on")[value] if isinstance(value, bool) else value),
@@ -81,7 +80,7 @@ class JudgeConfig(Strict):
     tiers: TierModels = TierModels()
     panel: Literal["single", "mixed"] = "single"
     jury: Literal["mean", "majority"] = "mean"
-    samples: int = Field(1, ge=1, le=MOST_SAMPLES)
+    samples: int = Field(1, ge=1, le=8)
     criteria: Literal["together", "each"] = "together"
     margin: float = Field(0, ge=0, le=10)
     author_family: Text | None = None
@@ -100,7 +99,7 @@ class RetrievalConfig(Strict):
     scorer: Literal["fts5", "keyword"] = "fts5"
     inject: Literal["tiered", "top_k"] = "tiered"
     max_inject: int = Field(default=3, ge=0, le=20)
-    pin: list[Text] = Field([], max_length=MOST_PINS)
+    pin: list[Text] = Field([], max_length=50)
     judge: Consent = "off"
     rubric: Text = "memory-relevance"
     mode: ModeName = "strict"
@@ -139,12 +138,6 @@ class DepthRule(Strict):
         return self
 
 
-def usual_depth() -> list[dict[str, Any]]:
-    """Return the rules of depth that come with judgekit."""
-    rules: list[dict[str, Any]] = environment.table(__file__, "depth.toml")["rules"]
-    return rules
-
-
 def _or_a_word(schema: dict[str, Any]) -> None:
     rules = {"type": schema.pop("type"), "items": schema.pop("items")}
     schema["anyOf"] = [{"enum": ["off", "usual"]}, rules]
@@ -153,9 +146,11 @@ def _or_a_word(schema: dict[str, Any]) -> None:
 def _in_rules(value: object) -> object:
     """Return the rules that a word stands for; the word of a variable comes in a list."""
     word = value[0] if isinstance(value, list) and len(value) == 1 else value
-    if isinstance(word, str) and word not in ("off", "usual"):
+    if not isinstance(word, str):
+        return value
+    if word not in ("off", "usual"):
         raise ValueError("expected off, usual or a list of rules")
-    return value if not isinstance(word, str) else usual_depth() if word == "usual" else []
+    return environment.table(__file__, "depth.toml")["rules"] if word == "usual" else []
 
 
 class GateConfig(Strict):
@@ -254,7 +249,7 @@ class Config(Strict):
 
 
 # Each variable with its section, key and default.
-_VARIABLES: dict[str, tuple[str, str, object]] = {
+VARIABLES: dict[str, tuple[str, str, object]] = {
     f"JUDGEKIT_{section}_{key}".upper(): (section, key, field.default)
     for section in ("judge", "retrieval", "gate", "escalate", "stop", "server")
     for key, field in type(getattr(Config(), section)).model_fields.items()
@@ -439,10 +434,9 @@ def _within_limits(theirs: Layer, user: Layer) -> Layer:
     gate, own = bounded.get("gate", {}), user.get("gate", {})
     # A depth that the project asks for is weighed against the user's; to ask for none changes nothing.
     gate = bounded["gate"] = {key: gate[key] for key in gate if gate[key] or key not in ("depth", "review")}
-    if own.get("mode") == "blocking":  # what holds up the user's pushes is not the clone's to let pass
-        gate.pop("mode", None)
-    if own.get("undetermined") == "block":
-        gate.pop("undetermined", None)
+    for key, strict in (("mode", "blocking"), ("undetermined", "block")):
+        if own.get(key) == strict:  # what holds up the user's pushes is not the clone's to let pass
+            gate.pop(key, None)
     if user.get("escalate", {}).get("issues") != "project":  # more issues than the user agreed to
         bounded["escalate"].pop("rejects", None)
     retrieval, allowed = bounded["retrieval"], user.get("retrieval", {}).get("tiers", ["quick"])
@@ -459,14 +453,10 @@ def _merge(below: Layer, above: Layer) -> Layer:
     return merged
 
 
-def variable_names() -> list[str]:
-    return list(_VARIABLES)
-
-
 def _variables(environ: Mapping[str, str]) -> Layer:
     """Read the variables that set a key; a list is separated by commas."""
     layer: Layer = {}
-    for name, (section, key, default) in _VARIABLES.items():
+    for name, (section, key, default) in VARIABLES.items():
         value = environ.get(name, "")
         if value and (what := _of_projects()["users"].get(f"{section}.{key}")):
             raise ConfigError(f"no variable may {what}", key=name)
@@ -490,9 +480,7 @@ def _variables(environ: Mapping[str, str]) -> Layer:
 
 _UpTo20: TypeAlias = Annotated[int, AfterValidator(lambda number: max(0, min(number, 20)))]
 _Pool: TypeAlias = Annotated[int, AfterValidator(lambda number: max(1, min(number, 30)))]
-_Timeout: TypeAlias = Annotated[
-    float, Field(allow_inf_nan=False), AfterValidator(lambda number: max(0.1, min(number, 3600.0)))
-]
+_Timeout: TypeAlias = Annotated[FiniteFloat, AfterValidator(lambda number: max(0.1, min(number, 3600.0)))]
 _SCORERS = {"title_tags": "keyword", "fts5_bm25": "fts5"}
 
 
@@ -509,8 +497,8 @@ class _MemoryConfig(BaseModel, extra="ignore", frozen=True):
     their_judge: dict[str, Any] | None = _at("judge")
     enabled: bool | None = _at("enabled")
     max_inject: _UpTo20 | None = _at("max_inject")
-    match_strategy: str | None = _at("match_strategy")
-    asks: bool | None = _at("judge.enabled")
+    scorer: Annotated[str, AfterValidator(_SCORERS.get)] | None = _at("match_strategy")
+    judge: bool | None = _at("judge.enabled")
     model: str | None = _at("judge.model")
     timeout: _Timeout | None = _at("judge.timeout_per_call")
     fallback_top_k: _UpTo20 | None = _at("judge.fallback_top_k")
@@ -540,10 +528,6 @@ def _memory_config(project: Path) -> Layer:
     found = theirs.model_dump(include=set(RetrievalConfig.model_fields), exclude_none=True)
     if theirs.max_output is not None:
         found.setdefault("max_inject", theirs.max_output)
-    if theirs.match_strategy in _SCORERS:
-        found["scorer"] = _SCORERS[theirs.match_strategy]
-    if theirs.asks is not None:
-        found["judge"] = theirs.asks
     if theirs.conversation is False:
         found["context_turns"] = 0
     if theirs.dual_verification:

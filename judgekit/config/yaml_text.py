@@ -40,11 +40,10 @@ def parsed(text: str, path: Path | None = None) -> Any:  # noqa: ANN401 - any YA
     """Return what a YAML 1.2 text says; raises `ConfigError` when it is none."""
     try:
         return _yaml().load(text)
-    except MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if path and error.problem_mark else None
-        raise ConfigError(f"{_plainly(error.problem)}; correct the YAML", path=path, line=line) from None
-    except (YAMLError, ValueError) as error:  # a number of too many digits, a day that there is not
-        raise ConfigError(f"{_plainly(str(error))}; correct the YAML", path=path) from None
+    except (YAMLError, ValueError) as error:  # ValueError: a number of too many digits, no such day
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", str(error))
+        line = mark.line + 1 if path and mark else None
+        raise ConfigError(f"{_plainly(problem)}; correct the YAML", path=path, line=line) from None
 
 
 class _Scanner(RoundTripScanner):

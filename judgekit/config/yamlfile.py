@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 Location = tuple[int | str, ...]
 Identifier = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*$")]
+Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")]
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 
 MAX_BYTES = 1_000_000  # far above any real file; keeps a YAML bomb from being parsed
@@ -182,7 +183,6 @@ class WrongValuesError(ValueError):
 
 _VALUE_ERROR = "Value error, "
 _QUOTED = re.compile("'([^']*)'")
-_MOST_GUESSED = 60  # characters of a key or word for which a similar one is looked for
 
 
 @cache
@@ -231,7 +231,7 @@ def problems(errors: Sequence[ErrorDetails], data: object, model: object = None)
 
 
 def _similar(given: object, known: Sequence[str]) -> str | None:
-    word = given[:_MOST_GUESSED] if isinstance(given, str) else ""
+    word = given[:60] if isinstance(given, str) else ""
     return next(iter(difflib.get_close_matches(word, known, 1)), None)
 
 
@@ -302,8 +302,6 @@ def kind_of(value: object) -> str:
         return f"a {kind} of {len(value)}" if value else f"an empty {kind}"
     if isinstance(value, bool) or value is None:
         return json.dumps(value)
-    if isinstance(value, str):
-        return "a text"
-    if isinstance(value, int | float):
-        return "a number"
+    if isinstance(value, str | int | float):
+        return "a text" if isinstance(value, str) else "a number"
     return "a value with a tag" if getattr(value, "tag", None) else f"a {type(value).__name__.lower()}"

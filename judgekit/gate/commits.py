@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     Wanted: TypeAlias = "Callable[[ChangedFile], bool]"
+    Updates: TypeAlias = "Sequence[RefUpdate]"
 
 MAX_COMMITS = 2_000  # of one push that are looked at, the newest: a whole history is not judged
 _LOG = (
@@ -134,7 +135,7 @@ def remotes_at(repository: Repository, remote: str, url: str) -> tuple[list[str]
     return list(dict.fromkeys([remote, *same])), list(addresses)
 
 
-def known_to(repository: Repository, updates: Sequence[RefUpdate], remote: str, url: str = "") -> list[str]:
+def known_to(repository: Repository, updates: Updates, remote: str, url: str = "") -> list[str]:
     """Return commits that a remote, a name or a URL, has: those that its refs reach, whatever they are."""
     # The remote may be known by another name. Of one that was never fetched, only what others have is known.
     below = [f"refs/remotes/{name}/" for name in remotes_at(repository, remote, url)[0]]
@@ -154,9 +155,7 @@ def commit_id(repository: Repository, name: str) -> str:
     raise UnknownCommit(f"{shown}: not a commit of this repository; fetch it, or name another one")
 
 
-def lines_changed(
-    repository: Repository, updates: Sequence[RefUpdate], known: Sequence[str]
-) -> dict[str, int]:
+def lines_changed(repository: Repository, updates: Updates, known: Sequence[str]) -> dict[str, int]:
     """Return by path how many lines the updates add, or remove where these are more; what git can tell."""
     counts: dict[str, int] = {}
     for update in updates:
@@ -170,9 +169,7 @@ def lines_changed(
     return counts
 
 
-def of_push(
-    repository: Repository, updates: Sequence[RefUpdate], known: Sequence[str], wanted: Wanted
-) -> PushedChanges:
+def of_push(repository: Repository, updates: Updates, known: Sequence[str], wanted: Wanted) -> PushedChanges:
     """Return the `wanted` changes beyond `known` commits that are still in what is pushed, and new there."""
     pushed = PushedChanges([], [])
     seen: set[tuple[str, str]] = set()

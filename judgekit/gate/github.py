@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 SECONDS = 10.0  # for all issues of one run
 MOST = 10  # issues of one push
-NEWEST = 50  # issues that are looked through; older ones are searched for
 _SAID = 200  # characters of gh's own words
 _IMPROVED = 2  # rounds
 _LATER = "retry with judgekit escalate"
@@ -68,7 +67,7 @@ class Gh:
     def find(self, token: str) -> OpenIssue | None:
         """Return the oldest issue with this token; GitHub's search lags, so the newest are listed first."""
         if self._newest is None:
-            self._newest = self._list("--limit", str(NEWEST))
+            self._newest = self._list("--limit", "50")
         same = [issue for issue in self._newest if issue.token == token]
         same = same or [each for each in self._list("--search", f'"{token}" in:body') if each.token == token]
         return min(same, default=None)
@@ -99,8 +98,7 @@ class Gh:
         if code == _NOT_SIGNED_IN:
             raise GhError("gh is not signed in; run gh auth login")
         if code:
-            errors = one_line(errors, _SAID) or f"exit code {code}"
-            raise GhError(f"gh issue {verb}: {errors}")
+            raise GhError(f"gh issue {verb}: {one_line(errors, _SAID) or f'exit code {code}'}")
         return output.decode(errors="replace")
 
 
@@ -136,12 +134,8 @@ def of_address(address: str, environ: Mapping[str, str]) -> str | None:
 def by_itself(
     verdicts: Sequence[Verdict], folder: Path, settings: EscalateConfig | None = None, address: str = ""
 ) -> list[str]:
-    """Tell the user's program and open issues as far as the settings want it; return lines for a person.
-
-    Raises nothing.
-    """
-    lines: list[str] = []
-    count = 0
+    """Tell the user's program and open issues as the settings want; return lines. Raises nothing."""
+    lines, count = list[str](), 0
     try:
         if settings is None:
             settings = configuration.load(None).escalate
@@ -175,8 +169,7 @@ def by_itself(
 def concerns(verdict: Verdict, before: Iterable[VerdictLine] = (), *, rejects: bool) -> bool:
     """Whether a verdict is for a person to settle, and none has; with `rejects` a rejection is.
 
-    So is `improve` where models came to it in two rounds, with those `before`: its author does not get on
-    alone.
+    So is `improve` where models came to it in two rounds, with those `before`: its author needs help.
     """
     if verdict.human_override is not None:
         return False

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING
 
 from judgekit import environment
 from judgekit.errors import ConfigError
-from judgekit.gate.commits import RefUpdate, change_filter, known_to, of_push, remotes_at
+from judgekit.gate.commits import change_filter, known_to, of_push, remotes_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from judgekit.gate.commits import Updates
     from judgekit.git import Repository
 
 RULES = (".judgekit", ".claude/memory/memory-config.json")
 FOLDER = "gate"
 MAX_BYTES = 100_000  # of one file of rules: what is read before the budget begins to count
-_USUAL = ("main", "master")
 _MOST = 20  # different rules that are compared
 _ASKED = ("^{commit}", *(f":{path}" for path in RULES))  # of a commit: which it is, and its rules
 _REMOTES = "refs/remotes/"
@@ -34,7 +34,7 @@ _RUBRICS = ".judgekit/rubrics/"
 _VARIABLES = "JUDGEKIT_GATE_"
 
 
-def commits_of(repository: Repository, updates: Sequence[RefUpdate], remote: str, url: str = "") -> list[str]:
+def commits_of(repository: Repository, updates: Updates, remote: str, url: str = "") -> list[str]:
     """Return the commits of which one has the rules that hold for a push; no two have the same rules.
 
     That is where the default branch of the remote stands, whatever branch is pushed: else a branch could be
@@ -50,7 +50,7 @@ def commits_of(repository: Repository, updates: Sequence[RefUpdate], remote: str
     def default(name: str, updated: dict[str, str]) -> list[str]:
         below = f"{_REMOTES}{name}/"
         _, head = refs.get(f"{below}HEAD", ("", ""))
-        branches = (head.removeprefix(below), *_USUAL)
+        branches = (head.removeprefix(below), "main", "master")
         branch = next((branch for branch in branches if f"{below}{branch}" in refs), None)
         return [] if branch is None else [updated.get(f"refs/heads/{branch}") or refs[f"{below}{branch}"][0]]
 
@@ -132,9 +132,7 @@ def _write(repository: Repository, commit: str, paths: Sequence[str], root: Path
             raise ConfigError(problem, path=f"{commit[:12]}:{path}")
 
 
-def nothing_to_judge(
-    repository: Repository, updates: Sequence[RefUpdate], remote: str, url: str = ""
-) -> bool:
+def nothing_to_judge(repository: Repository, updates: Updates, remote: str, url: str = "") -> bool:
     """Whether a push is sure to bring nothing that is judged; raises `InputError` when git cannot answer."""
     if all(update.deletes for update in updates):
         return True

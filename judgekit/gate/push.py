@@ -1,7 +1,6 @@
 """One run of the gate: changed files in, a word for each out: GO, NO-GO or UNDETERMINED.
 
-A changed file is judged as the pushed blob. Files that cannot be judged, and those that a person decided
-about, get a verdict without a model.
+A file is judged as pushed. One that cannot be, or that a person decided about, gets a verdict without models.
 """
 
 from __future__ import annotations
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 4_000_000  # of one blob: ten times what models are shown of a text
 AT_ONCE = 32
-_LFS = b"version https://git-lfs.github.com/spec/"
 
 
 def read(change: ChangedFile, data: bytes | None) -> tuple[Document, str]:
@@ -54,7 +52,7 @@ def read(change: ChangedFile, data: bytes | None) -> tuple[Document, str]:
     reason, file = "", File(path, "", "", 0)
     if data is None:
         reason = f"larger than {MAX_BYTES // 1_000_000} MB, or not in this clone"
-    elif data.startswith(_LFS):
+    elif data.startswith(b"version https://git-lfs.github.com/spec/"):
         reason = "stored with Git LFS: the push contains only a pointer"
     else:
         try:
@@ -186,8 +184,7 @@ def _judged(
 class _Gatekeeper:
     """Judges the files of one push under a rubric, and the project's rules in `folder`.
 
-    Verdicts go to `ledger` as they come, with the `push` they belong to, a row for each to `rows`, and lines
-    for a person to `notes`.
+    As they come, verdicts go to `ledger` with their `push`, a row for each to `rows`, and remarks to `notes`.
     """
 
     settings: Config

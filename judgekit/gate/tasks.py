@@ -101,15 +101,12 @@ def without_models(
     )
 
 
-def files(
-    project: Path, patterns: Sequence[str], *, since: float | None = None, most: int = 10
-) -> list[File]:
+def files(project: Path, paths: Sequence[str], *, since: float | None = None, most: int = 10) -> list[File]:
     """Return uncommitted files that match and can be judged, sorted by path; raises `InputError`.
 
-    Only those changed `since` a time (s) count, where it is given, and of more than `most` those changed
-    last.
+    Where `since` is given (s), only those changed after it count; of more than `most` those changed last.
     """
-    wanted = Patterns(patterns)
+    wanted = Patterns(paths)
     repository, root = Repository(project), os.path.realpath(project)
     listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")
     changed: list[tuple[float, str]] = []

@@ -43,7 +43,6 @@ _MOST = 1e15  # of a count or an amount: what is more is no number of either
 _MAX_STDERR = 100_000_000  # bytes on disk; of these the last 8,000 are read
 _POLL = 0.05
 _TIDYING = 3.0  # seconds to end what a program has started, before our own process may end
-_ROUNDS = 5  # what is found may start another while it is looked for
 
 
 @dataclass(eq=False)
@@ -148,9 +147,6 @@ def _filled(text: str, values: Mapping[str, str]) -> str:
     return _PLACEHOLDER.sub(lambda match: values[match[1]], text)
 
 
-# What a program printed
-
-
 def reply_of(output: str, profile: CommandProfile, endpoint: Endpoint) -> Reply:
     """Return the reply; raises `GatewayError` of kind `INVALID_REPLY` where there is none."""
     program, key = profile.argv[0], profile.reply_key
@@ -237,9 +233,6 @@ def _usage(values: Sequence[Any], profile: CommandProfile, endpoint: Endpoint) -
     return Usage(read, written, None, None, *cached)
 
 
-# The process
-
-
 async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) -> str:
     """Return what the program prints: it is given files, since a child could hold pipes open for long."""
     program = profile.argv[0]
@@ -295,7 +288,8 @@ async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) ->
 def kill_marked(mark: str) -> int:
     """Kill every process started with `INSIDE` set to `mark`; return how many (0 but on Linux)."""
     setting, killed = f"{INSIDE}={mark}".encode(), set[int]()
-    for _ in range(_ROUNDS if sys.platform == "linux" else 0):
+    # Several times, since what is found may start another while it is looked for.
+    for _ in range(5 if sys.platform == "linux" else 0):
         found = set[int]()
         for file in Path("/proc").glob("[0-9]*/environ"):
             with contextlib.suppress(OSError):  # it has ended, or is another user's

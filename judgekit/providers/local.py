@@ -122,9 +122,6 @@ def resolve(name_or_path: str) -> Path:
     raise UsageError(f"the local model {model.name} is not downloaded; {how}")
 
 
-# Fetching a model
-
-
 def fetch(name: str, progress: Callable[[str], None]) -> Path:
     """Return the file of the model called `name`, fetched if need be; `progress` gets single lines.
 
@@ -207,9 +204,6 @@ def _append(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
     else:
         return
     raise InputError(f"{requirement}: {problem}; run the same command to continue")
-
-
-# The server of a model, and the gateway to it
 
 
 def threads() -> int:
@@ -359,10 +353,8 @@ def _launch(name: str) -> LocalServer:
     return server
 
 
-# In the server's process
-
-
 def main() -> None:
+    """Serve a model, in a process of its own."""
     parent = os.getppid()
     settings: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
     report = os.fdopen(os.dup(1), "w", newline="\n")

@@ -28,8 +28,6 @@ LEAST = 5  # hits of each of several parts
 PROMINENT = 2  # columns: title and tags
 _ENOUGH = 2  # times the pool that the terms chosen must occur, whatever they cost
 _BODY = 8_000  # characters of a body's stems that are read
-_READ = 300  # words of a column that are looked at for its subject
-_FEEDBACK_WORDS = 300  # words of the best entries whose rarity is looked up
 _MOST = 0.5  # of the hits may be taken for the best ones
 _FEW = 16  # words that are counted one by one: the quicker way, for as few
 
@@ -229,9 +227,9 @@ def _add_likeness(opened: Index, ranked: list[tuple[Candidate, _Entry]]) -> None
     for hit, entry in first:
         share = hit.bm25 / (total * (hit.length + profile.bm25["padding"]))
         for column in entry.columns:
-            for word in column[:_READ]:
+            for word in column[:300]:  # where its subject shows
                 shares[word] = shares.get(word, 0.0) + share
-    words = [word for word in shares if len(word) > 1][:_FEEDBACK_WORDS]
+    words = [word for word in shares if len(word) > 1][:300]  # whose rarity is looked up
     rarities = {}
     for word, count in index_file.frequencies(opened.connection, words).items():
         if count > 1:

@@ -137,12 +137,10 @@ def near(words: Sequence[str], tokens: Iterable[str]) -> float:
     return min(len(together) / min(len(words) - 1, PAIRS), 1.0) if len(words) > 1 else 0.0
 
 
-def order(
-    candidates: Sequence[Candidate], terms: Sequence[Term], documents: int, profile: Profile
-) -> list[Candidate]:
-    """Return the hits of a store of so many `documents`, rated, best first, without those that are noise."""
-    floor = profile.noise_floor * max([hit.bm25 for hit in candidates], default=0.0)
-    kept = [hit for hit in candidates if hit.bm25 >= floor]
+def order(hits: Sequence[Candidate], terms: Sequence[Term], size: int, profile: Profile) -> list[Candidate]:
+    """Return the hits of a store of so many documents, rated, best first, without those that are noise."""
+    floor = profile.noise_floor * max([hit.bm25 for hit in hits], default=0.0)
+    kept = [hit for hit in hits if hit.bm25 >= floor]
     best = max([hit.score for hit in kept], default=0.0) or 1
     recent = time.time() - profile.recent_days * _DAY
     priorities = {name: place for place, name in enumerate(profile.categories)}
@@ -152,7 +150,7 @@ def order(
         return -round(hit.score / best, _DIGITS), priority, hit.updated < recent, -hit.updated
 
     kept.sort(key=place)
-    rate(kept, terms, documents, profile)
+    rate(kept, terms, size, profile)
     return kept
 
 
@@ -162,8 +160,7 @@ def rate(hits: Sequence[Candidate], terms: Sequence[Term], documents: int, profi
     The evidence for an entry is the logarithm of a likelihood ratio: each of its terms counts its rarity
     (Robertson and Spärck Jones, "Relevance weighting of search terms", 1976), one in the body alone
     `body_share` of it, less in a long body. The odds follow by Bayes' rule: every entry of the store may be
-    meant, and any of an imagined collection. Rivals have a term in common; all other entries have no
-    evidence.
+    meant, and any of an imagined collection. Rivals have a term in common; all others have no evidence.
     """
     factor, rarities = profile.confidence, [term.rarity for term in terms]
     words = list(dict.fromkeys([term.phrases[0] for term in terms if " " not in term.phrases[0]]))

@@ -24,7 +24,6 @@ SLICE = 64  # files that each query looks at in turn
 FOLDERS = 1_000  # folders that each query looks at; of more the rest is looked at in turn
 LAP = 64  # queries after which everything may be listed anew, folder times or not
 _GONE = (None, None, None)  # the stamp of what is not there
-_MAX_GENERATIONS = 3  # damaged files that are replaced in one run before memory is used
 
 _WATCH = "SELECT path, folder, x, y, z, sure, number FROM watch"
 _FILES = "SELECT number, path, size, mtime, inode, read FROM file"
@@ -54,7 +53,7 @@ def _kept(root: str, profiles: Profiles, patience: float | None, *, anew: bool) 
     """Return the index in the newest file, replaced where it is unfit; None where none can be kept."""
     try:
         path = path_of(root)
-        for _ in range(_MAX_GENERATIONS):
+        for _ in range(3):  # damaged files are replaced, before memory is used
             if path is None or anew:
                 from judgekit.retrieval import update  # noqa: PLC0415 - once a store
 

@@ -45,9 +45,7 @@ _SECOND = 1_000_000_000
 _DAY = 86_400 * _SECOND
 _SIGNED = 2**63 - 1  # what fits into a column
 
-PROBLEMS = (
-    "SELECT text FROM note UNION ALL SELECT path || ': ' || problem FROM file WHERE problem IS NOT NULL"
-)
+PROBLEMS = "SELECT text FROM note UNION ALL SELECT path || ': ' || problem FROM file WHERE problem NOTNULL"
 
 
 class _OneFunction:

@@ -28,8 +28,6 @@ CLAUSE = 2  # words of a clause that is searched beside its sentence
 _ENDS, _PAUSES = (".", "!", "?"), (";", ":")
 _CLOSING = "\"')]}*_`"
 _MARKS = frozenset(("-", "*", "+", "\u2022", "\u2013", "\u2014"))  # of items, and dashes
-_FENCES = ("```", "~~~")
-_INDENTED = ("    ", "\t")
 _SIGNS = dict.fromkeys(map(ord, "{}[]()<>=;|\\/$#@_%&^~0123456789"))
 _CODE = 0.2  # of the characters of a line of code or of a log are signs and digits, at least
 
@@ -93,9 +91,9 @@ def _sentences(text: str) -> Iterator[str]:
     """Yield the sentences, lines and items of a text, then the lines of code and logs in it."""
     pasted, is_fenced = [], False
     for line in text.split("\n"):
-        if line.lstrip().startswith(_FENCES):
+        if line.lstrip().startswith(("```", "~~~")):
             is_fenced = not is_fenced
-        elif is_fenced or line.startswith(_INDENTED) or _is_code(line):
+        elif is_fenced or line.startswith(("    ", "\t")) or _is_code(line):
             pasted.append(line)
         else:
             sentence: list[str] = []

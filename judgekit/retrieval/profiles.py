@@ -17,12 +17,11 @@ from pydantic import Field, StringConstraints, model_validator
 
 from judgekit.config import yamlfile
 from judgekit.config.settings import RetrievalConfig
-from judgekit.config.yamlfile import Strict, Text
+from judgekit.config.yamlfile import Strict, Text, Version
 from judgekit.errors import ConfigError
 from judgekit.retrieval import compiled, scan
 from judgekit.rubric import search_path
 
-Version = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")]
 Word = Annotated[str, StringConstraints(pattern=r"^[^\W_]+$")]
 Words = Annotated[str, StringConstraints(pattern=r"^[^\W_]+( [^\W_]+)*$")]
 Share = Annotated[float, Field(ge=0, le=1)]

@@ -28,8 +28,6 @@ OWN = ("index.md", "MEMORY.md", IGNORE)  # files that say something about the ot
 MAX_FILES = 250_000
 MAX_DEPTH = 12
 _NOT_DOCUMENTS = frozenset({"node_modules", "__pycache__", "venv"})
-_IGNORE_CHARS = 100_000
-_MAX_PATTERNS = 1_000
 
 
 def ignore_patterns(lines: Iterable[str]) -> list[Pattern]:
@@ -42,7 +40,7 @@ def ignore_patterns(lines: Iterable[str]) -> list[Pattern]:
             found.append(patterns.parse(line))
         except ValueError:
             continue
-    return list(filter(None, found))[:_MAX_PATTERNS]
+    return list(filter(None, found))[:1_000]
 
 
 def is_ignored(patterns: Sequence[Pattern], path: str, *, folder: bool) -> bool:
@@ -79,7 +77,7 @@ class Store:
         if os.path.isfile(ignore) and not os.path.islink(ignore):
             try:
                 with open(ignore, encoding="utf-8-sig", errors="replace", newline="\n") as file:
-                    self.patterns = ignore_patterns(lines_of(file.read(_IGNORE_CHARS)))
+                    self.patterns = ignore_patterns(lines_of(file.read(100_000)))
             except OSError:
                 pass
 

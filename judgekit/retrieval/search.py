@@ -271,16 +271,14 @@ def body(candidate: Candidate, limit: int | None, profiles: Profiles | None = No
     return entry.body[:limit] if entry is not None else ""
 
 
-def passages(
-    text: str, candidates: Sequence[Candidate], profiles: Profiles | None = None
-) -> list[tuple[str, str]]:
+def passages(text: str, hits: Sequence[Candidate], profiles: Profiles | None = None) -> list[tuple[str, str]]:
     """Return each candidate's passage for `text` (without a match its beginning), and its whole text."""
     profiles, found = profiles or Profiles(bundled()), []
     wanted: dict[str, list[terms.Term]] = {}  # by kind: languages may differ
     connection = index_file.connect(":memory:")
     try:
         connection.execute(_TABLE)
-        for candidate in candidates:
+        for candidate in hits:
             if candidate.kind not in wanted:
                 wanted[candidate.kind] = terms.parse(text, profiles.of(candidate.kind).language)
             whole = body(candidate, None, profiles)

@@ -28,7 +28,6 @@ _TABLES = bundled()["stemmer"]
 _WHOLE: dict[str, str] = _TABLES["whole"]
 _STEPS, _AS_THEY_ARE = _TABLES["steps"], frozenset(_TABLES["as_they_are"])
 _R1_STARTS = ("gener", "commun", "arsen", "past", "univers", "later", "emerg", "organ", "inter")
-_BEFORE_EED = ("exc", "proc", "succ")
 _DOUBLES = ("bb", "dd", "ff", "gg", "mm", "nn", "pp", "rr", "tt")
 
 
@@ -139,7 +138,7 @@ def _without_ed_and_ing(word: str, r1: int) -> str:
     ending = next((end for end in ("eedly", "ingly", "edly", "eed", "ing", "ed") if word.endswith(end)), "")
     rest = word[: len(word) - len(ending)]
     if ending.startswith("ee"):
-        return rest + "ee" if len(rest) >= r1 and rest not in _BEFORE_EED else word
+        return rest + "ee" if len(rest) >= r1 and rest not in ("exc", "proc", "succ") else word
     ying = ending == "ing" and len(rest) == _PAIR and rest[1] == "y"  # dying
     if not ending or (_VOWELS.isdisjoint(rest) and not ying):
         return word

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 _TAIL_BYTES = 400_000  # the end of a transcript; far more than a few turns need
 _HEAD_BYTES = 200_000  # its beginning, which says when it began
 _WHOLE_BYTES = 50_000_000  # of a transcript that is read from its beginning
-_TURN_CHARS = 2_000
 _SESSION_CHARS = 36  # of a session's id, with which Claude Code and Codex end the name of a transcript
 _ANSWERS = ("assistant", "response_item", "gemini")  # types of entries, of Claude Code, Codex, Gemini
 _CALLS = ("tool_use", "function_call", "custom_tool_call", "local_shell_call")
@@ -45,7 +44,7 @@ def last_turns(path: str, count: int) -> tuple[str, ...]:
     """Return up to `count` turns, oldest first, as "user: …" or "assistant: …"; fewer where it is odd."""
     lines = _lines(path, -_TAIL_BYTES) if count > 0 else []
     turns = filter(None, (_turn(_entry(line)) for line in reversed(lines)))
-    return tuple(f"{who}: {text[:_TURN_CHARS]}" for who, text in [*islice(turns, max(count, 0))][::-1])
+    return tuple(f"{who}: {text[:2_000]}" for who, text in [*islice(turns, max(count, 0))][::-1])
 
 
 def prompts(project: str, most: int, wanted: Callable[[str], bool]) -> list[str]:

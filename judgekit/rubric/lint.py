@@ -8,7 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit.errors import ConfigError
-from judgekit.rubric.loader import LoadedRubric, cases_path, leniency_path
+from judgekit.rubric.loader import LoadedRubric, beside
 from judgekit.rubric.schema import CompareCase, ScoreCase, ScoreRubric, SelectCase, SelectRubric, WrongCase
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Remark(NamedTuple):
 def remarks(loaded: LoadedRubric, cases: Sequence[Case], wrong: Sequence[WrongCase] = ()) -> list[Remark]:
     """Return what is to be said about a rubric that was read, and about its cases; what is wrong first."""
     found = [*_modes(loaded), *_cases(loaded, cases)]
-    for path, own in ((cases_path(loaded.path), cases), (leniency_path(loaded.path), wrong)):
+    for path, own in ((beside(loaded.path, "cases"), cases), (beside(loaded.path, "leniency"), wrong)):
         found += _lines(path, loaded.rubric, own)
     if isinstance(loaded.rubric, ScoreRubric):
         found += [*_dimensions(loaded.path, loaded.rubric), *_scored(loaded.path, loaded.rubric, cases)]
@@ -92,7 +92,7 @@ def _dimensions(path: Path, rubric: ScoreRubric) -> Iterator[Remark]:
 
 
 def _cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
-    path = cases_path(loaded.path)
+    path = beside(loaded.path, "cases")
     if not cases:
         yield Remark(path, "", "no labelled cases; add some to show what the rubric does")
     elif len(cases) < FEW:
@@ -129,7 +129,7 @@ def _lines(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterator[Remark
 
 
 def _scored(rubric_path: Path, rubric: ScoreRubric, cases: Sequence[Case]) -> Iterator[Remark]:
-    path, reached = cases_path(rubric_path), outcomes(rubric)
+    path, reached = beside(rubric_path, "cases"), outcomes(rubric)
     scored = [case for case in cases if isinstance(case, ScoreCase)]
     for number, case in enumerate(scored, 1):
         strict, lenient = case.label.strict, case.label.lenient

@@ -128,25 +128,20 @@ def load_rubric(path: Path, origin: Origin = "path") -> LoadedRubric:
     return LoadedRubric(rubric, path, digest, origin)
 
 
-def cases_path(rubric_path: Path) -> Path:
-    """Return where the cases of a rubric file stand: `NAME.cases.jsonl` beside `NAME.yaml`."""
-    return rubric_path.with_name(f"{rubric_path.stem}.cases.jsonl")
-
-
-def leniency_path(rubric_path: Path) -> Path:
-    """Return where the wrong texts for a rubric stand: `NAME.leniency.jsonl` beside `NAME.yaml`."""
-    return rubric_path.with_name(f"{rubric_path.stem}.leniency.jsonl")
+def beside(rubric_path: Path, what: Literal["cases", "leniency"]) -> Path:
+    """Return where a rubric's cases or wrong texts (for leniency) are: `NAME.cases.jsonl` by `NAME.yaml`."""
+    return rubric_path.with_name(f"{rubric_path.stem}.{what}.jsonl")
 
 
 def read_cases(loaded: LoadedRubric) -> list[Case]:
     """Return the labelled cases beside a rubric, if any; raises `ConfigError` naming the line and the key."""
-    return _read(cases_path(loaded.path), TypeAdapter(CASES[loaded.rubric.task]))
+    return _read(beside(loaded.path, "cases"), TypeAdapter(CASES[loaded.rubric.task]))
 
 
 def read_wrong(loaded: LoadedRubric) -> list[WrongCase]:
     """Return the wrong texts beside a rubric that scores, if any; raises `ConfigError` as for cases."""
     scores = isinstance(loaded.rubric, ScoreRubric)
-    return _read(leniency_path(loaded.path), TypeAdapter(WrongCase)) if scores else []
+    return _read(beside(loaded.path, "leniency"), TypeAdapter(WrongCase)) if scores else []
 
 
 def _read(path: Path, adapter: TypeAdapter[AnyCase]) -> list[AnyCase]:
@@ -191,7 +186,7 @@ def begin(name: str, to: Path, *, task: Starter = "score", like: LoadedRubric | 
     renamed = yaml_text.parsed(text)
     if any(str(renamed.get(key)) != value for key, value in names.items()):
         raise ConfigError("cannot rename a rubric with this layout; copy it by hand", path=source)
-    cases = cases_path(source)
+    cases = beside(source, "cases")
     labelled = cases.read_text(encoding="utf-8") if cases.is_file() else ""
     begun = {to / f"{ref}.yaml": text, to / f"{ref}.cases.jsonl": labelled}
     if there := next((file for file in begun if file.exists()), None):

@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from judgekit.config import ModeName, Outcome, TierName, files, yamlfile
-from judgekit.config.yamlfile import Identifier, Problem, Strict, Text, WrongValuesError
+from judgekit.config.yamlfile import Identifier, Problem, Strict, Text, Version, WrongValuesError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 Key = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
 YesNo: TypeAlias = Literal["yes", "no"]
-Semver = Annotated[str, StringConstraints(pattern=r"^\d+\.\d+\.\d+$")]
 
 
 class ByMode(Strict, Generic[Value]):
@@ -210,7 +209,7 @@ class Criterion(ByMode[Text]):
 
 class _Rubric(Strict):
     rubric: Identifier
-    version: Semver = "1.0.0"
+    version: Version = "1.0.0"
     title: Text
     prompt: Prompt
     tiers: Tiers = Tiers()
@@ -219,12 +218,10 @@ class _Rubric(Strict):
 
     @property
     def ref(self) -> str:
-        """`id@version`."""
         return f"{self.rubric}@{self.version}"
 
     @property
     def questions(self) -> tuple[str, ...]:
-        """The names of the dimensions or criteria."""
         return tuple(getattr(self, self._asked))
 
     def about(self, name: str) -> Self:

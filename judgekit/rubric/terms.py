@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 MOST = 1_000  # terms of one file
 MOST_LETTERS = 60  # of a term: a remark holds no longer one
-_SHOWN = 100  # characters of what is wrong
 _THESAURUS = 'expected a thesaurus, {"name": ..., "data": {TERM: {"id": ..., "nterm": DIMENSION}}}'
 
 
@@ -44,7 +43,7 @@ def parse(text: str, name: str) -> list[tuple[str, str]]:
         plain = one_line(term, MOST_LETTERS + 1)
         if not any(map(str.isalnum, plain)) or len(plain) > MOST_LETTERS or not str(dimension).strip():
             wanted = f"expected TERM: DIMENSION, the term of at most {MOST_LETTERS} characters"
-            raise InputError(f"{place}: {wanted}, got {one_line(f'{term}: {dimension}', _SHOWN)!r}")
+            raise InputError(f"{place}: {wanted}, got {one_line(f'{term}: {dimension}', 100)!r}")
         pairs.append((plain, str(dimension).strip()))
     return pairs
 
@@ -61,9 +60,7 @@ def add(loaded: LoadedRubric, pairs: Iterable[tuple[str, str]]) -> tuple[dict[st
     if not isinstance(rubric, ScoreRubric):
         raise UsageError(f"{rubric.ref} is for the task {rubric.task!r}; terms are of rubrics that score")
     names = {name.casefold(): name for name in rubric.dimensions}
-    there = {
-        name: {name.casefold(), *map(str.casefold, each.terms)} for name, each in rubric.dimensions.items()
-    }
+    there = {name: {*map(str.casefold, (name, *each.terms))} for name, each in rubric.dimensions.items()}
     added, unknown = dict[str, list[str]](), Counter[str]()
     for term, dimension in pairs:
         name = names.get(dimension.casefold())

@@ -215,7 +215,7 @@ def test_known_variables(judgekit: Run, project: Path, monkeypatch: pytest.Monke
     places = [*root.glob("judgekit/**/*.py"), *root.glob("docs/**/*.md"), *root.glob("providers/*.yaml")]
     text = "\n".join(path.read_text(encoding="utf-8") for path in places)
     named = set(re.findall(r"JUDGEKIT_[A-Z_]*[A-Z](?![A-Z_<])", text))
-    known = {*environment.NAMES, *settings.variable_names()}
+    known = {*environment.NAMES, *settings.VARIABLES}
     assert {each for each in named if not each.startswith("JUDGEKIT_TEST_")} <= known
 
 

@@ -15,17 +15,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-MAX_TITLE = 1_000  # characters that are kept
-MAX_TAG = 100  # the same of each tag
-MAX_TAGS = 100
-
 
 class Unreadable(Exception):  # noqa: N818 - a state of the file, which its reader decides about
     """A file that holds no text to search; the message says in a few words why."""
 
 
 class Entry:
-    """One thing that can be found; one with a `problem` may be retired. 0 is an unknown time."""
+    """One thing to find, its title and tags cut; one with a `problem` may be retired. 0: no known time."""
 
     __slots__ = ("body", "category", "id", "problem", "tags", "title", "updated")
 
@@ -41,7 +37,7 @@ class Entry:
         problem: str | None = None,
     ) -> None:
         self.id, self.category, self.body = id, category, body
-        self.title, self.tags = title[:MAX_TITLE], tuple(tag[:MAX_TAG] for tag in tags)[:MAX_TAGS]
+        self.title, self.tags = title[:1_000], tuple(tag[:100] for tag in tags)[:100]
         self.updated, self.problem = updated, problem
 
 

@@ -36,9 +36,8 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     try:
         text = read_text(root, relative, profile.max_bytes)
     except Unreadable as error:
-        if markdown.seems_retired(root, relative, profile.max_bytes):
-            return None
-        return Entry(name, name, OWN_CATEGORY, problem=f"{error}; found by name only")
+        entry = Entry(name, name, OWN_CATEGORY, problem=f"{error}; found by name only")
+        return None if markdown.seems_retired(root, relative, profile.max_bytes) else entry
     if relative == INDEX:
         return _own_text(text)
     fields, body = markdown.split(text)

@@ -21,7 +21,6 @@ ENDINGS = (".json",)
 IN_ROOT, BELOW, DEEP, LINKED_FOLDERS = False, True, False, True
 INDEX = "index.md"
 MAX_RECORD = 10_000_000  # bytes; whether a larger record is retired would cost too much to find out
-_STATUS, _ACTIVE = b"record_status", b"active"
 
 
 def is_at(root: str, profile: Profile) -> bool:
@@ -63,8 +62,8 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
         record = json.loads(as_text(raw, whole=True))
     except (Unreadable, ValueError, RecursionError) as error:
         # Whether it names a status other than active, in whatever encoding.
-        _, *values = raw.replace(b"\0", b"").split(_STATUS)
-        if not all(value.lstrip(b" \t\r\n:'\"").startswith(_ACTIVE) for value in values):
+        _, *values = raw.replace(b"\0", b"").split(b"record_status")
+        if not all(value.lstrip(b" \t\r\n:'\"").startswith(b"active") for value in values):
             raise Unreadable("damaged, and it may be retired") from None
         reason = error if isinstance(error, Unreadable) else "not valid JSON"
         return Entry(name, name, category, problem=f"{reason}; found by name only")

@@ -28,9 +28,8 @@ def read(root: str, relative: str, profile: Profile) -> Entry | None:
     try:
         fields, body = split(read_text(root, relative, profile.max_bytes))
     except Unreadable as error:
-        if seems_retired(root, relative, profile.max_bytes):
-            return None
-        return Entry(relative, stem(relative), CATEGORY, problem=f"{error}; found by name only")
+        entry = Entry(relative, stem(relative), CATEGORY, problem=f"{error}; found by name only")
+        return None if seems_retired(root, relative, profile.max_bytes) else entry
     if is_retired(fields):
         return None
     title = " ".join(fields.get("title", [])) or heading(body) or stem(relative)
