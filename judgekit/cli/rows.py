@@ -211,15 +211,7 @@ def _runner(
 
     if options.batch:
         from judgekit.data import batches
-        from judgekit.providers import gateway
 
-        environ = environment.environ()
-        if gateway.is_recording(environ) or gateway.is_replaying(environ):
-            raise UsageError(
-                "--batch: a recording holds no batches; unset JUDGEKIT_RECORD and JUDGEKIT_REPLAY"
-            )
-        if judge_request.deadline is not None:
-            raise UsageError("--batch: a batch takes up to a day; leave --deadline out")
         own = options.out or "", options.batch_fallback, work, note
         return batches.BatchRunner(project, judge_request, how.jobs, *own)
     if how.use_engine:
@@ -306,12 +298,11 @@ def _progress(run: DatasetRun, total: int | None) -> Iterator[None]:
     show, seconds = (output.progress, SHOWN_SECONDS) if output.watched() else (note, LOG_SECONDS)
 
     def tell() -> None:
-        said = None
+        said = ""
         while not over.wait(seconds):
-            now = run.now, run.kept, run.waits_for
-            if show is output.progress or now != said or not run.waits_for:  # a batch takes hours
-                show(_how_far(run, total, started))
-            said = now
+            if (line := _how_far(run, total, started)) != said:  # a batch takes hours
+                show(line)
+            said = line
 
     thread = threading.Thread(target=tell, daemon=True)
     thread.start()
@@ -327,15 +318,13 @@ def _progress(run: DatasetRun, total: int | None) -> Iterator[None]:
 def _how_far(run: DatasetRun, total: int | None, started: float) -> str:
     done, pace = run.now + run.kept, run.now / max(time.monotonic() - started, 0.001)
     verdicts = ", ".join(f"{count:,} {word}" for word, count in sorted(run.words.items()))
-    figures = f"{cost(run)}; {verdicts or 'no verdict yet'}"
-    figures = (
-        f"{figures}; waiting for {run.waits_for}" if run.waits_for else f"{pace:.1f} a second, {figures}"
-    )
-    if total is None:
-        return f"{counted(done, 'row', 'rows')}, {figures}"
-    is_steady = pace and not run.waits_for
-    left = f", {timedelta(seconds=int((total - done) / pace))} left" if is_steady else ""
-    return f"{done:,} of {counted(total, 'row', 'rows')}{left}, {figures}"
+    left = f", {timedelta(seconds=int((total - done) / pace))} left" if total and pace else ""
+    how_fast, waiting = f"{left}, {pace:.1f} a second", ""
+    if run.waits_for:
+        how_fast, waiting = "", f"; waiting for {run.waits_for}"
+    of = "" if total is None else f"{done:,} of "
+    rows = f"{of}{counted(done if total is None else total, 'row', 'rows')}"
+    return f"{rows}{how_fast}, {cost(run)}; {verdicts or 'no verdict yet'}{waiting}"
 
 
 @contextlib.contextmanager

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import sqlite3
 import uuid
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -71,7 +72,6 @@ class _Row:
 
     waits: int = 0
     is_over: bool = False
-    has_paid: bool = False
     used: list[str] = field(default_factory=list)
 
 
@@ -85,60 +85,40 @@ class _KeepOnly(ReplyCache):
         return None
 
 
-@dataclass(eq=False)
 class BatchGateway:
-    """Answers rows' calls from batches, which `drive` submits and collects, and which `note` tells of.
+    """Answers the calls of rows from batches, which `drive` submits and collects."""
 
-    `spent_usd` is what all answers cost. `is_spent` when rows were left for the cost limit, `has_left` when
-    some were left without an answer.
-    """
-
-    manifest: Manifest
-    fallback: Fallback
-    max_cost_usd: float | None
-    cache: ReplyCache | None
-    at_once: int
-    note: Callable[[str], None]
-    tell: Callable[[str], None]
-    spent_usd: float = 0.0
-    has_left: bool = False
-    is_spent: bool = False
-    _alive: int = 0  # rows
-    _idle: int = 0  # rows that wait
-    _making: int = 0  # requests
-    _is_reading: bool = True
-    _waiting: dict[str, tuple[asyncio.Future[str | None], list[_Row]]] = field(default_factory=dict)
-    _costs: dict[str, float] = field(default_factory=dict)  # estimates of what is not answered yet
-    _charged: set[str] = field(default_factory=set)
-    _written: list[str] = field(default_factory=list)  # answers whose rows are done
-    _styles: dict[tuple[str | None, str], CallStyle] = field(default_factory=dict)
-    _most: dict[Place, int] = field(default_factory=dict)  # requests of a batch
-    _full: dict[Place, int] = field(default_factory=dict)  # how many batches were too many
-    _last: int = 0  # request of the round
-    _failures: int = 0  # in a row
-    _early: int = 0
-
-    def __post_init__(self) -> None:
+    def __init__(self, run: BatchRunner, manifest: Manifest) -> None:
+        self._run, self._manifest, self._limit = run, manifest, run.judge_request.max_cost_usd
+        self._cache = ReplyCache() if run.judge_request.cache else None
         self._router, self._changed = Router(), asyncio.Event()
-        self._makers, self._askers = asyncio.Semaphore(_MAKING), asyncio.Semaphore(self.at_once)
+        self._makers, self._askers = asyncio.Semaphore(_MAKING), asyncio.Semaphore(run.at_once)
+        self._is_reading, self._is_needed = True, False  # rows; the manifest in the next run
+        self._alive = self._idle = self._making = 0  # rows; rows that wait; requests
+        self._waiting: dict[str, tuple[asyncio.Future[str | None], list[_Row]]] = {}
+        self._spent, self._charged, self._written = 0.0, set[str](), list[str]()  # US dollars; answers
+        self._costs: dict[str, float] = {}  # estimates of what is not answered yet
+        self._styles: dict[tuple[str | None, str], CallStyle] = {}
+        self._most: dict[Place, int] = {}  # requests of a batch
+        self._full: dict[Place, int] = {}  # how many batches were too many
+        self._last = self._failures = self._early = 0  # request of the round; in a row; looks
 
     # What rows ask
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        where, row = (endpoint.api_base, endpoint.model), _row.get()
+        where = endpoint.api_base, endpoint.model
         while True:  # once more for each concession, and there are five
             style = self._styles.get(where, CallStyle(endpoint.output))
             custom_id = _custom_id(endpoint, request, style)
-            if self.cache is not None and not self.manifest.has(custom_id):
-                kept = await running.aside(partial(self.cache.find, endpoint, request))
+            if self._cache is not None and not self._manifest.has(custom_id):
+                kept = await running.aside(partial(self._cache.find, endpoint, request))
                 if kept is not None:
                     return kept
-            while (answer := self.manifest.answer(custom_id)) is None:
+            while (answer := self._manifest.answer(custom_id)) is None:
                 missing = await self._answered(custom_id, endpoint, request, style)
                 if missing is not None:
                     return await self._otherwise(endpoint, request, missing)
-            row.used.append(custom_id)
-            row.has_paid = True
+            _row.get().used.append(custom_id)
             try:
                 reply = await batches.reply(endpoint, request, style, answer)
             except GatewayError as failure:
@@ -158,24 +138,27 @@ class BatchGateway:
         if custom_id in self._charged:
             return KEPT
         self._charged.add(custom_id)
-        self.spent_usd += usage.cost_usd or 0.0
+        self._spent += usage.cost_usd or 0.0
         return usage
 
     async def _answered(
         self, custom_id: str, endpoint: Endpoint, request: Request, style: CallStyle
     ) -> str | None:
         """Wait until a request is answered, for None, or return why it is not."""
-        if not self.manifest.has(custom_id):
+        if not self._manifest.has(custom_id):
             self._making += 1
             try:
                 async with self._makers:
                     path, body = await batches.body_of(endpoint, request, style)
             finally:
                 self._making -= 1
-            if not self.manifest.has(custom_id):  # an equal one may have come meanwhile
+            if not self._manifest.has(custom_id):  # an equal one may have come meanwhile
                 place = Place(endpoint.profile.provider, endpoint.api_base or "", endpoint.model, path)
-                self.manifest.add(custom_id, place, body)
-                self._costs[custom_id] = batches.estimate(endpoint, body)
+                self._manifest.add(custom_id, place, body)
+                self._run.work.waits_for = f"all requests ({len(self._waiting) + 1:,} so far)"
+                if self._limit is not None:
+                    self._costs[custom_id] = batches.estimate(endpoint, body)
+            del body  # while it waits, for hours, the manifest has it
         row, future = _row.get(), asyncio.get_running_loop().create_future()
         future, rows = self._waiting.setdefault(custom_id, (future, []))
         rows.append(row)
@@ -186,37 +169,37 @@ class BatchGateway:
 
     async def _otherwise(self, endpoint: Endpoint, request: Request, missing: str) -> Reply:
         """Ask at the usual price what no batch answered, unless there is a reason not to."""
-        row, limit = _row.get(), self.max_cost_usd
-        is_spent = missing == FailureKind.BUDGET
-        if is_spent and not row.has_paid:
+        is_spent, limit = missing == FailureKind.BUDGET, self._limit
+        if is_spent and not _row.get().used:
             raise Unasked
-        if not is_spent and self.fallback == "none":
-            self.has_left = True
+        if not is_spent and self._run.fallback == "none":
             raise Unanswered(f"{missing}; the next run asks it in another batch")
         async with self._askers:
-            if is_spent or (limit is not None and self.spent_usd >= limit * (1 - INEXACT)):
-                told = f"{self.spent_usd:.4f} of {limit:g} US dollars are spent, and the rest is not enough"
+            if is_spent or (limit is not None and self._spent >= limit * (1 - INEXACT)):
+                told = f"{self._spent:.4f} of {limit:g} US dollars are spent, and the rest is not enough"
                 raise GatewayError(FailureKind.BUDGET, told, usage=Usage())
             reply = await self._router.complete(endpoint, request)
-        row.has_paid = True
-        self.spent_usd += reply.usage.cost_usd or 0.0
+        self._spent += reply.usage.cost_usd or 0.0
         return reply
 
     # What a run does
 
-    @contextmanager
-    def row(self) -> Iterator[None]:
-        """Count a row as being judged while it is."""
+    async def judge(self, each: PendingRow, judge_of: Callable[[Any], Any], on_record: OnRecord) -> None:
         row, self._alive = _Row(), self._alive + 1
-        token = _row.set(row)
+        _row.set(row)
         try:
-            yield
+            own = await judge_of(each.subject).judge(each.subject) if each.subject else None
+            on_record(each, own and own.record())
             self._written += row.used
+        except Unanswered as left:
+            self._is_needed = True
+            on_record(each._replace(error=str(left)), None)
+        except Unasked:
+            self._is_needed = self._run.work.is_spent = True
         finally:
-            _row.reset(token)
+            row.is_over = True
             self._alive -= 1
             self._idle -= row.waits > 0
-            row.is_over = True
             self._changed.set()
 
     def all_came(self) -> None:
@@ -227,21 +210,17 @@ class BatchGateway:
     async def drive(self) -> None:
         """Submit, wait and collect until all rows are judged; raises `InputError` where that cannot go on."""
         while await self._is_still():
-            if self.max_cost_usd is None or not self._active():  # whose cost is not known yet
+            if self._limit is None or not self._active():  # whose cost is not known yet
                 self._choose()
-            if not self._active() and not self.manifest.parts(self._last, self._most):
-                for custom_id in [*self._waiting]:  # the file was changed, or came from elsewhere
-                    self._resolve(custom_id, f"{self.manifest.path} leads to no batch of this address")
-            seconds = SECONDS[0]
-            while (parts := self.manifest.parts(self._last, self._most)) or self._active():
+            seconds, least, most = SECONDS[0], *SECONDS
+            while (parts := self._manifest.parts(self._last, self._most)) or self._active():
                 try:
-                    is_over = await self._go_on(parts, seconds)
-                    seconds = SECONDS[0] if is_over else min(seconds * 1.5, SECONDS[1])
+                    seconds = least if await self._go_on(parts, seconds) else min(seconds * 1.5, most)
                 except GatewayError as failure:
                     self._failures += 1
                     if failure.kind not in _PASSING or self._failures > _MOST_FAILURES:
                         raise InputError(f"{failure.message}; run the same command to go on") from None
-                    await asyncio.sleep(max(SECONDS[0], failure.retry_after or 0.0))
+                    await asyncio.sleep(min(max(least, failure.retry_after or 0.0), most))
 
     async def _is_still(self) -> bool:
         """Wait until no row can go on before a request is answered; return whether there is a row."""
@@ -258,66 +237,72 @@ class BatchGateway:
                 return True
         return False
 
-    def _known(self) -> list[Submitted]:
-        known = self.manifest.batches()
-        return [batch for batch in known if batch.rest is None and _calls(batch.place)]
+    def _known(self) -> list[tuple[Submitted, BatchCalls]]:
+        """Return the batches whose answers are not here, at addresses that the settings lead to."""
+        known = ((batch, _calls(batch.place)) for batch in self._manifest.batches() if batch.rest is None)
+        return [(batch, calls) for batch, calls in known if calls]
 
-    def _active(self) -> list[Submitted]:
-        """Return the batches that rows wait for."""
-        wanted = self._waiting.__contains__
-        return [batch for batch in self._known() if any(map(wanted, self.manifest.requests(batch)))]
+    def _active(self) -> list[tuple[Submitted, BatchCalls]]:
+        """Return those that rows wait for."""
+        is_wanted, requests = self._waiting.__contains__, self._manifest.requests
+        return [(batch, calls) for batch, calls in self._known() if any(map(is_wanted, requests(batch)))]
 
     def _choose(self) -> None:
         """Choose what is submitted now: what rows wait for, as far as the limit reaches."""
-        total, gone, limit = self.spent_usd, [], self.max_cost_usd
-        for custom_id, *_ in self.manifest.unsent():
+        total, gone, limit = self._spent, dict[str, str](), self._limit
+        for custom_id, *_ in self._manifest.unsent():
             cost = self._costs.get(custom_id, 0.0)
             if custom_id in self._waiting and (limit is None or total + cost <= limit * (1 + INEXACT)):
                 total += cost
             else:
-                gone.append(custom_id)
-        self.manifest.forget(gone)
-        for custom_id in gone:
-            self.is_spent |= custom_id in self._waiting
-            self._resolve(custom_id, FailureKind.BUDGET)
-        self._last = self.manifest.last()
+                gone[custom_id] = FailureKind.BUDGET
+        self._manifest.forget(gone)
+        self._last = self._manifest.last()
+        if not gone and not self._active() and not self._manifest.parts(self._last, self._most):
+            # The file was changed, or came from elsewhere.
+            gone = dict.fromkeys(self._waiting, f"{self._manifest.path} leads to no batch of this address")
+        for custom_id, why in gone.items():
+            self._resolve(custom_id, why)
 
     async def _go_on(self, parts: Sequence[tuple[Place, Sequence[str]]], seconds: float) -> bool:
         """Submit what can be, wait, and look at the batches; return whether one of them was over."""
         await self._recover()
         for place, custom_ids in parts:
-            count = _count(place, self._active())
-            is_full = count and count >= self._full.get(place, count + 1)
-            if not is_full and not await self._submit(place, custom_ids):
+            others = _count(place, self._active())
+            if others and others >= self._full.get(place, others + 1):
+                continue
+            if not await self._submit(place, custom_ids, others):
                 break
         await asyncio.sleep(seconds)
-        looks = [(batch, await _calls_of(batch).retrieve(batch.id)) for batch in self._active() if batch.id]
-        taken = [batch for batch, found in looks if found.status != "failed"]
-        states = [await self._take(batch, found, _count(batch.place, taken)) for batch, found in looks]
-        self.tell(", ".join(filter(None, states)))
+        looks = [(*each, await each[1].retrieve(each[0].id)) for each in self._active() if each[0].id]
+        taken = [each for each in looks if each[2].status != "failed"]
+        states = [await self._take(*each, _count(each[0].place, taken)) for each in looks]
+        self._run.work.waits_for = ", ".join(filter(None, states))
         return None in states
 
-    async def _submit(self, place: Place, custom_ids: Sequence[str]) -> bool:
+    async def _submit(self, place: Place, custom_ids: Sequence[str], others: int) -> bool:
         """Submit a batch; return False where too much waits at the provider already."""
-        calls, batch = _calls(place), self.manifest.intend(uuid.uuid4().hex, place, custom_ids)
+        calls, batch = _calls(place), self._manifest.intend(uuid.uuid4().hex, place, custom_ids)
         assert calls is not None  # noqa: S101 - a row has just asked there
         try:
-            file = await calls.upload(f"judgekit-{batch.tag}.jsonl", self.manifest.content(batch))
-            batch = batch._replace(file=file)
-            self.manifest.change(batch)
+            file = await calls.upload(f"judgekit-{batch.tag}.jsonl", self._manifest.content(batch))
+            batch = self._manifest.changed(batch._replace(file=file))
             batch_id = await calls.create(file, place.path, batch.tag)
         except GatewayError as failure:
             if batch.file and failure.kind in _UNCERTAIN:
                 raise  # the next step is to find out
-            await self._release(batch)
-            if not batches.is_limit(failure.message) and failure.kind is not FailureKind.RATE_LIMIT:
+            await self._release(batch, calls)
+            is_busy = batch.file and failure.kind is FailureKind.RATE_LIMIT
+            if not (is_busy or batches.is_limit(failure.message)):
                 raise
-            self._wait(place, len(custom_ids), _count(place, self._active()), failure.message)
+            self._wait(place, len(custom_ids), others, failure.message)
             return False
-        self.manifest.change(batch._replace(id=batch_id))
+        self._manifest.changed(batch._replace(id=batch_id))
         self._full.pop(place, None)
         count = counted(len(custom_ids), "request", "requests")
-        self.note(f"batch {batch_id}: {count} to {place.model}; if this run ends, the same command goes on")
+        self._run.note(
+            f"batch {batch_id}: {count} to {place.model}; if this run ends, the same command goes on"
+        )
         return True
 
     def _wait(self, place: Place, count: int, others: int, why: str) -> None:
@@ -327,31 +312,31 @@ class BatchGateway:
             self._most[place] = -(-count // 2)
             raise GatewayError(FailureKind.RATE_LIMIT, why)
 
-    async def _release(self, batch: Submitted) -> None:
+    async def _release(self, batch: Submitted, calls: BatchCalls) -> None:
         """Forget a batch of which nothing was asked."""
-        self.manifest.release(batch)
+        self._manifest.release(batch)
         with suppress(GatewayError):
             if batch.file:
-                await _calls_of(batch).delete(batch.file)
+                await calls.delete(batch.file)
 
     async def _recover(self) -> None:
         """Find the batches that may have been made although their making broke off: none is made twice."""
-        for batch in (each for each in self._known() if not each.id):
+        for batch, calls in (each for each in self._known() if not each[0].id):
             try:
-                found = batch.file and await _calls_of(batch).find(batch.tag, batch.file)
+                found = batch.file and await calls.find(batch.tag, batch.file)
             except GatewayError as failure:
-                failure.message += f" (a batch may have been submitted; or remove {self.manifest.path})"
+                failure.message += f" (a batch may have been submitted; or remove {self._manifest.path})"
                 raise
             if found:
-                self.manifest.change(batch._replace(id=found))
+                self._manifest.changed(batch._replace(id=found))
             else:
-                await self._release(batch)
+                await self._release(batch, calls)
 
-    async def _take(self, batch: Submitted, found: Batch, others: int) -> str | None:
+    async def _take(self, batch: Submitted, calls: BatchCalls, found: Batch, others: int) -> str | None:
         """Return how far a batch is; None for one that is over, whose answers are handed on."""
-        custom_ids = [*self.manifest.requests(batch)]
+        custom_ids = [*self._manifest.requests(batch)]
         if found.status == "failed":
-            await self._release(batch)
+            await self._release(batch, calls)
             if not batches.is_limit(found.problem):
                 told = f"{batch.place.base}: batch {batch.id} was refused: {found.problem}"
                 raise GatewayError(FailureKind.BAD_REQUEST, told)
@@ -363,18 +348,17 @@ class BatchGateway:
         self._early += is_early
         if is_early or found.status not in ("completed", *_MISSING):
             return f"{batch.id} ({found.answered:,} of {found.total:,} answered, {found.status})"
-        answers = [await _calls_of(batch).content(file) for file in found.files]
-        rest = (*filter(None, [batch.file]), *found.files)
-        self.manifest.collect(batch._replace(rest=rest), chain(*answers))
-        missing = {custom_id for custom_id in custom_ids if not self.manifest.has(custom_id)}
+        answers = [await calls.content(file) for file in found.files]
+        self._manifest.collect(batch._replace(rest=(batch.file or "", *found.files)), chain(*answers))
+        missing = {custom_id for custom_id in custom_ids if not self._manifest.has(custom_id)}
         why = f"{_MISSING.get(found.status, 'its batch brought no answer')} ({batch.id})"
         for custom_id in custom_ids:
             self._resolve(custom_id, why if custom_id in missing else None)
         if missing:
-            how = "asked by ordinary calls" if self.fallback == "live" else "left to the next run"
+            how = "asked by ordinary calls" if self._run.fallback == "live" else "left to the next run"
             count = counted(len(missing), "request has", "requests have")
-            self.note(f"batch {batch.id} is {found.status}: {count} no answer; {how}")
-        await self.tidy()
+            self._run.note(f"batch {batch.id} is {found.status}: {count} no answer; {how}")
+        await self._tidy()
         return None
 
     def _resolve(self, custom_id: str, missing: str | None) -> None:
@@ -387,50 +371,37 @@ class BatchGateway:
         if future is not None:
             future.set_result(missing)
 
-    async def tidy(self) -> None:
-        """Have the files deleted at the provider whose answers are here, as far as that succeeds."""
-        for batch in self.manifest.batches():
-            calls, left = _calls(batch.place), []
-            for file in batch.rest or ():
+    async def _tidy(self) -> None:
+        """Have the files deleted at the provider whose answers are here."""
+        for batch in self._manifest.batches():
+            calls = _calls(batch.place)
+            if calls is None or batch.rest is None:
+                continue
+            for file in filter(None, batch.rest):
                 try:
-                    if calls:
-                        await calls.delete(file)
+                    await calls.delete(file)
                 except GatewayError as failure:
-                    left += [file] * (failure.kind is not FailureKind.NOT_FOUND)
-            if batch.rest is not None and calls:
-                self.manifest.change(batch._replace(rest=tuple(left)))
-                if not left:
-                    self.manifest.end(batch)
+                    self._run.note(f"{file} cannot be deleted: {failure.message}; delete it there")
+            self._manifest.end(batch)
 
     async def finish(self) -> None:
         """Remove the manifest after a complete run, unless the next run needs it."""
         with suppress(GatewayError):
             await self._recover()
-            for batch in self._known():
-                if batch.id and (found := await _calls_of(batch).retrieve(batch.id)).status != "failed":
-                    await self._take(batch, found, 0)
-        await self.tidy()
-        rest = self.manifest.batches()
+            for batch, calls in self._known():
+                if batch.id and (found := await calls.retrieve(batch.id)).status != "failed":
+                    await self._take(batch, calls, found, 0)
+        await self._tidy()
+        rest = self._manifest.batches()
         for batch in rest:
-            state = f"{', '.join(batch.rest or ())} cannot be deleted; delete it there"
-            if batch.rest is None:
-                state = (
-                    f"batch {batch.id} goes on, but no row waits for it; cancel it there, or run this again"
-                )
-            self.note(f"{batch.place.base or batch.place.provider}: {state}")
-        self.manifest.forget(self._written)
-        self.manifest.close(remove=not (rest or self.has_left or self.is_spent))
+            name = f"batch {batch.id} at {batch.place.base or batch.place.provider}"
+            self._run.note(f"{name} goes on, but no row waits for it; cancel it there, or run this again")
+        self._manifest.forget(self._written)
+        self._manifest.close(remove=not rest and not self._is_needed)
 
 
-def _calls_of(batch: Submitted) -> BatchCalls:
-    """Return the calls of a batch that is active."""
-    calls = _calls(batch.place)
-    assert calls is not None  # noqa: S101 - or it were not
-    return calls
-
-
-def _count(place: Place, active: Iterable[Submitted]) -> int:
-    return sum(batch.place == place for batch in active)
+def _count(place: Place, active: Iterable[tuple[Any, ...]]) -> int:
+    return sum(batch.place == place for batch, *_ in active)
 
 
 def _custom_id(endpoint: Endpoint, request: Request, style: CallStyle) -> str:
@@ -467,67 +438,47 @@ class BatchRunner:
         running.run(self._judged(iter(asked), on_record))
 
     async def _judged(self, asked: Iterator[PendingRow], on_record: OnRecord) -> None:
-        cache = ReplyCache() if self.judge_request.cache else None
-        manifest = Manifest(f"{self.out}.batch")
-        how = self.fallback, self.judge_request.max_cost_usd, cache, self.at_once, self.note, self._tell
-        gateway, room = BatchGateway(manifest, *how), asyncio.Semaphore(AT_ONCE)
+        manifest, room = Manifest(f"{self.out}.batch"), asyncio.Semaphore(AT_ONCE)
+        gateway = BatchGateway(self, manifest)
         judge_of = judges(gateway, self.project, self.judge_request, self._patient)
-
-        async def judge(each: PendingRow) -> None:
-            try:
-                with gateway.row():
-                    own = await judge_of(each.subject).judge(each.subject) if each.subject else None
-                    on_record(each, own and own.record())
-            except Unanswered as left:
-                on_record(each._replace(error=str(left)), None)
-            except Unasked:
-                self.work.is_spent = True
-            finally:
-                room.release()
-
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(gateway.drive())
                 while each := await running.aside(partial(next, asked, None)):
                     await room.acquire()
-                    group.create_task(judge(each))
+                    row = group.create_task(gateway.judge(each, judge_of, on_record))
+                    row.add_done_callback(lambda _: room.release())
                 gateway.all_came()
             if not self.work.stopped.is_set():
                 await gateway.finish()
         except BaseExceptionGroup as errors:
-            raise errors.exceptions[0] from None
+            error = errors.exceptions[0]
+            if isinstance(error, sqlite3.Error):
+                told = f"{manifest.path}: cannot be used ({error}); free space and run the same command again"
+                raise InputError(told) from None
+            raise error from None
         finally:
             manifest.close()
             await gateway.aclose()
 
-    def _tell(self, line: str) -> None:
-        self.work.waits_for = line
-
     def _patient(self, judge: Judge[Any, Any, Any]) -> Judge[Any, Any, Any]:
         """Return a judge that waits for batches; raises `UsageError` where it cannot ask in batches."""
-        limit = self.judge_request.max_cost_usd
-        for model in chain(*judge.panel.values()):
-            why = batches.refusal(model)
-            if not why and limit is not None and batches.price(model, 1, 1) is None:
-                why = f"no price of {model.model} is known, so --max-cost cannot work"
-            if why:
-                raise UsageError(f"--batch: {why}; judge without --batch, or with other models")
+        models = [*chain(*judge.panel.values())]
+        whys = [*map(batches.refusal, models)]
+        if self.judge_request.max_cost_usd is not None:
+            unpriced = [each.model for each in models if batches.price(each, 1, 1) is None]
+            whys += [f"no price of {model} is known, so --max-cost cannot work" for model in unpriced]
         if getattr(judge, "elsewhere", None):
-            raise UsageError(
-                "--batch: the shared judge (server.url) asks the models; leave one of the two out"
-            )
+            whys.append("the shared judge (server.url) asks the models")
+        if why := next(filter(None, whys), None):
+            raise UsageError(f"--batch: {why}; judge without --batch, or with other models")
 
         def others() -> list[Any]:
             return [own for own in judge.others() if not any(map(batches.refusal, chain(*own.values())))]
 
-        return replace(
-            judge,
-            panel={tier: tuple(map(_unlimited, jury)) for tier, jury in judge.panel.items()},
-            deadline=_FOREVER,
-            max_cost_usd=None,  # of the run, which the gateway holds to
-            cache=judge.cache and _KeepOnly(),
-            others=others,
-        )
+        panel = {tier: tuple(map(_unlimited, jury)) for tier, jury in judge.panel.items()}
+        judge = replace(judge, panel=panel, cache=judge.cache and _KeepOnly(), others=others)
+        return replace(judge, deadline=_FOREVER, max_cost_usd=None)  # the gateway holds to it
 
 
 def _unlimited(model: Endpoint) -> Endpoint:

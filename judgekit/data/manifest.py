@@ -122,12 +122,13 @@ class Manifest:
         rows, path = self._table.execute(which, (batch.number,)), batch.place.path.encode()
         return b"".join(line % (custom_id.encode(), path, body) for custom_id, body in rows)
 
-    def change(self, batch: Submitted) -> None:
-        """Note what is new about a batch."""
+    def changed(self, batch: Submitted) -> Submitted:
+        """Note what is new about a batch, and return it."""
         with self._table:
             rest = None if batch.rest is None else json.dumps(batch.rest)
             values = batch.file, batch.id, rest, batch.number
             self._row("UPDATE batch SET file = ?, id = ?, rest = ? WHERE number = ?", *values)
+        return batch
 
     def batches(self) -> list[Submitted]:
         rows = self._table.execute("SELECT number, tag, place, file, id, rest FROM batch ORDER BY number")
@@ -147,7 +148,7 @@ class Manifest:
         with self._table:
             self._table.executemany(f"{keep} AND answer IS NULL", rows)
             self._row("DELETE FROM request WHERE batch = ? AND answer IS NULL", batch.number)
-            self.change(batch)
+            self.changed(batch)
 
     def release(self, batch: Submitted) -> None:
         """Forget a batch that the provider does not have: its requests are in none."""

@@ -13,8 +13,9 @@ import time
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import urlsplit
 
-from judgekit.errors import FailureKind, GatewayError, Usage, free
+from judgekit.errors import FailureKind, GatewayError, Usage, free, of_failure
 from judgekit.providers import litellm, running, servers
 from judgekit.providers.base import MAX_MESSAGE, NO_KEY, is_local, secret_values, without_values
 from judgekit.providers.pace import Pace
@@ -23,6 +24,8 @@ from judgekit.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    import httpx
 
     from judgekit.providers.base import Endpoint, Reply, Request
     from judgekit.providers.litellm import CallStyle
@@ -37,11 +40,10 @@ _PROXY = "litellm_proxy/"  # it routes a file, and the batches of it, by the mod
 _ABOUT_LIMIT: Final = re.compile(
     r"token_limit|enqueued|queue.{0,20}(?:full|limit)|too many batches", re.IGNORECASE
 )
-# Each call has a client of its own, which nobody closes; and what variables say to OpenAI is for it alone.
-_CLOSING: Final[dict[str, str | None]] = {"connection": "close"}
-_NOT_OPENAI: Final[dict[str, str | None]] = {"openai-organization": None, "openai-project": None}
+_OF_OPENAI = ("openai-organization", "openai-project")  # headers, from variables that mean OpenAI alone
 _TOO_MANY, _SERVER_ERROR = 429, 500
 _CHARS_PER_TOKEN = 4  # as estimates go
+_LONGEST = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 class BatchAnswer(NamedTuple):
@@ -76,43 +78,40 @@ def is_limit(problem: str) -> bool:
     return bool(_ABOUT_LIMIT.search(problem))
 
 
-def at_batch_price(usage: Usage, endpoint: Endpoint) -> Usage:
-    """Return the usage of a request of a batch from the usage at the usual price."""
-    if is_local(endpoint):
-        return free(usage)
-    share = endpoint.profile.batches if isinstance(endpoint.profile, LitellmProfile) else None
-    cost = usage.cost_usd
-    return usage if cost is None else replace(usage, cost_usd=cost * (1.0 if share is None else share))
-
-
 def price(endpoint: Endpoint, read: int, written: int) -> float | None:
     """Return what tokens of a prompt and of a reply cost in a batch, in US dollars; None without a price."""
-    usual = 0.0 if is_local(endpoint) else litellm.price_of(endpoint.model, read, written)
+    if is_local(endpoint):
+        return 0.0
+    usual = litellm.price_of(endpoint.model, read, written)
     if endpoint.price is not None:
         usual = endpoint.price.of(read, written)
-    return at_batch_price(Usage(cost_usd=usual), endpoint).cost_usd
+    return _at_batch_price(Usage(cost_usd=usual), endpoint).cost_usd
 
 
 def estimate(endpoint: Endpoint, body: bytes) -> float:
     """Return what a request may cost: a token for four characters, and the longest reply."""
     asked = json.loads(body)
-    longest = int(asked.get("max_tokens") or asked.get("max_completion_tokens") or 0)
+    longest = next((asked[name] for name in _LONGEST if asked.get(name)), 0)
     return price(endpoint, len(body) // _CHARS_PER_TOKEN, longest) or 0.0
+
+
+def _at_batch_price(usage: Usage, endpoint: Endpoint) -> Usage:
+    usage = free(usage) if is_local(endpoint) else usage
+    share = getattr(endpoint.profile, "batches", None)
+    return replace(usage, cost_usd=usage.cost_usd * share) if usage.cost_usd and share is not None else usage
 
 
 async def body_of(endpoint: Endpoint, request: Request, style: CallStyle) -> tuple[str, bytes]:
     """Return the path and the body that an ordinary call would send; nothing is sent."""
-    import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
-
     sent: list[tuple[str, bytes]] = []
 
-    def catch(asked: httpx.Request) -> httpx.Response:
-        base = httpx.URL(endpoint.api_base or "").path.rstrip("/")
-        sent.append((asked.url.path.removeprefix(base), asked.content))
-        return httpx.Response(200, json={"object": "chat.completion", "choices": []}, request=asked)
+    def catch(asked: httpx.Request) -> None:
+        sent.append(
+            (asked.url.path.removeprefix(urlsplit(endpoint.api_base or "").path.rstrip("/")), asked.content)
+        )
 
     try:
-        await _call(endpoint, request, style, catch)
+        await _call(endpoint, request, style, BatchAnswer(200, {"choices": []}), catch)
     except GatewayError as failure:  # of course it cannot be read
         if not sent:
             raise failure from None
@@ -121,21 +120,27 @@ async def body_of(endpoint: Endpoint, request: Request, style: CallStyle) -> tup
 
 async def reply(endpoint: Endpoint, request: Request, style: CallStyle, answer: BatchAnswer) -> Reply:
     """Return the reply that an answer is, at the batch's price; raises `GatewayError` as a call does."""
-    import httpx  # noqa: PLC0415 - the same
+    try:
+        found = await _call(endpoint, request, style, answer, lambda _: None)
+    except GatewayError as failure:
+        failure.usage = _at_batch_price(of_failure(failure), endpoint)
+        raise
+    return replace(found, usage=_at_batch_price(found.usage, endpoint))
+
+
+async def _call(
+    endpoint: Endpoint,
+    request: Request,
+    style: CallStyle,
+    answer: BatchAnswer,
+    catch: Callable[[httpx.Request], None],
+) -> Reply:
+    import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
 
     def carry(asked: httpx.Request) -> httpx.Response:
+        catch(asked)
         return httpx.Response(answer.status, json=answer.body, request=asked)
 
-    try:
-        found = await _call(endpoint, request, style, carry)
-    except GatewayError as failure:
-        if failure.usage is not None:
-            failure.usage = at_batch_price(failure.usage, endpoint)
-        raise
-    return replace(found, usage=at_batch_price(found.usage, endpoint))
-
-
-async def _call(endpoint: Endpoint, request: Request, style: CallStyle, carry: Callable[[Any], Any]) -> Reply:
     with servers.carried(carry):
         work = partial(litellm.call, endpoint, request, style, time.monotonic() + _SECONDS, Pace())
         return await running.inside(work)
@@ -149,11 +154,9 @@ class BatchCalls:
 
     async def upload(self, name: str, content: bytes) -> str:
         """Return the id of a new file."""
-        model = self.endpoint.model.removeprefix(self._profile.prefix)
-        routed: dict[str, Any] = (
-            {"extra_headers": {"x-litellm-model": model}} if self._profile.prefix == _PROXY else {}
-        )
-        file = (name, content, "application/jsonl")
+        model, file, routed = self.endpoint.model, (name, content, "application/jsonl"), dict[str, Any]()
+        if model.startswith(_PROXY):
+            routed["extra_headers"] = {"x-litellm-model": model.removeprefix(_PROXY)}
         made = await self._do("acreate_file", seconds=_FILE_SECONDS, file=file, purpose="batch", **routed)
         return str(made.id)
 
@@ -193,34 +196,29 @@ class BatchCalls:
     async def delete(self, file: str) -> None:
         await self._do("afile_delete", file_id=file)
 
-    @property
-    def _profile(self) -> LitellmProfile:
-        assert isinstance(self.endpoint.profile, LitellmProfile)  # noqa: S101 - `refusal` saw to it
-        return self.endpoint.profile
-
     async def _do(self, name: str, *, seconds: float = _SECONDS, **arguments: Any) -> Any:  # noqa: ANN401 - litellm's
-        client = self._profile.client or self._profile.prefix.rstrip("/")
-        given = {
-            "custom_llm_provider": client,
-            "api_key": self.endpoint.api_key or NO_KEY,
-            "api_base": self.endpoint.api_base,
-            "timeout": seconds,
-            "max_retries": 0,
-        }
-        headers = _CLOSING if client == "openai" else _CLOSING | _NOT_OPENAI
+        endpoint, is_openai = self.endpoint, self.endpoint.model.startswith("openai/")
+        arguments |= {"api_key": endpoint.api_key or NO_KEY, "api_base": endpoint.api_base, "max_retries": 0}
+        arguments |= {"custom_llm_provider": "openai" if is_openai else "hosted_vllm", "timeout": seconds}
+
+        def change(request: httpx.Request) -> None:
+            request.headers["connection"] = "close"  # each call has a client of its own, which nobody closes
+            for header in () if is_openai else _OF_OPENAI:
+                request.headers.pop(header, None)
+
         try:
-            call = partial(getattr(await litellm.loaded(), name), **given, **arguments)
-            with servers.bounded(_MOST_ANSWERED, is_object=False, headers=headers):
+            call = partial(getattr(await litellm.loaded(), name), **arguments)
+            with servers.bounded(_MOST_ANSWERED), servers.carried(change):
                 async with asyncio.timeout(seconds):
                     return await running.inside(call)
         except TimeoutError:
-            raise GatewayError(FailureKind.TIMEOUT, f"no reply within {seconds:g} s") from None
+            failure = GatewayError(FailureKind.TIMEOUT, f"no reply within {seconds:g} s")
         except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
-            failure = litellm.failure_of(error, secrets := secret_values(self.endpoint))
+            failure = litellm.failure_of(error, secrets := secret_values(endpoint))
             words = getattr(error, "body", None)
             if isinstance(words, dict) and isinstance(words.get("message"), str):
                 failure.message = without_values(one_line(words["message"], MAX_MESSAGE), secrets)
-        failure.message = f"{self.endpoint.api_base}: {failure.message}"
+        failure.message = f"{endpoint.api_base}: {failure.message}"
         raise failure
 
 

@@ -18,8 +18,7 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from judgekit import environment
@@ -29,7 +28,7 @@ from judgekit.providers.base import NO_KEY, Endpoint, is_loopback
 from judgekit.providers.registry import UNKNOWN_FAMILY, LitellmProfile, family_by_name
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
 
     import httpx
 
@@ -45,40 +44,34 @@ KEPT_SECONDS = 86_400.0
 FAILED_SECONDS = 600.0  # before a proxy that gave no answer is asked again
 FOLDER = "proxies"
 _lock = threading.Lock()
-_bounds: ContextVar[_Bounds | None] = ContextVar("bounds", default=None)
-_carrier: ContextVar[Callable[[httpx.Request], httpx.Response] | None] = ContextVar("carrier", default=None)
+_most: ContextVar[int | None] = ContextVar("most", default=None)
+_carrier: ContextVar[Callable[[httpx.Request], httpx.Response | None] | None] = ContextVar(
+    "carrier", default=None
+)
 
 
 # What any server answers
 
 
-class _Bounds(NamedTuple):
-    most: int
-    is_object: bool
-    headers: Mapping[str, str | None]
-
-
 @contextmanager
-def bounded(
-    most: int = MOST, *, is_object: bool = True, headers: Mapping[str, str | None] = MappingProxyType({})
-) -> Iterator[None]:
+def bounded(most: int = MOST) -> Iterator[None]:
     """Bound replies to this task's requests by httpx and by transports given to `bound`, in bytes.
 
-    A long one must be a JSON object, unless not `is_object`. `headers` replace the request's own, or drop it.
+    A long one must be a JSON object, unless files are expected: with more than `MOST`.
     """
     import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
 
     bound(httpx.AsyncHTTPTransport)
-    before = _bounds.set(_Bounds(most, is_object, headers))
+    before = _most.set(most)
     try:
         yield
     finally:
-        _bounds.reset(before)
+        _most.reset(before)
 
 
 @contextmanager
-def carried(carry: Callable[[httpx.Request], httpx.Response]) -> Iterator[None]:
-    """Have `carry` answer this task's requests: none leaves the process."""
+def carried(carry: Callable[[httpx.Request], httpx.Response | None]) -> Iterator[None]:
+    """Have `carry` answer this task's requests, or change them: those that it answers leave no process."""
     import httpx  # noqa: PLC0415 - the same
 
     bound(httpx.AsyncHTTPTransport)
@@ -99,18 +92,16 @@ def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
     async def handle(self: Any, request: httpx.Request) -> httpx.Response:  # noqa: ANN401 - of that class
         if (carry := _carrier.get()) is not None:
             await request.aread()
-            return carry(request)
-        if (bounds := _bounds.get()) is None:
+            if (carried := carry(request)) is not None:
+                return carried
+        if (most := _most.get()) is None:
             return await unbounded(self, request)
         request.headers["accept-encoding"] = "identity"
-        for name, value in bounds.headers.items():
-            request.headers.pop(name, None)
-            request.headers.update({name: value} if value else {})
         response = await unbounded(self, request)
         try:
             if response.has_redirect_location:
                 _check_origin(request.url, response.headers["location"])
-            body = await _body(response, bounds)
+            body = await _body(response, most)
         finally:
             await response.aclose()
         return httpx.Response(
@@ -137,7 +128,7 @@ def _check_origin(here: httpx.URL, location: str) -> None:
     raise GatewayError(FailureKind.BAD_REQUEST, f"{problem} if it is right")
 
 
-async def _body(response: httpx.Response, bounds: _Bounds) -> bytes:
+async def _body(response: httpx.Response, most: int) -> bytes:
     """Return the body; raises `GatewayError` if it is too large, packed all the same, or no JSON."""
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity"):
@@ -146,10 +137,10 @@ async def _body(response: httpx.Response, bounds: _Bounds) -> bytes:
     body = bytearray()
     async for part in response.stream:  # type: ignore[union-attr]  # of an asynchronous transport
         body += part
-        if len(body) > bounds.most:
-            problem = f"the reply is larger than {bounds.most / 1_000_000:g} MB"
+        if len(body) > most:
+            problem = f"the reply is larger than {most / 1_000_000:g} MB"
             raise GatewayError(FailureKind.INVALID_REPLY, problem)
-    if bounds.is_object and response.is_success and len(body) > _MOST_SAID:
+    if response.is_success and len(body) > _MOST_SAID and most <= MOST:
         with suppress(ValueError, RecursionError):
             if isinstance(json.loads(body), dict):
                 return bytes(body)

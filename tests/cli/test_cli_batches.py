@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from loopback import Answer, Asked
     from outcome import Outcome, Run, Use
 
-pytestmark = pytest.mark.usefixtures("project", "fast")
+# A run that is interrupted leaves coroutines of litellm behind that were made and not begun.
+_LEFT = "ignore::pytest.PytestUnraisableExceptionWarning"
+pytestmark = [pytest.mark.usefixtures("project", "fast"), pytest.mark.filterwarnings(_LEFT)]
 JUDGE = ("judge", "--data", "rows.jsonl", "--rubric", "kls", "--out", "out.jsonl", "--batch")
 LENIENT = (*JUDGE, "--mode", "lenient")
 MANIFEST = Path("out.jsonl.batch")
@@ -154,6 +156,33 @@ def test_two_addresses_are_two_batches_and_each_sees_its_own_key(
     assert {each["authorization"] for each in seen["openai"]} == {"Bearer sk-openai-0123456789"}
     assert {each.get("openai-organization") for each in seen["own"]} == {None}
     assert {each.get("openai-organization") for each in seen["openai"]} == {"org-mine"}
+
+
+def test_a_proxy_is_told_which_model_a_file_is_for(
+    batched: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("one")
+    seen: list[str | None] = []
+
+    def spy(event: str, asked: Asked) -> None:
+        seen.extend([asked.headers.get("x-litellm-model")] * (event == "create files"))
+
+    with BatchServer(by_content, faults=(spy,)) as server:
+        monkeypatch.setenv("LITELLM_PROXY_API_BASE", server.base)
+        done = batched(server, *LENIENT, "--model", "litellm_proxy/team/judge")
+        assert (seen, words(), live(server)) == (["team/judge"], ["accept"], 0), done.err
+        assert server.batches["batch_1"].lines[0]["body"]["model"] == "team/judge"
+
+
+def test_findings_are_reviewed_in_batches(
+    batched: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_user("judge: {tiers: {deep: [custom/qwen, custom/llama, custom/gemma]}}\n")
+    write("one", "two")
+    with BatchServer(by_content) as server:
+        done = batched(server, *LENIENT, "--review", "peers", model="")
+        assert (live(server), len(read())) == (0, 2), done.err
+        assert sizes(server)[:3] == [2, 2, 2]
 
 
 @pytest.mark.parametrize("limit", ["MOST_REQUESTS", "MOST_BYTES"])
@@ -447,7 +476,7 @@ def test_rows_that_changed_meanwhile_are_asked_anew(batched: Callable[..., Outco
         write("changed", "other")
         done = batched(server)
         assert (sizes(server), words()) == ([2, 2], ["accept"] * 2)
-        assert "batch batch_1 goes on, but no row waits for it" in done.err
+        assert f"batch batch_1 at {server.base} goes on, but no row waits for it" in done.err
         write("one", "other")
         server.held.clear()
         batched(server)
@@ -485,7 +514,8 @@ def test_a_batch_costs_the_share_that_its_profile_says(
             own_profile(isolated, "openai-compatible", "batches: 1", text, priced)
             server.ends[len(server.batches) + 1] = ("expired", 2)
             done = batched(server, *LENIENT, "--fresh", "--no-cache")
-            assert [each["cost_usd"] for each in read()] == [cost, cost, 0.018], "the last by a call"
+            costs = [each["cost_usd"] for each in read()]
+            assert sorted(costs) == sorted([cost, cost, 0.018]), "one of them by an ordinary call"
             assert f"{2 * cost + 0.018:.4f} USD" in done.err
         monkeypatch.setenv("OPENAI_API_KEY", "sk-openai-0123456789")
         monkeypatch.setenv("OPENAI_BASE_URL", server.base)
@@ -538,8 +568,11 @@ def test_what_does_not_fit_is_refused_before_anything_is_sent(
         assert (done.code, server.events, server.requests, why in done.err) == (64, [], [], True), done.err
 
 
-def test_options_that_belong_together_are_asked_for(judgekit: Run) -> None:
+def test_options_that_belong_together_are_asked_for(judgekit: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     write("one")
+    by_user("server: {url: 'https://judge.example.org'}\n")
+    monkeypatch.setenv("JUDGEKIT_SERVER_TOKEN", "t")
+    assert "the shared judge (server.url) asks the models" in judgekit(*LENIENT).err
     data = ("judge", "--data", "rows.jsonl")
     for words, why in (
         ((*data, "--batch"), "--batch needs --out"),
