@@ -24,11 +24,8 @@ if TYPE_CHECKING:
     from types import FrameType
 
 COMMANDS = {
-    **{
-        name: f"{name}.{name}"
-        for name in ("search", "judge", "report", "gate", "calibrate", "label", "schema")
-    },
-    **{name: f"{name}.{name}" for name in ("doctor", "config", "demo")},
+    **{name: f"{name}.{name}" for name in ("search", "judge", "report", "gate", "calibrate")},
+    **{name: f"{name}.{name}" for name in ("label", "schema", "doctor", "config", "demo")},
     **{name: f"{name}.app" for name in ("engine", "rubric", "provider", "ledger")},
     **{name: f"ledger.{name}" for name in ("kpi", "promote", "triage")},
     **{name: f"label.{name}" for name in ("override", "escalate")},

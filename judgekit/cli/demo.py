@@ -8,8 +8,9 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -19,9 +20,6 @@ from judgekit.cli.provider import fetch_model
 from judgekit.config import files
 from judgekit.errors import UsageError
 from judgekit.text import lines_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _LOCAL = "qwen2.5-coder-1.5b"
 _PROMPTS = (

@@ -14,6 +14,7 @@ from typer import Argument, Option
 from judgekit import environment
 from judgekit.cli import output
 from judgekit.cli.output import AsJson, emit, note, say, warn
+from judgekit.cli.report import parts_text
 from judgekit.config import ModeName
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.retrieval.compiled import KINDS
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from judgekit.evaluation.cases import Case
-    from judgekit.evaluation.report import JudgeReport, JudgingReport, Spread
+    from judgekit.evaluation.report import JudgeReport, JudgingReport
     from judgekit.evaluation.retrieval import RetrievalReport
     from judgekit.evaluation.stats import BootstrapInterval, Resampling
     from judgekit.hooks.settings import Settings
@@ -105,7 +106,6 @@ def judge(
 
 
 def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = False) -> None:
-    from judgekit.cli.report import parts_text
     from judgekit.evaluation import pages
 
     if as_json:
@@ -122,14 +122,6 @@ def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = Fa
         for each in report.judges:
             _say_judge(each)
     _say_resampling(report.bootstrap, "items")
-
-
-def _say_spread(spread: Spread | None) -> None:
-    if spread:
-        _figure("spread of the distance from acceptance", spread.distance, f" points, {spread.cases} items")
-        for name, score in spread.scores.items():
-            _figure(f"spread of {name}", score)
-        say(f"  {'noise: 1.96 times that of the distance':<{WIDTH}}{spread.noise:.3f} points")
 
 
 def keep_noise(report: JudgingReport, judge: DocumentJudge | None) -> Exit:
@@ -202,11 +194,15 @@ def _say_judge(judge: JudgeReport) -> None:
         times = f"{one.said} time{'' if one.said == 1 else 's'}"
         known = f"{one.labelled} labelled so" if one.labelled else f"said {times}, no label says so"
         say(f"  {one_line(one.word, _LONGEST_WORD):<{WIDTH}}precision {precision}, recall {recall}, {known}")
-    orders, reruns = judge.order_flips, judge.rerun_flips
-    for name, flips in (("flips with another order", orders), ("flips when asked again", reruns)):
-        if flips.pairs:
-            _figure(name, flips.rate, f" of {flips.pairs}")
-    _say_spread(judge.spread)
+    if flips := judge.order_flips.pairs:
+        _figure("flips with another order", judge.order_flips.rate, f" of {flips}")
+    if flips := judge.rerun_flips.pairs:
+        _figure("flips when asked again", judge.rerun_flips.rate, f" of {flips}")
+    if spread := judge.spread:
+        _figure("spread of the distance from acceptance", spread.distance, f" points, {spread.cases} items")
+        for name, score in spread.scores.items():
+            _figure(f"spread of {name}", score)
+        say(f"  {'noise: 1.96 times that of the distance':<{WIDTH}}{spread.noise:.3f} points")
     if lift := judge.injection:
         _figure(f"{one_line(lift.wanted, _LONGEST_WORD)} before injected text", lift.before)
         _figure("lift by injected text", lift.lift, f" of {lift.pairs}")
@@ -242,10 +238,8 @@ def retrieval(
         evaluation.write_run(run, ((each.query, each.ranking) for each in seen))
     report = evaluation.report(found, used, seen, scoped=scope_prefix)
     if report.strays:
-        warn(
-            f"{folder / cases.QRELS}: {report.strays} judgements name unknown queries or documents; "
-            "such a document counts as not found"
-        )
+        strays = f"{report.strays} judgements name unknown queries or documents"
+        warn(f"{folder / cases.QRELS}: {strays}; such a document counts as not found")
     if as_json:
         emit(report.model_dump_json())
     else:
@@ -258,10 +252,8 @@ def _say_retrieval(report: RetrievalReport) -> None:
 
     scopes = f" in {report.scopes} scopes" if report.scopes is not None else ""
     profile = f"profile {' '.join(report.profile.values())}"
-    say(
-        f"{report.collection}: {report.documents} documents{scopes}, {report.queries} queries,"
-        f" {report.judged} of them judged; {profile}\n"
-    )
+    size = f"{report.documents} documents{scopes}, {report.queries} queries, {report.judged} of them judged"
+    say(f"{report.collection}: {size}; {profile}\n")
     for name, metric in report.metrics.items():
         _figure(name, metric)
     measured = report.confidence
@@ -373,12 +365,9 @@ def _ask(pairs: list[tuple[Trial, Candidate]], answers: Answers, path: Path) -> 
 
     for number, (trial, hit) in enumerate(pairs, 1):
         output.keeps("eval", f"{number - 1} new answers are kept; run the same command to continue")
-        lines = (
-            f"\n{number} of {len(pairs)}: {one_line(trial.prompt, _PROMPT)}",
-            f"  {one_line(hit.title, _PROMPT)} -> {one_line(hit.path, _PROMPT)}",
-            "  relevant? y/n/skip (s; q stops)",
-        )
-        typer.echo(output.printable("\n".join(lines)), err=True)
+        prompt, title, place = (one_line(each, _PROMPT) for each in (trial.prompt, hit.title, hit.path))
+        text = f"\n{number} of {len(pairs)}: {prompt}\n  {title} -> {place}\n"
+        typer.echo(output.printable(f"{text}  relevant? y/n/skip (s; q stops)"), err=True)
         key = ""
         while key not in {*_ANSWERS, "q"}:
             key = output.pressed()

@@ -5,16 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from judgekit.environment import __version__
 from judgekit.judging.redact import without_secrets
 from judgekit.text import rubric_name
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 # The region of what is said of a whole file: GitHub's code scanning shows nothing without one.

@@ -5,18 +5,17 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from typer import Option
 
 from judgekit import environment
 from judgekit.cli.output import note, say
+from judgekit.hooks import files
 from judgekit.hooks.clients import CLIENTS, Client
 from judgekit.hooks.entries import Scope
-
-if TYPE_CHECKING:
-    from judgekit.hooks.files import FileChange
+from judgekit.hooks.files import FileChange
 
 _OF = Option(help="Settings of: user (all projects), project (shared), local (yours, this project).")
 _ClientScope = Annotated[Scope, _OF]
@@ -32,7 +31,7 @@ uninstalling = typer.Typer(no_args_is_help=True, help="Remove judgekit from othe
 @installing.command("git")
 def install_git(scope: _GitScope = "local", print_: _Print = False) -> int:
     """Install the gate as git's pre-push hook in this repository."""
-    from judgekit.hooks import files, git_hook
+    from judgekit.hooks import git_hook
 
     place = git_hook.of_scope(scope, Path.cwd())
     change = git_hook.planned_change(place, installs=True)
@@ -64,7 +63,7 @@ def uninstall_git(scope: _GitScope = "local", print_: _Print = False) -> int:
 @installing.command("pre-commit")
 def install_pre_commit(print_: _Print = False) -> int:
     """Add the gate to this project's .pre-commit-config.yaml."""
-    from judgekit.hooks import files, pre_commit
+    from judgekit.hooks import pre_commit
 
     change = pre_commit.planned_change(_project(), installs=True)
     if print_:
@@ -86,7 +85,7 @@ def uninstall_pre_commit(print_: _Print = False) -> int:
 
 def _add(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an annotation
     def install(scope: Any = "user", print_: _Print = False) -> int:  # noqa: ANN401 - `scopes`
-        from judgekit.hooks import files, install
+        from judgekit.hooks import install
 
         project = _project()
         change = install.planned_change(scope, project, installs=True, client=client)
@@ -132,8 +131,6 @@ def _wrote(change: FileChange) -> str:
 
 
 def _uninstalled(change: FileChange, removed: str, what: str, *, print_: bool) -> int:
-    from judgekit.hooks import files
-
     if print_:
         return _show(change)
     files.uninstall(change)

@@ -137,8 +137,7 @@ def _purges(day: date, project: str | None) -> dict[str, Purge]:
     """Return what removes the lines from before a day from each ledger, by its name."""
     from judgekit.ledger import store
 
-    if project not in (None, "all"):
-        check(project)
+    check(project)
     wanted = here().name if project is None else project
     chosen = [each for each in _all() if project == "all" or store.same_project(each.name, wanted)]
     return {each.name: partial(store.purge, each, day) for each in chosen}
@@ -148,12 +147,8 @@ def _purges_of_team(day: date, project: str | None) -> dict[str, Purge]:
     from judgekit.ledger.database import Database
 
     if project is None or not isinstance(found := team(), Database):
-        needed = (
-            "name a --project or `all`"
-            if project is None
-            else "set server.store: only its owner removes lines"
-        )
-        raise UsageError(f"--team: {needed}")
+        store = "set server.store: only its owner removes lines"
+        raise UsageError(f"--team: {'name a --project or `all`' if project is None else store}")
     before = None if day == date.max else datetime.combine(day, time.min, UTC)
     return {"the team's ledger": partial(found.purge, before, None if project == "all" else project)}
 
@@ -197,19 +192,10 @@ def team() -> Shared | Database:
 
 
 class TeamLedger:
-    """The team's ledger, in place of this project's."""
-
     folder = "the team's ledger"
 
     def records(self, wanted: LineFilter, on_damage: OnDamage) -> Iterator[Record]:
-        """Yield the records, each once."""
-        from judgekit.ledger import store
-
-        with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
-            fetched = Path(folder) / "fetched.jsonl"
-            since = _EVER if wanted.since is None else wanted.since.isoformat()
-            team().fetch(since, wanted.project or "all", fetched)
-            yield from (each.record for each in store.entries([fetched], wanted, on_damage))
+        yield from (each.record for each in _of_team(wanted, on_damage))
 
     def add(self, *records: Record) -> None:
         """Keep records, which name the ledger they belong to; raises `UsageError` for what is refused."""
@@ -217,6 +203,16 @@ class TeamLedger:
 
         if records and (refused := team().send([line(each).rstrip() for each in records])):
             raise UsageError(refused)
+
+
+def _of_team(wanted: LineFilter, on_damage: OnDamage) -> Iterator[ReadLine]:
+    from judgekit.ledger import store
+
+    with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
+        fetched = Path(folder) / "fetched.jsonl"
+        since = _EVER if wanted.since is None else wanted.since.isoformat()
+        team().fetch(since, wanted.project or "all", fetched)
+        yield from store.entries([fetched], wanted, on_damage)
 
 
 def lines(
@@ -238,13 +234,12 @@ def lines(
         return
     if ledgers or (of_team and host is not None):
         raise UsageError("--team, --host and --ledger or FILE cannot be combined")
+    if host is None:
+        yield from _of_team(wanted, damaged)
+        return
+    unread: list[Damage] = []
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         fetched = Path(folder) / "fetched.jsonl"
-        unread: list[Damage] = []
-        if host is None:
-            team().fetch(since or _EVER, project or "all", fetched)
-            yield from store.entries([fetched], wanted, damaged)
-            return
         said = importing.fetch(host, wanted.since, fetched)
         yield from store.entries([fetched], wanted, unread.append)
     if unread:
@@ -262,16 +257,15 @@ def places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path
             raise InputError(f"{ledger}: no such file or folder")
     if ledgers:
         return ledgers
-    if project not in (None, "all"):
-        check(project)
+    check(project)
     return [here().folder if project is None else store.home()]
 
 
-def check(project: str) -> None:
-    """Raise `UsageError` when no ledger of this user is that project's."""
+def check(project: str | None) -> None:
+    """Raise `UsageError` when no ledger of this user is that project's; None and `all` are none."""
     from judgekit.ledger import store
 
-    if not any(store.same_project(each.name, project) for each in _all()):
+    if project not in (None, "all") and not any(store.same_project(each.name, project) for each in _all()):
         there = f"there are {', '.join(each.name for each in _all())}" if _all() else "there is none yet"
         raise UsageError(f"--project {project}: no ledger of that name in {store.home()}; {there}")
 

@@ -277,10 +277,7 @@ def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: b
     names = {"tiebreaker": "after review"} if verdict.get("review") else {}
     opinions = [(each["tier"], each["opinion"], each["failure"]) for each in verdict["rounds"]]
     if opinions:
-        came = [
-            (tier, opinion["outcome"] if opinion else fault and fault["kind"])
-            for tier, opinion, fault in opinions
-        ]
+        came = [(tier, own["outcome"] if own else fault and fault["kind"]) for tier, own, fault in opinions]
         judged.append(", ".join(f"{names.get(tier, tier)} {word}" for tier, word in came))
         model = verdict["model"]
         decided = f"decided by {model} ({verdict['consensus']})" if model else "undecided"

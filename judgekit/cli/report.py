@@ -13,13 +13,13 @@ from typer import Argument, Option
 from judgekit.cli import output
 from judgekit.cli.output import AsJson, emit, say
 from judgekit.errors import InputError, UsageError
+from judgekit.evaluation.page import Cell, Figure, Part, Row, Section, Table, page, shares, shown
 from judgekit.text import escaped, lines_of, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from judgekit.data.report import Group, ResultsReport, Shown, WinRate
-    from judgekit.evaluation.page import Cell, Figure, Part, Row, Section, Table
 
 _MOST_ROWS = 10  # of a table, in a terminal
 _TIERS = ["tier", "rows decided", "calls answered", "calls failed", "seconds of calls", "USD", "unpriced"]
@@ -64,8 +64,6 @@ def report(
     found = summarise(files.results(first), first.name, known, by, other)
     sections = _sections(found)
     if html is not None:
-        from judgekit.evaluation.page import page
-
         output.write_file(html, page(f"Results of {found.file}", _about(found), sections))
     if as_json:
         emit(found.model_dump_json(by_alias=True))
@@ -88,8 +86,6 @@ def _about(found: ResultsReport) -> str:
 
 
 def _sections(found: ResultsReport) -> list[Section]:
-    from judgekit.evaluation.page import Section, Table, shares
-
     sections = [Section("Rates", [_figures(found), *_notes(found)])]
     if known := found.labelled:
         sections.append(Section("Labels and verdicts", [shares("labelled", known.confusion)]))
@@ -116,8 +112,6 @@ def _sections(found: ResultsReport) -> list[Section]:
 
 
 def _figures(found: ResultsReport) -> list[Figure]:
-    from judgekit.evaluation.page import Figure
-
     figures = []
     if rate := found.accept_rate:
         figures.append(Figure("accept rate, as judged", rate.judged))
@@ -156,8 +150,6 @@ def _notes(found: ResultsReport) -> list[str]:
 
 
 def _win_cell(win: WinRate | None) -> Cell | None:
-    from judgekit.evaluation.page import Cell
-
     return Cell(f"{win.rate:.3f} [{win.low:.3f}, {win.high:.3f}]", _counts(win), win.rate) if win else None
 
 
@@ -171,8 +163,6 @@ def _group(group: Group, words: Iterable[str]) -> Row:
 
 def _table(rows: Sequence[Shown], total: int) -> Table:
     """Return a table of rows, with the columns that any of them has."""
-    from judgekit.evaluation.page import Table
-
     columns: dict[str, list[str | float | None]] = {
         "id": [row.id for row in rows],
         "label": [row.label for row in rows],
@@ -191,8 +181,6 @@ def parts_text(parts: Sequence[Part]) -> str:
     from rich.console import Console
     from rich.table import Table as Grid
     from rich.text import Text
-
-    from judgekit.evaluation.page import Figure, Table, shown
 
     out = io.StringIO()
     console = Console(file=out, width=shutil.get_terminal_size((_WIDTH, 20)).columns - 2, color_system=None)

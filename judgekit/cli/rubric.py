@@ -10,6 +10,7 @@ import typer
 from typer import Argument, Option
 
 from judgekit import environment
+from judgekit.cli.evaluate import answered, keep_noise, progress, say_judges
 from judgekit.cli.output import Keep, ModelOption, OutOption, Repeat, emit, finite, note, say, warn
 from judgekit.config import ModeName
 from judgekit.errors import ConfigError, Exit, InputError, UsageError
@@ -172,7 +173,6 @@ def _share(found: Agreement) -> str:
 
 def _try_wrong(loaded: LoadedRubric, wrong: Sequence[WrongCase], mode: ModeName, *, as_json: bool) -> None:
     """Say which share of the wrong texts beside a rubric each model accepts."""
-    from judgekit.cli.evaluate import progress
     from judgekit.evaluation import runner
 
     shown = progress(len(wrong), "wrong texts")
@@ -188,7 +188,6 @@ def _try_wrong(loaded: LoadedRubric, wrong: Sequence[WrongCase], mode: ModeName,
 
 def _repeat(loaded: LoadedRubric, mode: ModeName, times: int, *, keep: bool, as_json: bool) -> Exit:
     """Ask every tier again about a rubric's cases; say how often outcomes flip, and how far scores move."""
-    from judgekit.cli.evaluate import answered, keep_noise, progress, say_judges
     from judgekit.evaluation import report as judged
     from judgekit.evaluation import runner
     from judgekit.evaluation.cases import Case

@@ -27,8 +27,6 @@ _KINDS = {list: "a list", dict: "an object", str: "a text", bool: "true or false
 
 
 class Turn(NamedTuple):
-    """What one speaker said, and which tools it called."""
-
     speaker: str
     text: str
     calls: Sequence[str] = ()

@@ -11,8 +11,8 @@ import hashlib
 import json
 import re
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from judgekit import environment
 from judgekit.data import conversation
@@ -62,8 +62,7 @@ class Unjudgeable(InputError):  # noqa: N818 - no fault of the input: the row ge
     """A row without a text to judge."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fields:
+class Fields(NamedTuple):
     """Which column gives which field; which others could have given it; and all that give none."""
 
     columns: Mapping[str, str]

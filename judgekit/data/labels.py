@@ -75,7 +75,7 @@ def labelled_cases(rows: Rows) -> list[Case]:
     """Return rows with a label, an outcome or a number, as cases to try judges on; raises `InputError`."""
     found, names = columns(rows)
     fields_ = fields.fields_of("judge", names, {}, rows.name)
-    column, cases, ids = fields_.columns.get("label"), list[Case](), set[str]()
+    column, cases = fields_.columns.get("label"), dict[str, Case]()
     if column is None:
         raise InputError(f"{rows.name}: expected a column label; it has {', '.join(names)}")
     for row in found:
@@ -84,24 +84,23 @@ def labelled_cases(rows: Rows) -> list[Case]:
         row_id, given = str(row.columns.get("id") or row.number), row.columns.get(column)
         if given is None or not str(given).strip():  # not labelled yet
             continue
-        label = fields.label(given) or number(given)
+        label, where = fields.label(given) or number(given), f"{rows.name}: row {row.number}"
         if label is None:
             wanted = "label must be accept, improve, reject or a number"
-            raise InputError(f"{rows.name}: row {row.number}: {wanted}; got {one_line(str(given), 40)!r}")
+            raise InputError(f"{where}: {wanted}; got {one_line(str(given), 40)!r}")
         try:
             document = fields.document(fields_, row, row_id, _EVERYTHING)
         except InputError as error:
-            raise InputError(f"{rows.name}: row {row.number}: {error}") from None
+            raise InputError(f"{where}: {error}") from None
+        if row_id in cases:
+            raise InputError(f"{where}: duplicate id {row_id!r}; keep one")
         first, *others = document.files
         about = {role: getattr(document.task, role) for role in TASK_ROLES}
         files = {each.path: each.text for each in others}
-        if row_id in ids:
-            raise InputError(f"{rows.name}: row {row.number}: duplicate id {row_id!r}; keep one")
-        ids.add(row_id)
-        cases.append(Case(id=row_id, text=first.text, files=files, label=label, **about))
-    if len({type(case.label) for case in cases}) > 1:
+        cases[row_id] = Case(id=row_id, text=first.text, files=files, label=label, **about)
+    if len({type(case.label) for case in cases.values()}) > 1:
         raise InputError(f"{rows.name}: some labels are words and some are numbers; use one kind")
-    return cases
+    return list(cases.values())
 
 
 def _answers(rows: Rows, name: str) -> Iterator[tuple[DataRow, str, str]]:

@@ -235,7 +235,11 @@ def summarise(
         matrix=matrix,
         dimensions={name: {key: own[key] for key in sorted(own, key=float)} for name, own in scores.items()},
         worst=rows.worst(),
-        tiers={name: _priced(tier) for name, tier in tiers.items()},
+        # The cost is None where calls have none and the others cost nothing.
+        tiers={
+            name: {**tier, "cost_usd": tier["cost_usd"] or (None if tier["unpriced"] else 0.0)}
+            for name, tier in tiers.items()
+        },
         cost_usd=usd or (None if unpriced else 0.0),
         cost_complete=not unpriced,
         judged_by=dict(judges.most_common(_REASONS)),
@@ -255,7 +259,7 @@ class _Lists:
     def __init__(self, second: tuple[str, Mapping[str, str]] | None) -> None:
         self.wrong = list[Shown]()
         self._second = second
-        self._seen = self._met = self._differs = 0
+        self._seen = self._met = 0
         self._matched, self._differing = list[tuple[str, str]](), list[Shown]()
         self._worst: list[tuple[tuple[float, ...], ResultRow]] = []
 
@@ -275,7 +279,6 @@ class _Lists:
         self._met += 1
         if each.word not in UNDECIDED and other not in UNDECIDED:
             self._matched.append((each.word, other))
-            self._differs += each.word != other
             if each.word != other and len(self._differing) < MOST_SHOWN:
                 self._differing.append(_shown(each, second=other))
 
@@ -286,16 +289,14 @@ class _Lists:
         name, others = self._second or ("", {})
         first, second = (_worths([pair[side] for pair in self._matched], best) for side in (0, 1))
         apart = [other - one for one, other in zip(first, second, strict=True)]
-        value, low, high = stats.adjusted(apart, (-1, 1)) if apart else (None, None, None)
+        figures = stats.adjusted(apart, (-1, 1))._asdict() if apart else {}
         return Difference(
             file=name,
             rows=len(apart),
             only_first=self._seen - self._met,
             only_second=len(others) - self._met,
-            value=value,
-            low=low,
-            high=high,
-            differing=self._differs,
+            **{name: figures.get(name) for name in ("value", "low", "high")},
+            differing=sum(one != other for one, other in self._matched),
             rows_that_differ=self._differing,
         )
 
@@ -314,11 +315,6 @@ def _shown(each: ResultRow, label: str | None = None, second: str | None = None)
         reasoning=one_line(str(each.columns.get("reasoning") or ""), _SHOWN_CHARS),
         text=one_line(str(own.get(column) or ""), _SHOWN_CHARS),
     )
-
-
-def _priced(tier: Mapping[str, float]) -> dict[str, float | None]:
-    """Return what a tier did; its cost is None where calls have none and the others cost nothing."""
-    return {**tier, "cost_usd": tier["cost_usd"] or (None if tier["unpriced"] else 0.0)}
 
 
 def _count(

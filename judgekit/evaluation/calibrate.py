@@ -15,7 +15,7 @@ results which that chain could have had.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -262,8 +262,7 @@ def with_course(cases: Sequence[Case], rubric: Rubric, mode: ModeName, rules: Es
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class RankedCase:
+class RankedCase(NamedTuple):
     """A case with the scores of its subjects by tier; `apart` are tiers that were read otherwise."""
 
     case: Case

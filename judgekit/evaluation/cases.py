@@ -159,13 +159,12 @@ def read(path: Path) -> list[Case]:
     cases = _items(path, "name a JSONL file of labelled cases", "labelled case", Case.read)
     originals = {case.id for case in cases if case.variant == "original"}
     for case in cases:
-        wrong = ""
-        if case.variant == "original":
-            wrong = "variant: expected swapped, rerun or injected, together with pair" if case.pair else ""
-        elif case.pair not in originals:
-            wrong = f"pair: expected the id of an original case of this file, got {case.pair!r}"
-        if wrong:
-            raise InputError(f"{case.where}: {wrong}")
+        where, is_original = case.where, case.variant == "original"
+        if is_original and case.pair:
+            raise InputError(f"{where}: variant: expected swapped, rerun or injected, together with pair")
+        if not is_original and case.pair not in originals:
+            wanted = f"expected the id of an original case of this file, got {case.pair!r}"
+            raise InputError(f"{where}: pair: {wanted}")
     return cases
 
 

@@ -22,14 +22,13 @@ _NAME = 400  # characters of a name on a page
 
 
 class Figure(NamedTuple):
-    """A figure with its interval on a scale from `least` to 1, and the `limits` that it is measured by."""
+    """A figure with its interval on a scale from `least` to 1."""
 
     name: str
     value: float | None
     low: float | None = None
     high: float | None = None
     note: str = ""
-    limits: Sequence[float] = ()
     least: float = 0.0
 
     @property
@@ -119,7 +118,6 @@ def shares(corner: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
 
 
 def page(title: str, about: str, sections: Sequence[Section]) -> str:
-    """Return the HTML of a page."""
     template = _templates().get_template("page.html.jinja")
     return visible(template.render(title=one_line(title, _NAME), about=about, sections=sections)) + "\n"
 

@@ -10,7 +10,7 @@ from judgekit.evaluation.page import Cell, Chart, Figure, Row, Section, Table, d
 from judgekit.ledger import kpi
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from judgekit.evaluation.report import JudgeReport, JudgingReport
     from judgekit.evaluation.stats import BootstrapInterval
@@ -39,22 +39,14 @@ def judging_page(report: JudgingReport) -> str:
     rubric = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
     judges = report.judges
     about = _TEXTS["judges"].format(items=report.items, rubric=rubric, boot=report.bootstrap)
-    known = _known(judges)
-    sections = [
-        Section("Judges", [judges_table(report)]),
-        *(Section(name.capitalize(), [_spreads(judges, spreads)]) for name, spreads in known.items()),
-    ]
-    curves = [
-        Chart(
-            judge.judge,
-            [(one.confidence, one.relevant, one.relevant, one.relevant) for one in judge.probabilities.bins],
-            ("0", "1"),
-            diagonal=True,
-            note=f"ECE {judge.probabilities.ece:.3f}",
-        )
-        for judge in judges
-        if judge.probabilities
-    ]
+    sections = [Section("Judges", [judges_table(report)])]
+    sections += [Section(name.capitalize(), [_spreads(judges, own)]) for name, own in _known(judges).items()]
+    curves = []
+    for judge in judges:
+        if found := judge.probabilities:
+            points = [(one.confidence, one.relevant, one.relevant, one.relevant) for one in found.bins]
+            note = f"ECE {found.ece:.3f}"
+            curves.append(Chart(judge.judge, points, ("0", "1"), diagonal=True, note=note))
     if curves:
         sections.append(Section("Reliability", [_TEXTS["reliability"], curves]))
     if report.outcomes:
@@ -81,12 +73,11 @@ def judges_table(report: JudgingReport) -> Table:
     known = _known(report.judges)
     rows: list[Row] = []
     for at, judge in enumerate(report.judges):
-        spans = [spreads[at] for spreads in known.values()]
+        spans, cost = [spreads[at] for spreads in known.values()], judge.cost
         cells = [
             Cell(f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]", share=one.value) if one else None
             for one in spans
         ]
-        cost = judge.cost
         usd = None if cost.usd is None else f"{cost.usd:.6f}"
         milliseconds = "cached" if cost.milliseconds is None else round(cost.milliseconds)
         name = Cell(judge.judge, "" if judge.model == judge.judge else judge.model)
@@ -97,11 +88,9 @@ def judges_table(report: JudgingReport) -> Table:
 def outcomes_table(report: JudgingReport, *, disputed: bool = False) -> Table:
     """Return the table of what each judge said of each item, or of those alone that they disagree about."""
     names = [judge.judge for judge in report.judges]
-    rows: list[Row] = []
-    for each in report.outcomes:
-        if each.is_disputed or not disputed:
-            word = "differ" if each.is_disputed else "agree"
-            rows.append([each.id, word, each.label, *map(each.said.get, names)])
+    listed = [each for each in report.outcomes if each.is_disputed or not disputed]
+    words = {True: "differ", False: "agree"}
+    rows = [[each.id, words[each.is_disputed], each.label, *map(each.said.get, names)] for each in listed]
     return Table(["item", "judges", "label", *names], rows)
 
 
@@ -126,7 +115,6 @@ def kpi_page(evidence: Evidence) -> str:
 
 
 def kpi_drawing(evidence: Evidence) -> str:
-    """Return the KPIs over time as an SVG image."""
     return drawing(kpi_charts(evidence), _TEXTS["days"])
 
 
@@ -153,26 +141,19 @@ def kpi_days(evidence: Evidence) -> dict[date, list[Kpi]]:
 
 
 def kpi_charts(evidence: Evidence) -> list[Chart]:
-    days = kpi_days(evidence)
-    limits = [limit for name, limit in kpi.LIMITS.items() if name not in kpi.RELIANCE]
-    by_limit = [{day: kpis[at] for day, kpis in days.items()} for at in range(len(limits))]
-    return list(map(_kpi_chart, limits, by_limit))
-
-
-def _kpi_chart(limit: kpi.Limit, days: Mapping[date, Kpi]) -> Chart:
-    values, top = [each.value for each in days.values()], 1.0
-    if limit.unit == "seconds":
-        top = max([2 * (limit.high or 1), *filter(None, values)])
-    points = []
-    for at, each in enumerate(days.values()):
-        span = [] if each.value is None else [each.value, *(each.interval or [each.value] * 2)]
-        points.append((at / max(1, len(days) - 1), *(min(one / top, 1.0) for one in span)) if span else None)
+    days, charts = kpi_days(evidence), list[Chart]()
     ends = [day.isoformat() for day in days] or [""]
-    last = values[-1] if values else None
-    return Chart(
-        limit.title,
-        points,
-        (ends[0], ends[-1] if len(ends) > 1 else ""),
-        [(edge / top, limit.text(edge)) for edge in (limit.low, limit.high) if edge is not None],
-        note="" if last is None else f"last {limit.text(last)}",
-    )
+    for at, limit in enumerate(limit for name, limit in kpi.LIMITS.items() if name not in kpi.RELIANCE):
+        measures, top, points = [kpis[at] for kpis in days.values()], 1.0, []
+        if limit.unit == "seconds":
+            top = max([2 * (limit.high or 1), *(each.value for each in measures if each.value)])
+        for place, each in enumerate(measures):
+            span = [] if each.value is None else [each.value, *(each.interval or [each.value] * 2)]
+            where = place / max(1, len(days) - 1)
+            points.append((where, *(min(one / top, 1.0) for one in span)) if span else None)
+        guides = [(edge / top, limit.text(edge)) for edge in (limit.low, limit.high) if edge is not None]
+        last = measures[-1].value if measures else None
+        note = "" if last is None else f"last {limit.text(last)}"
+        sides = (ends[0], ends[-1] if len(ends) > 1 else "")
+        charts.append(Chart(limit.title, points, sides, guides, note=note))
+    return charts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from statistics import median
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -218,7 +218,9 @@ def _judge(judge: str, model: str, items: Sequence[Item], wanted: str) -> JudgeR
     counts = sorted(Counter(pairs).items())
     by_order = [tuple((item.recorded.orders or {}).values()) for item in originals]
     both_orders = [words for words in by_order if len(words) == len(ORDERS)]
-    again = _again(items)
+    again = defaultdict[str, list[Item]](list)
+    for item in items:
+        again[item.of] += [item] if item.variant in ("original", "rerun") else []
     unread = [item.said is None for item in items if not item.recorded.unanswered]
     known = [item.cost_usd for item in originals if item.cost_usd is not None]
     usd = sum(known) / len(known) if known else None
@@ -242,8 +244,8 @@ def _judge(judge: str, model: str, items: Sequence[Item], wanted: str) -> JudgeR
         classes=stats.classes(pairs),
         confusion=[Confusion(label=label, said=said, count=count) for (label, said), count in counts],
         order_flips=_flips([*_matched(items, "swapped"), *_known(both_orders)]),
-        rerun_flips=_flips([[item.word for item in own if item.word] for own in again]),
-        spread=_spread([[item.rated for item in own if item.rated] for own in again]),
+        rerun_flips=_flips([[item.word for item in own if item.word] for own in again.values()]),
+        spread=_spread([[item.rated for item in own if item.rated] for own in again.values()]),
         injection=lift if injected else None,
         cost=MeanCost(calls=calls, known=len(known), usd=usd, milliseconds=median(waits) if waits else None),
         scores=scores if scored else None,
@@ -280,14 +282,6 @@ def _known(pairs: Sequence[tuple[str | None, ...]]) -> list[stats.Pair]:
 def _matched(items: Sequence[Item], variant: Variant) -> list[stats.Pair]:
     originals = {item.of: item.said for item in items if item.variant == "original"}
     return _known([(originals.get(item.of), item.said) for item in items if item.variant == variant])
-
-
-def _again(items: Sequence[Item]) -> list[list[Item]]:
-    found: dict[str, list[Item]] = {}
-    for item in items:
-        if item.variant in ("original", "rerun"):
-            found.setdefault(item.of, []).append(item)
-    return [*found.values()]
 
 
 def _flips(groups: Iterable[Sequence[str]]) -> Flips:

@@ -7,7 +7,6 @@ read otherwise than most of a model's have no margin: no gate is learned of them
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
@@ -114,8 +113,7 @@ class TierOpinion(NamedTuple):
 FAILED = TierOpinion(None)
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(NamedTuple):
     """A labelled document, or one labelled candidate, with the opinion of each tier that was asked.
 
     `cut` are the tiers that did not see the whole text, `ties` those whose tie on a pair counts as right.
@@ -162,8 +160,7 @@ def samples(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Sampl
     return [sample for pair in zip(cases, score_sources(cases)[1], strict=True) for sample in read(*pair)]
 
 
-@dataclass(frozen=True, slots=True)
-class Reader:
+class Reader(NamedTuple):
     """Reads recorded answers as judging would; raises `InputError` for what does not fit the rubric."""
 
     rubric: Rubric

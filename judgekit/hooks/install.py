@@ -205,21 +205,18 @@ def problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
     gone = _gone(words[0])
     if gone:
         return gone
-    # Where there is no `args` the client starts a shell.
-    shell = [programs.find("sh", os.environ) or "/bin/sh", "-c", str(hook["command"])]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("JUDGEKIT_")}
+    if "args" not in hook:  # the client starts a shell
+        words = [programs.find("sh", os.environ) or "/bin/sh", "-c", str(hook["command"])]
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("JUDGEKIT_")}
     with tempfile.TemporaryDirectory(prefix="judgekit-doctor-", ignore_cleanup_errors=True) as folder:
         store = Path(folder, ".claude", "memory")
         store.mkdir(parents=True)
         (store / "doctor.md").write_text("# The doctor asks the prompt hook a question\n", encoding="utf-8")
         question = "What does the doctor ask the prompt hook?"
+        event = json.dumps({"hook_event_name": CLAUDE_CODE.prompt, "prompt": question, "cwd": folder})
+        environ["JUDGEKIT_HOME"] = str(Path(folder, "home"))
         try:
-            event = json.dumps({"hook_event_name": CLAUDE_CODE.prompt, "prompt": question, "cwd": folder})
-            environ, argv = (
-                {**kept, "JUDGEKIT_HOME": str(Path(folder, "home"))},
-                words if "args" in hook else shell,
-            )
-            code, output, errors = programs.run(argv, environ, event, seconds=deadline, folder=folder)
+            code, output, errors = programs.run(words, environ, event, seconds=deadline, folder=folder)
         except programs.Unfinished:
             return f"it does not respond within {deadline:g} s"
         except OSError as error:

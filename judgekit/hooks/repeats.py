@@ -24,19 +24,15 @@ INJECTED, MENTIONED = "+", "?"
 
 
 class Session:
-    """What one conversation was told within its last prompts."""
-
     def __init__(self, path: str, project: str, prompts: int) -> None:
         self._path, self._project, self._ago = path, environment.digest(project), dict[str, int]()
-        self.prompts = prompts
+        self.prompts, self._is_new = prompts, False
         try:
             with open(path, "rb") as file:
                 file.seek(max(os.fstat(file.fileno()).st_size - _READ, 0))
                 lines = file.read().decode("ascii", "replace").split("\n")[1:-1]
         except OSError:
             self._is_new, lines = True, []
-        else:
-            self._is_new = False
         for ago, line in enumerate(reversed(lines[-prompts:] if prompts else ()), 1):
             for mark in line.split(" "):
                 self._ago.setdefault(mark, ago)

@@ -151,7 +151,6 @@ class Calibration(Strict):
     without: Measured
 
     def rules(self) -> FinalityRules:
-        """Return the gates as the judge applies them."""
         rules = (gate.rule for gate in self.gates)
         read = {(tier, model, how) for tier, models in self.read.items() for model, how in models.items()}
         return FinalityRules(self.id, tuple(rules), self.promise.reference, frozenset(read))
@@ -246,7 +245,6 @@ class PanelFingerprint(NamedTuple):
 def fingerprint(
     panel: Mapping[TierName, Sequence[Endpoint]], rubric: Rubric, options: JudgeOptions = USUAL
 ) -> PanelFingerprint:
-    """Return what judging with these models comes to."""
     criteria: Literal["together", "each"] = "each" if options.each else "together"
     asked = Asked(samples=options.samples, criteria=criteria, jury=options.jury, redact=bool(options.redact))
     now, scores = PanelFingerprint({}, asked, {}, {}), isinstance(rubric, ScoreRubric)

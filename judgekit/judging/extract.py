@@ -100,7 +100,6 @@ def _after_thinking(raw: str) -> str:
 
 
 def _only(raw: str, model: type[Model], *, nested: bool) -> Model:
-    """Return the one answer in a text."""
     reason, answers = "", []
     for found in reversed(scan(raw)):
         try:

@@ -113,6 +113,10 @@ class Mark(NamedTuple):
     probability: float | None = None
     divided: bool | None = None
 
+    @property
+    def chance(self) -> float:
+        return float(self.outcome == "accept") if self.probability is None else self.probability
+
 
 Marks: TypeAlias = dict[str, Mark | None]  # by candidate id; None where a round brought none
 
@@ -127,13 +131,7 @@ def marks(voices: Sequence[tuple[Endpoint, Marks]], asked: int, rule: JuryRule) 
         found[candidate] = None
         if not has_quorum(len(known), asked):
             continue
-        chances = [
-            [
-                float(mark.outcome == "accept") if mark.probability is None else mark.probability
-                for mark in family
-            ]
-            for family in by_family(known)
-        ]
+        chances = [[mark.chance for mark in family] for family in by_family(known)]
         families = [_share(family, rule) for family in chances]
         outcomes, share = [leaning(family) for family in families], _share(families, rule)
         outcome = outcomes[0] if len(set(outcomes)) == 1 else leaning(share)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.errors import KEPT, FailureKind, GatewayError, Usage, of_failure
 from judgekit.judging.prompt import PromptCandidate
@@ -110,8 +110,7 @@ def earned_scores(scores: Mapping[str, float], idle: float, bar: float, span: fl
     return {name: min(value, bar - least) for name, value in scores.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Points:
+class Points(NamedTuple):
     """Questions by name after one context, the answers offered (`tokens`), and answered examples."""
 
     system: str

@@ -38,8 +38,6 @@ _OF_MODELS: Final = frozenset({"reasoning", "findings", "review", "rounds", "deg
 
 
 class Redacted(NamedTuple):
-    """A text without its secrets, and how many they were."""
-
     text: str
     secrets: int
 

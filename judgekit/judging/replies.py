@@ -133,13 +133,9 @@ def score_reply_model(
     answer = {"type": "string", "enum": list(get_args(YesNo))}
     words = {"type": "string", "enum": list(dimensions)}
     finding = {**dict.fromkeys(FindingReply.model_fields, _STRING), "dimension": words}
-    model.sent = _object(
-        {
-            "reasoning": _STRING,
-            "scores": _object({name: answer if name in binary else points for name in dimensions}),
-            "findings": {"type": "array", "items": _object(finding)},
-        }
-    )
+    answers = _object({name: answer if name in binary else points for name in dimensions})
+    listed = {"type": "array", "items": _object(finding)}
+    model.sent = _object({"reasoning": _STRING, "scores": answers, "findings": listed})
     return cast("type[ScoreReply]", model)
 
 

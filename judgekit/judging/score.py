@@ -181,7 +181,7 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
         # Numbers are compared with a number, yes and no with yes and no.
         forms = {name: each.scale for name, each in self.rubric.dimensions.items()}
         asked = {str(form or "idle"): prompt.idle_question(self.rubric, form) for form in forms.values()}
-        points = replace(points, questions=asked)
+        points = points._replace(questions=asked)
         idle = await ask_pointwise(session, endpoint, points, timeout)
         if not idle.value:
             return joined([answer, idle], None, started)

@@ -28,8 +28,6 @@ PRIVATE_KEY, PHRASE = "private key", "seed phrase"
 
 
 class SecretMatch(NamedTuple):
-    """A secret in a text, from `start` up to `end`."""
-
     start: int
     end: int
     kind: str
@@ -53,7 +51,6 @@ RE: Final[dict[str, re.Pattern[str]]] = {
 
 
 def line_end(text: str, at: int) -> int:
-    """Return where the line ends that a place is in."""
     end = text.find("\n", min(at, len(text)))
     return len(text) if end < 0 else end
 
@@ -123,7 +120,6 @@ def find(text: str) -> Iterator[SecretMatch]:
 
 
 def _forms(text: str) -> Iterator[SecretMatch]:
-    """Yield the secrets that have a form of their own."""
     long = " ".join(word for word in text.split() if len(word) >= _SHORTEST_FORM)
     for kind, words, pattern in load():
         at = 0 if any(map(long.__contains__, words)) else len(text) + 1

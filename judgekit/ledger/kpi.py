@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from math import inf
 from statistics import median
@@ -116,14 +115,13 @@ class Kpi(NamedTuple):
         return f"{limit.title} {value} {of}{span} ({limit})"
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(NamedTuple):
     """The verdicts to measure, each content's last; what people said, by verdict id; unjudged files."""
 
     verdicts: Sequence[VerdictLine]
     labels: Mapping[str, LabelWord]
     faults: int = 0
-    decided: Collection[str] = field(default_factory=frozenset)
+    decided: Collection[str] = frozenset()
 
     def only(self, verdicts: Sequence[VerdictLine]) -> Evidence:
         """Return the same labels over some of the verdicts; faults belong to no rubric or model."""

@@ -55,7 +55,7 @@ def example() -> str:
     for name in NAMES.values():
         cells = [[name, 3, 0.25, None, Cell(name, name, 0.5)] for _ in range(7)]
         figures = [
-            Figure(name, 0.5, 0.2, 0.9, name, (0.1,)),
+            Figure(name, 0.5, 0.2, 0.9, name),
             Figure(name, None),
             Figure(name, 0.1, -0.5, 0.6, least=-1),
         ]
