@@ -38,8 +38,6 @@ _VERDICT = re.compile(r"^([A-Z]+) +(\S+\.md)", re.MULTILINE)
 _MEASURE = "Measure any judge on labelled cases of your own before you rely on it."
 # A model sees a document's name, so in the demo it does not give the answer away.
 _DOCUMENTS = {"good.md": "first.md", "damaged.md": "second.md"}
-# They go before every other choice of a model.
-_CHOICES = ("API_BASE", "REPLAY", "QUICK_MODEL", "DEEP_MODEL", "TIEBREAKER_MODEL")
 
 _MODEL = typer.Option(help="Use this local model (name or GGUF path), not the detected one.")
 
@@ -108,7 +106,8 @@ def _model(wanted: str | None, environ: dict[str, str]) -> str:
         models.resolve(name)
     except UsageError:
         fetch_model(name)
-    for variable in _CHOICES:
+    # They go before every other choice of a model.
+    for variable in ("API_BASE", "REPLAY", "QUICK_MODEL", "DEEP_MODEL", "TIEBREAKER_MODEL"):
         environ.pop(f"JUDGEKIT_{variable}", None)
     environ.update(JUDGEKIT_LOCAL_MODEL=name, JUDGEKIT_MODEL=f"local/{name}")
     known = models.CATALOGUE.get(name)

@@ -15,8 +15,6 @@ from judgekit.judging.redact import without_secrets
 from judgekit.text import rubric_name
 
 _SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-# The region of what is said of a whole file: GitHub's code scanning shows nothing without one.
-_FIRST_LINE = {"startLine": 1}
 _MOST_BYTES = 64_000_000
 _NOT_XML = re.compile("[^\t\n -\ud7ff\ue000-\U0010ffff]")  # control characters that XML 1.0 cannot hold
 _LEVELS = {"accept": "note", "reject": "error"}  # all else is a warning
@@ -39,7 +37,8 @@ def sarif(verdicts: Sequence[Mapping[str, Any]]) -> str:
     results: list[dict[str, Any]] = []
     for verdict in verdicts:
         texts = {subject["path"]: _judged_text(subject) for subject in verdict["subjects"]}
-        first = (verdict["subjects"][0]["path"], _FIRST_LINE)
+        # What is said of a whole file has a region, too: GitHub's code scanning shows nothing without one.
+        first = (verdict["subjects"][0]["path"], {"startLine": 1})
         found = [(f"{verdict['verdict']}: {_summary(verdict)}", first, None)]
         for finding in verdict["findings"]:
             message = " ".join(filter(None, (finding["issue"], finding["suggestion"])))

@@ -37,7 +37,6 @@ _TABLE: dict[str, Any] = environment.table(__file__, "fields.toml")
 USUAL: dict[TaskName, dict[str, str]] = _TABLE["usual"]
 _SHOWN = 12  # names of columns in a message
 _NAME_CHARS = 60
-_FAMILY_CHARS = 64
 _TEXTS = ("text", "a", "b")  # what a row is not judged without
 _TEXT_KEYS = ("text", "content", "page_content")
 _NAME_KEYS = ("title", "name", "id")
@@ -181,10 +180,7 @@ def document(
 def comparison(
     fields: Fields, row: DataRow, prompt: str = "", families: Sequence[str | None] = ()
 ) -> ComparisonInput:
-    """Return a row as texts to compare; raises as `document`.
-
-    Where the row says nothing, `prompt` and the authors' `families` (one for all, or one for each) hold.
-    """
+    """Return a row as texts to compare, what it lacks from `prompt` and `families`; raises as `document`."""
     if column := fields.columns.get("texts"):
         value = row.columns.get(column)
         value = parsed(value) if isinstance(value, str) else value
@@ -268,7 +264,7 @@ def _text(value: object, field: str, column: str) -> str:
 
 
 def _author(fields: Fields, row: DataRow, field: str) -> str | None:
-    return _said(fields, row, field).strip()[:_FAMILY_CHARS] or None
+    return _said(fields, row, field).strip()[:64] or None
 
 
 def _turns(value: object, column: str) -> list[conversation.Turn]:

@@ -235,11 +235,7 @@ def summarise(
         matrix=matrix,
         dimensions={name: {key: own[key] for key in sorted(own, key=float)} for name, own in scores.items()},
         worst=rows.worst(),
-        # The cost is None where calls have none and the others cost nothing.
-        tiers={
-            name: {**tier, "cost_usd": tier["cost_usd"] or (None if tier["unpriced"] else 0.0)}
-            for name, tier in tiers.items()
-        },
+        tiers={name: _priced(tier) for name, tier in tiers.items()},
         cost_usd=usd or (None if unpriced else 0.0),
         cost_complete=not unpriced,
         judged_by=dict(judges.most_common(_REASONS)),
@@ -315,6 +311,11 @@ def _shown(each: ResultRow, label: str | None = None, second: str | None = None)
         reasoning=one_line(str(each.columns.get("reasoning") or ""), _SHOWN_CHARS),
         text=one_line(str(own.get(column) or ""), _SHOWN_CHARS),
     )
+
+
+def _priced(tier: Mapping[str, float]) -> dict[str, float | None]:
+    """Return what a tier did; its cost is None where calls have none and the others cost nothing."""
+    return {**tier, "cost_usd": tier["cost_usd"] or (None if tier["unpriced"] else 0.0)}
 
 
 def _count(

@@ -232,36 +232,6 @@ def ended(sample: Sample, rules: EscalationRules) -> tuple[Final, list[TierName]
     return Final("accept", "single", winner) if winner else step, list(seen)
 
 
-def with_course(cases: Sequence[Case], rubric: Rubric, mode: ModeName, rules: EscalationRules) -> list[Case]:
-    """Return cases about documents or candidates with one judge more: what tiers and escalation come to."""
-    if isinstance(rubric, CompareRubric) or any(case.subjects for case in cases):
-        return list(cases)
-    reader, found = Reader(rubric, mode), list[Case]()
-    for case, apart in zip(cases, score_sources(cases)[1], strict=True):
-        answers = {tier: case.judges[tier] for tier in rules.tiers if tier in case.judges}
-        opinions = {tier: reader.opinions(rubric, case, recorded) for tier, recorded in answers.items()}
-        cut = frozenset(tier for tier, recorded in answers.items() if recorded.cut)
-        ends, asked = dict[str, Final](), set[TierName]()
-        for part in next(iter(opinions.values())):
-            voices = {tier: own[part] for tier, own in opinions.items()}
-            voices |= {tier: voices[tier]._replace(margin=None) for tier in apart}
-            # A tier that was not asked is none to wait for.
-            own_rules = replace(rules, tiers=tuple(voices))
-            ends[part], tiers = ended(Sample(part, "accept", voices, cut), own_rules)
-            asked |= {*tiers}
-        said: dict[str, Any] = {"calls": sum(answers[tier].calls for tier in asked)}
-        if "" not in ends:
-            said["keep"] = [part for part, end in ends.items() if end.verdict == "accept"]
-            said["unjudged"] = [part for part, end in ends.items() if not end.tier]
-        elif tier := ends[""].tier:
-            rated = opinions[tier][""].rated or {}
-            said["scores"] = {name: rated[name] for name in rubric.questions}
-        else:
-            said["failure"] = ends[""].verdict
-        found.append(case.model_copy(update={"judges": case.judges | {COURSE: Recorded(**said)}}))
-    return found
-
-
 class RankedCase(NamedTuple):
     """A case with the scores of its subjects by tier; `apart` are tiers that were read otherwise."""
 
@@ -328,9 +298,38 @@ class Opinions(NamedTuple):
     judge: DocumentJudge | None = None
 
     def with_course(self, rubric: Rubric, mode: ModeName) -> list[Case]:
-        """Return the cases with what tiers and escalation come to, where a judge was asked."""
-        rules = self.judge and self.judge.rules(margin=self.judge.options.margin)
-        return with_course(self.cases, rubric, mode, rules) if rules else self.cases
+        """Return cases about documents or candidates with one judge more: what the tiers come to."""
+        if (
+            self.judge is None
+            or isinstance(rubric, CompareRubric)
+            or any(case.subjects for case in self.cases)
+        ):
+            return self.cases
+        rules = self.judge.rules(margin=self.judge.options.margin)
+        reader, found = Reader(rubric, mode), list[Case]()
+        for case, apart in zip(self.cases, score_sources(self.cases)[1], strict=True):
+            answers = {tier: case.judges[tier] for tier in rules.tiers if tier in case.judges}
+            opinions = {tier: reader.opinions(rubric, case, recorded) for tier, recorded in answers.items()}
+            cut = frozenset(tier for tier, recorded in answers.items() if recorded.cut)
+            ends, asked = dict[str, Final](), set[TierName]()
+            for part in next(iter(opinions.values())):
+                voices = {tier: own[part] for tier, own in opinions.items()}
+                voices |= {tier: voices[tier]._replace(margin=None) for tier in apart}
+                # A tier that was not asked is none to wait for.
+                own_rules = replace(rules, tiers=tuple(voices))
+                ends[part], tiers = ended(Sample(part, "accept", voices, cut), own_rules)
+                asked |= {*tiers}
+            said: dict[str, Any] = {"calls": sum(answers[tier].calls for tier in asked)}
+            if "" not in ends:
+                said["keep"] = [part for part, end in ends.items() if end.verdict == "accept"]
+                said["unjudged"] = [part for part, end in ends.items() if not end.tier]
+            elif tier := ends[""].tier:
+                rated = opinions[tier][""].rated or {}
+                said["scores"] = {name: rated[name] for name in rubric.questions}
+            else:
+                said["failure"] = ends[""].verdict
+            found.append(case.model_copy(update={"judges": case.judges | {COURSE: Recorded(**said)}}))
+        return found
 
 
 def learn(

@@ -30,7 +30,6 @@ _FIGURES: dict[str, Callable[[JudgeReport], BootstrapInterval | None]] = {
     "Spearman's correlation": lambda judge: judge.scores.spearman if judge.scores else None,
     "less accurate than the best": lambda judge: judge.behind,
 }
-_ROLLING = timedelta(days=7)
 _TEXTS: dict[str, str] = environment.table(__file__, "pages.toml")
 
 
@@ -135,7 +134,9 @@ def kpi_days(evidence: Evidence) -> dict[date, list[Kpi]]:
     for count in range((dates[-1] - dates[0]).days + 1 if dates else 0):
         day = dates[0] + timedelta(days=count)
         end = datetime.combine(day + timedelta(days=1), time(), UTC)
-        within = [verdict for verdict in evidence.verdicts if end - _ROLLING <= verdict.timestamp < end]
+        within = [
+            verdict for verdict in evidence.verdicts if end - timedelta(days=7) <= verdict.timestamp < end
+        ]
         days[day] = kpi.measure(evidence.only(within))
     return days
 

@@ -280,9 +280,6 @@ def scope(name: str) -> str:
     return name.partition("/")[0]
 
 
-TAG = f"judgekit-{__version__}"
-
-
 def check_run(path: Path, names: Iterable[str]) -> None:
     """Raise `UsageError` when `path` cannot be written, `InputError` when an id does not fit the format."""
     wrong = next((name for name in names if name.split() != [name]), None)
@@ -300,7 +297,8 @@ def write_run(path: Path, rankings: Iterable[tuple[str, Sequence[str]]], mode: s
         with path.open(mode, encoding="utf-8", newline="\n") as file:
             for query, ranking in rankings:
                 for rank, document in enumerate(ranking, 1):
-                    file.write(f"{query} Q0 {document} {rank} {len(ranking) - rank + 1} {TAG}\n")
+                    score = len(ranking) - rank + 1
+                    file.write(f"{query} Q0 {document} {rank} {score} judgekit-{__version__}\n")
     except OSError as error:
         problem = f"{path}: cannot be written ({error.strerror}); name another file for --run"
         raise UsageError(problem) from None

@@ -197,11 +197,7 @@ def squares(words: Sequence[str]) -> dict[Pair, float]:
 
 
 def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = None) -> float | None:
-    """Return Cohen's kappa of a table of pairs; None where chance alone could not disagree.
-
-    Cohen, "A coefficient of agreement for nominal scales", 1960; with a `distance` the weighted one, Cohen,
-    1968.
-    """
+    """Return Cohen's kappa (1960; with a `distance`: 1968); None where chance alone could not disagree."""
     labels, answers = Counter[str](), Counter[str]()
     for (label, answer), count in counts.items():
         labels[label] += count
@@ -214,10 +210,7 @@ def kappa(counts: Mapping[Pair, int], distance: Mapping[Pair, float] | None = No
 
 
 def spearman(pairs: Sequence[tuple[float, float]]) -> BootstrapInterval | None:
-    """Return the correlation of two scores by their ranks, of which equal scores share the mean one.
-
-    Spearman, "The proof and measurement of association between two things", 1904.
-    """
+    """Return Spearman's correlation (1904) of two scores by rank; equal scores share the mean rank."""
 
     def figure(places: Sequence[int]) -> float | None:
         drawn = [pairs[place] for place in places]
@@ -278,20 +271,13 @@ class LabelGroup:
 
 
 def brier(probabilities: Sequence[float], outcomes: Sequence[bool]) -> float | None:
-    """Return the mean squared difference of probability and outcome: 0 is perfect, None without any.
-
-    Brier, "Verification of forecasts expressed in terms of probability", Monthly Weather Review 78(1), 1950.
-    """
+    """Return the mean squared difference of probability and outcome (Brier, 1950): 0 is perfect."""
     errors = [(probability - true) ** 2 for probability, true in zip(probabilities, outcomes, strict=True)]
     return sum(errors) / len(errors) if errors else None
 
 
 def ece(probabilities: Sequence[float], outcomes: Sequence[bool]) -> float | None:
-    """Return the expected calibration error: 0 is perfect, None without any hit.
-
-    Naeini, Cooper and Hauskrecht, "Obtaining well calibrated probabilities using Bayesian binning", AAAI
-    2015.
-    """
+    """Return the expected calibration error (Naeini, Cooper and Hauskrecht, AAAI 2015): 0 is perfect."""
     bins = table(probabilities, outcomes)
     apart = sum(each.count * abs(each.relevant - each.confidence) for each in bins)
     return apart / len(probabilities) if bins else None

@@ -106,10 +106,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Return what the hook prints for a prompt's `payload`, and its lines for stderr.
-
-    Raises `BadInputError` when the payload has no prompt, under its present or its old name.
-    """
+    """Return what the hook prints, and its lines for stderr; raises `BadInputError` without a prompt."""
     name = "prompt" if payload.get("prompt") is not None else "user_prompt"
     prompt = payload.get(name)
     if prompt is None:

@@ -63,14 +63,12 @@ def find(prompt: str, configured: Settings) -> RankedCandidates:
 
 def session_of(payload: Mapping[str, Any], configured: Settings) -> Session | None:
     """Return what the conversation was told lately; None where nothing is held back."""
-    session = payload.get("session_id")
-    if not isinstance(session, str) or not session or configured["inject"] == "top_k":
-        return None
-    if not configured["repeat_after"]:
+    session, prompts = payload.get("session_id"), configured["repeat_after"]
+    if not isinstance(session, str) or not (session and prompts) or configured["inject"] == "top_k":
         return None
     from judgekit.hooks import repeats  # noqa: PLC0415 - not every client has sessions
 
-    return repeats.Session(repeats.path_of(session), configured.project, configured["repeat_after"])
+    return repeats.Session(repeats.path_of(session), configured.project, prompts)
 
 
 def unrepeated(shown: Shown, told: Session | None, prompt: str) -> Shown:
@@ -189,10 +187,7 @@ def source(root: str, project: str) -> str:
 
 
 def due(project: str, notes: list[str], now: float | None = None) -> list[str]:
-    """Return those of `notes` that were not said in `project` within the last day, and remember them.
-
-    Where nothing can be remembered, all are due.
-    """
+    """Return the notes that were not said within the last day, and remember them; all where that fails."""
     now = time.time() if now is None else now
     try:
         path = os.path.join(environment.cache_folder(FOLDER), environment.file_name_for(project) + ".json")

@@ -47,11 +47,7 @@ _REMEDY = "mend the file, nothing was changed"
 
 
 def command(python: str | None = None) -> list[str]:
-    """Return the argument vector that starts the hook, to be run without a shell.
-
-    `python` is the interpreter, by default this one. It and the folder of the package are absolute paths of
-    this machine: the command is for settings that are not shared.
-    """
+    """Return the argument vector that starts the hook without a shell, by absolute paths of this machine."""
     return [python or sys.executable, *OPTIONS, code()]
 
 
@@ -84,10 +80,7 @@ def is_ours(hook: object) -> bool:
 
 
 def argument_vector(hook: object) -> list[str]:
-    """Return the program and its arguments that a hook starts; nothing for anything but one plain command.
-
-    The portable form counts as what it starts.
-    """
+    """Return what one plain command starts, nothing for others; the portable form is what it starts."""
     if not isinstance(hook, dict) or hook.get("type") != "command":
         return []
     line, arguments = hook.get("command"), hook.get("args")

@@ -37,10 +37,7 @@ _JUDGE = "on: in the hook, a model decides about these; without its answer, the 
 
 
 def report(prompt: str, folder: str, *, silent: bool = False) -> str:
-    """Return, for a prompt typed in `folder`, the stores, the terms, and what becomes of each candidate.
-
-    To a `silent` prompt the hook says nothing.
-    """
+    """Return, for a prompt typed in `folder`, the stores, the terms, and what becomes of each candidate."""
     project = environment.project_root(folder)
     configured, notes = settings.load(project)
     lines = [f"project: {project}", *(f"note: {note}" for note in notes)]

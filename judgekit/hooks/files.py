@@ -47,10 +47,7 @@ class Record(NamedTuple):
 
 
 def install(change: FileChange, *, program: bool = False) -> None:
-    """Write a planned installation, of a `program` with its run bit; remember what was there before.
-
-    Raises `InputError` when that cannot be done; then nothing has changed.
-    """
+    """Write a planned installation, a `program` with its run bit; an `InputError` leaves all as it was."""
     if not change.changes or change.after is None:
         return
     if change.aside:

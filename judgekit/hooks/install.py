@@ -197,10 +197,7 @@ def _of_scope(client: Client, scope: Scope, hooks: dict[str, dict[str, Any]]) ->
 
 
 def problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
-    """Run a hook of ours on a tiny store, `deadline` seconds at most; return what is wrong, None if nothing.
-
-    It sees no configuration of the user, and leaves no trace.
-    """
+    """Run a hook of ours on a tiny store of its own, `deadline` seconds at most; return what is wrong."""
     words = entries.argument_vector(hook)
     gone = _gone(words[0])
     if gone:

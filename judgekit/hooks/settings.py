@@ -22,8 +22,7 @@ VARIABLE = "JUDGEKIT_RETRIEVAL_ENABLED"
 WRONG_SECONDS = 600  # that what is wrong is kept: something that is not in the key may put it right
 _FORMAT = 8  # of what is kept
 # Variables of these sections are validated together.
-_SECTIONS = ("JUDGE", "RETRIEVAL", "GATE", "ESCALATE", "STOP", "ENGINE")
-_VARIABLES = tuple(f"JUDGEKIT_{section}_" for section in _SECTIONS)
+_VARIABLES = tuple(f"JUDGEKIT_{of}_" for of in ("JUDGE", "RETRIEVAL", "GATE", "ESCALATE", "STOP", "ENGINE"))
 _TRUE = ("true", "yes", "on", "1", "t", "y")  # what pydantic takes for a truth value
 _MOST = 1_000_000  # characters of a file; no configuration has as many
 # No section but `retrieval` has such a key, in a configuration of ours.

@@ -33,7 +33,6 @@ MAX_TEXT = 300  # characters of one text in a finding
 MAX_REASON = 6_000  # characters; the client takes 10,000
 _MAX_SEEN = 1000  # contents of a session that are remembered
 _MAX_AGE = 30 * 24 * 3600  # seconds, after which what is kept of a session goes
-_SETTLED = ("accept", "improve", "reject")
 
 
 def answer(payload: Mapping[str, Any], project: str, configured: Mapping[str, Any]) -> tuple[str, list[str]]:
@@ -72,7 +71,7 @@ def answer(payload: Mapping[str, Any], project: str, configured: Mapping[str, An
     else:
         asks = verdict.verdict in ("reject", "improve") and bool(_open(verdict))
     asks = asks and told < configured["blocks"]
-    judged = [*seen, key][-_MAX_SEEN:] if verdict.verdict in _SETTLED else seen
+    judged = [*seen, key][-_MAX_SEEN:] if verdict.verdict in ("accept", "improve", "reject") else seen
     sessions = environment.cache_folder(FOLDER)
     environment.write_private(kept, quickjson.dumps({"seen": judged, "told": told + asks}))
     for dir_entry in os.scandir(sessions):

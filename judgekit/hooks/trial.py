@@ -128,10 +128,7 @@ def distinct(prompts: Iterable[str], most: int) -> list[str]:
 
 
 def run(prompts: Sequence[str], configured: Settings, progress: Callable[[int], None]) -> Tried:
-    """Return what the hook shows; where judging is on, models are asked once a prompt, without earlier turns.
-
-    `progress` gets the number of prompts that are done.
-    """
+    """Return what the hook shows; where judging is on, models are asked about each prompt by itself."""
     tried = Tried([], [], [], [])
     for done, prompt in enumerate(prompts, 1):
         ranked = context.find(prompt, configured)

@@ -80,10 +80,7 @@ def earned(yes: float, idle: float, least: float = LEAST_GAIN) -> float:
 
 
 def thresholds(endpoint: Endpoint) -> Mapping[str, Mapping[str, float]]:
-    """Return by rubric and mode at which probability of yes a model that judgekit fetches is undecided.
-
-    It has the same in a recording.
-    """
+    """Return by rubric and mode where a model that judgekit fetches is undecided; in a recording, too."""
     if not endpoint.pointwise or not endpoint.model.startswith("local/"):
         return {}
     from judgekit.providers import local  # noqa: PLC0415 - what runs a model, where one does
@@ -93,10 +90,7 @@ def thresholds(endpoint: Endpoint) -> Mapping[str, Mapping[str, float]]:
 
 
 def centred(yes: float, threshold: float) -> float:
-    """Return a probability of yes, made 0.5 at the `threshold` where labels say that a model is undecided.
-
-    Its odds are divided by those of the threshold.
-    """
+    """Return yes by its odds over those of the `threshold`, at which a model is undecided: 0.5 there."""
     yes = min(max(yes, _UNSEEN), 1 - _UNSEEN)
     odds = yes / (1 - yes) * (1 - threshold) / threshold
     return odds / (1 + odds)

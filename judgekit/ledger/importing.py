@@ -38,7 +38,6 @@ _SHOWN = 60  # characters of a wrong value
 _AT_ONCE = 500  # lines that are written under one lock
 _NO_PLACE = "expected times inside the years 1 to 9999 and values nested less than 200 deep; correct the line"
 _WORDS = {"GO": "accept", "NO-GO": "reject", "UNDETERMINED": "undetermined"}
-_SAME_WORDS = {word: word for word in get_args(VerdictWord)}
 # The keys of an older line that a verdict has a place for.
 _BOTH = {"timestamp", "scores", "average", "verdict", "previous_rounds"}
 _PUSH = _BOTH - {"average"} | {"commit", "author", "judge_model", "files_evaluated", "findings"}
@@ -111,7 +110,7 @@ def _of_task(found: Fields, *, text: bool) -> Fields:
         "task_id": _text(found["task_id"]),
         "subjects": [],
         "mode": "strict",
-        "verdict": _word(_SAME_WORDS, found, found.get("verdict")),
+        "verdict": _word({word: word for word in get_args(VerdictWord)}, found, found.get("verdict")),
         "reasoning": _text(found.get("reasoning")) if text else "",
         "findings": _suggestions(found.get("improvements")),
         "consensus": consensus if consensus in get_args(Consensus) else "none",
@@ -221,10 +220,7 @@ def _read(raw: bytes, *, text: bool) -> Record | str:
 
 
 def fetch(host: str, since: datetime | None, to: Path) -> str:
-    """Write the ledger lines of a host, as the user's ssh reaches it, to a file; return its last complaint.
-
-    Raises `UsageError` for what is no host's name, and `InputError`.
-    """
+    """Write a host's lines to a file; return its last complaint. Raises `UsageError` and `InputError`."""
     if not host.strip() or host.startswith("-"):
         raise UsageError(f"--host {host}: expected the name of a host, as ssh takes it")
     program = programs.find("ssh", environment.environ())

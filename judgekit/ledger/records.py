@@ -185,10 +185,7 @@ def verdict_line(
     gate: PushRecord | None = None,
     of_task: bool = False,
 ) -> VerdictLine:
-    """Return a verdict as the ledger keeps it: without `text` nothing that may quote what was sent.
-
-    `hashes` stand for the quotes of its findings.
-    """
+    """Return a verdict for the ledger: without `text` only `hashes` of what may quote what was sent."""
     kept = verdict.model_dump(by_alias=True, include=set(Verdict.model_fields))
     for finding, name in zip(kept["findings"], hashes, strict=False):
         finding["quote_hash"] = name
