@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
-from judgekit.cli import output
-from judgekit.cli.output import AsJson, emit, say, warn
+from judgekit.cli.output import AsJson, OutOption, emit, keeps, say, warn, write_file
 from judgekit.errors import ConfigError, Exit, InputError, UsageError
 from judgekit.text import one_line
 
@@ -41,6 +40,7 @@ _EVER = "0001-01-01"
 _CHARS = 160  # of a verdict's reason
 
 app = typer.Typer(no_args_is_help=True, help="The ledger: verdicts, labels and overrides.")
+damaged = warn  # of each line that cannot be read
 
 WHEN = Option(metavar="WHEN", help="14d, 36h, 2w, a date or a time.")
 _FORMAT = Option("--format", help="Ledger lines (jsonl) or a table (csv).")
@@ -62,7 +62,7 @@ def export(
     ledger: Ledgers = None,
     team: Team = False,
     jsonl: Annotated[bool, Option("--jsonl", help="The same as --format jsonl.")] = False,
-    _out: output.OutOption = None,
+    _out: OutOption = None,
 ) -> int:
     """Print the ledger, oldest day first; as CSV, the verdicts with their labels."""
     from judgekit.ledger.export import rows
@@ -90,10 +90,10 @@ def import_(
     if not store.files(places(sources)):
         store.files(sources, damaged)
         raise InputError(f"{', '.join(map(str, sources))}: no *.jsonl file there; name one or its folder")
-    output.keeps("ledger", "the added lines stay; run the import again for the rest")
+    keeps("ledger", "the added lines stay; run the import again for the rest")
     done = importing.bring(here(), sources, text=settings.load(None).ledger.text)
     for line in done.damaged[:_MOST_SAID]:
-        warn(str(line))
+        warn(line)
     if unsaid := done.damaged[_MOST_SAID:]:
         warn(f"and {len(unsaid)} more lines that cannot be read; are these ledgers?")
     known = f", {done.known} were already there" if done.known else ""
@@ -276,10 +276,6 @@ def _all() -> list[Path]:
     return sorted(store.home().iterdir()) if store.home().is_dir() else []
 
 
-def damaged(damage: Damage) -> None:
-    warn(str(damage))
-
-
 def kpi(
     since: Annotated[str, WHEN] = "14d",
     project: Project = None,
@@ -287,7 +283,7 @@ def kpi(
     plot: Annotated[Path | None, _PLOT] = None,
     ledger: Ledgers = None,
     team: Team = False,
-    _out: output.OutOption = None,
+    _out: OutOption = None,
 ) -> int:
     """Measure the gate: six KPIs with 95 % intervals, over all and by rubric version and model."""
     from judgekit.ledger import kpi
@@ -300,7 +296,7 @@ def kpi(
         from judgekit.evaluation import pages
 
         drawn = pages.kpi_page if plot.suffix == ".html" else pages.kpi_drawing
-        output.write_file(plot, drawn(evidence))
+        write_file(plot, drawn(evidence))
     rubrics, models = kpi.by_rubric_and_model(evidence)
     if as_json:
         parts = {"rubrics": rubrics, "models": models}
@@ -399,7 +395,7 @@ def triage(
     ledger: Ledgers = None,
     team: Team = False,
     host: Annotated[str | None, Option(metavar="NAME", help="Read the ledger of a host, by ssh.")] = None,
-    _out: output.OutOption = None,
+    _out: OutOption = None,
 ) -> int:
     """List what needs a person: NO-GO and unclear verdicts, overrides, bypasses, failures."""
     from judgekit.ledger.labels import triage

@@ -65,11 +65,11 @@ def note(line: str) -> None:
         warn(line)
 
 
-def warn(line: str) -> None:
+def warn(line: object) -> None:
     """Print lines to stderr, each marked as ours; nothing where there is no stderr."""
     if sys.stderr is not None:
-        uncoloured = line.replace("\x1b", "\\x1b").replace("\n", "\njudgekit: ")  # no complaint has colours
-        sys.stderr.write(f"judgekit: {printable(uncoloured)}\n")
+        text = str(line).replace("\x1b", "\\x1b").replace("\n", "\njudgekit: ")  # no complaint has colours
+        sys.stderr.write(f"judgekit: {printable(text)}\n")
 
 
 def say(text: str = "") -> None:

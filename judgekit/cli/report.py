@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from judgekit.cli import output
-from judgekit.cli.output import AsJson, emit, say
+from judgekit.cli.output import AsJson, HtmlOption, OutOption, emit, say, unread, write_file
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation.page import Cell, Figure, Part, Row, Section, Table, page, shares, shown
 from judgekit.text import escaped, lines_of, one_line
@@ -36,9 +35,9 @@ def report(
     labels: Annotated[str | None, _LABELS] = None,
     sample: Annotated[int | None, _SAMPLE] = None,
     by: Annotated[str | None, _BY] = None,
-    html: output.HtmlOption = None,
+    html: HtmlOption = None,
     as_json: AsJson = False,
-    _out: output.OutOption = None,
+    _out: OutOption = None,
 ) -> int:
     """Sum up results: verdicts, agreement with labels, and a rate corrected for the judge's errors."""
     from judgekit.data import labels as files
@@ -50,7 +49,7 @@ def report(
     first, *rest = [open_rows(path, sys.stdin.buffer) for path in results]
     if sample is not None:
         sheet = labels or f"{Path(first.name).with_suffix('')}.labels.csv"
-        output.unread(Path(sheet))
+        unread(Path(sheet))
         added, total = files.add_sample(files.results(first), sheet, sample)
         say(escaped(f"{sheet}: {added} rows added, {total} in all"))
         say("Write accept, improve or reject into the column label of each row. Then run:")
@@ -64,7 +63,7 @@ def report(
     found = summarise(files.results(first), first.name, known, by, other)
     sections = _sections(found)
     if html is not None:
-        output.write_file(html, page(f"Results of {found.file}", _about(found), sections))
+        write_file(html, page(f"Results of {found.file}", _about(found), sections))
     if as_json:
         emit(found.model_dump_json(by_alias=True))
         return 0

@@ -46,8 +46,7 @@ class Query(NamedTuple):
     turns: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(NamedTuple):
     query: Query
     candidates: tuple[PromptCandidate, ...]
     wrote: tuple[str, ...] = ()
@@ -256,7 +255,7 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         # Where the deep tier failed the tiebreaker stands in for it: there is no disagreement.
         stands_in = tier == "tiebreaker" and not any(state.opinions.get("deep", {}).values())
         words: TierName = "deep" if stands_in else tier
-        asking = replace(subject, candidates=asked)
+        asking = subject._replace(candidates=asked)
         return SelectTask(self.rubric, self.mode, asking, tier, self.options, words)
 
     def step(self, state: JudgingState[Candidates]) -> TierName | Final:
