@@ -132,12 +132,7 @@ class GatewayError(JudgekitError):
     """
 
     def __init__(
-        self,
-        kind: FailureKind,
-        message: str,
-        *,
-        retry_after: float | None = None,
-        usage: Usage | None = None,
+        self, kind: FailureKind, message: str, *, retry_after: float | None = None, usage: Usage | None = None
     ) -> None:
         super().__init__(message)
         self.kind, self.message, self.retry_after, self.usage = kind, message, retry_after, usage

@@ -114,8 +114,7 @@ class Repository(NamedTuple):
         if words[0] not in asked["reading"]:
             raise ValueError(f"git {words[0]} is not run: it may run programs that a repository names")
         given = environment.environ()
-        program = programs.find("git", given)
-        if program is None:
+        if (program := programs.find("git", given)) is None:
             raise GitError(f"git {words[0]}: no git on PATH; install git")
         left_out = "core.hooksPath" if words[0] in asked["asking_for_hooks"] else ""
         settings = [f"{name}={value}" for name, value in asked["settings"].items() if name != left_out]

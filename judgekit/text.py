@@ -23,9 +23,7 @@ def rubric_name(name: str, source: str | None) -> str:
 def visible(text: str) -> str:
     """Return `text` without what nobody sees; line breaks and tabs stay, other separators become breaks."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
-    if text.isascii() and text.isprintable():
-        return text
-    return text.translate(_SHOWN)
+    return text if text.isascii() and text.isprintable() else text.translate(_SHOWN)
 
 
 def lines_of(text: str) -> list[str]:
@@ -45,9 +43,7 @@ def is_blank(text: str) -> bool:
 
 def escaped(text: str) -> str:
     """Return a name as one line that a terminal shows and does not obey: what is not visible is escaped."""
-    if text.isascii() and text.isprintable():
-        return text
-    return text.translate(_ESCAPED)
+    return text if text.isascii() and text.isprintable() else text.translate(_ESCAPED)
 
 
 def encodable(text: str) -> str:

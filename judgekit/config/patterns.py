@@ -91,8 +91,7 @@ def _parts(text: str, pattern: str) -> list[str]:
     parts, start, place = [], 0, 0
     pieces = [""]  # of a part; between them any characters stand
     while place < len(text):
-        token = _TOKEN.match(text, place)
-        if token is None:
+        if (token := _TOKEN.match(text, place)) is None:
             raise ValueError(f"{pattern!r} matches nothing: a set that has no end")
         kind, value = token.lastgroup or "", token[token.lastgroup or 0]
         if kind == "slash":

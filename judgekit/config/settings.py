@@ -139,8 +139,7 @@ class DepthRule(Strict):
 
 
 def _or_a_word(schema: dict[str, Any]) -> None:
-    rules = {"type": schema.pop("type"), "items": schema.pop("items")}
-    schema["anyOf"] = [{"enum": ["off", "usual"]}, rules]
+    schema["anyOf"] = [{"enum": ["off", "usual"]}, {"type": schema.pop("type"), "items": schema.pop("items")}]
 
 
 def _in_rules(value: object) -> object:

@@ -128,8 +128,7 @@ def change(path: Path, change: Callable[[Any], None], instead: str, key: str) ->
     try:
         changed = edited(text, change)
     except ConfigError:
-        problem = f"cannot edit a file with this layout; {instead}"
-        raise ConfigError(problem, path=path, key=key) from None
+        raise ConfigError(f"cannot edit a file with this layout; {instead}", path=path, key=key) from None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.touch()

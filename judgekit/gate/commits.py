@@ -146,8 +146,7 @@ def known_to(repository: Repository, updates: Updates, remote: str, url: str = "
 
 
 def commit_id(repository: Repository, name: str) -> str:
-    commit = repository.commit(name)
-    if commit is not None:
+    if (commit := repository.commit(name)) is not None:
         return commit
     if not repository.holds("rev-parse", "--git-dir"):
         raise UnknownCommit(f"no git repository at {repository.folder}; change to one")
@@ -176,8 +175,7 @@ def of_push(repository: Repository, updates: Updates, known: Sequence[str], want
     for update in updates:
         if update.deletes:
             continue
-        tip = repository.commit(update.local_oid)
-        if tip is None:
+        if (tip := repository.commit(update.local_oid)) is None:
             problem = "it points to no commit in this clone, so its files are not judged"
             pushed.unjudged.append(f"{escaped(update.remote_ref)}: {problem}")
             continue

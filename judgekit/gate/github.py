@@ -57,8 +57,7 @@ class Gh:
     """The issues of `HOST/OWNER/NAME`, until a moment of `time.monotonic`; raises `GhError` without gh."""
 
     def __init__(self, repository: str, until: float, environ: Mapping[str, str]) -> None:
-        program = programs.find("gh", environ)
-        if program is None:
+        if (program := programs.find("gh", environ)) is None:
             raise GhError("gh is not installed; see cli.github.com")
         self._program, self._repository, self._until = program, repository, until
         self._environ = programs.known("gh", environ)
@@ -104,8 +103,7 @@ class Gh:
 
 def of_project(repository: Repository, environ: Mapping[str, str], address: str = "") -> str | None:
     """Return `HOST/OWNER/NAME` of `GH_REPO`, else of `address`, else of `origin`; None if not on GitHub."""
-    named = environ.get("GH_REPO", "").strip()
-    if named:
+    if named := environ.get("GH_REPO", "").strip():
         return named if _NAMED.fullmatch(named) else None
     if not address:
         try:
@@ -122,8 +120,7 @@ def of_address(address: str, environ: Mapping[str, str]) -> str | None:
     Another host counts only when the user names it in `GH_HOST`: gh sends it a token, and a clone's
     address must not choose who gets that.
     """
-    found = _ADDRESS.fullmatch(address.strip())
-    if found is None:
+    if (found := _ADDRESS.fullmatch(address.strip())) is None:
         return None
     host = (found["host"] or found["scp"]).lower()
     host = _ALIASES.get(host, host)
@@ -207,8 +204,7 @@ def ensure(
     if not verdicts:
         return
     environ = environment.environ()
-    repository = of_project(Repository(folder), environ, address)
-    if repository is None:
+    if (repository := of_project(Repository(folder), environ, address)) is None:
         remedy = "for a host of your own set GH_HOST, or name the repository in GH_REPO"
         raise GhError(f"the project's remote is not on GitHub; {remedy}")
     gh = Gh(repository, time.monotonic() + seconds, environ)

@@ -260,8 +260,7 @@ async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) ->
                     await asyncio.wait_for(process.wait(), _POLL)
                 sizes = [os.fstat(file.fileno()).st_size for file in (output, errors)]
                 if sizes[0] > MAX_OUTPUT or sizes[1] > _MAX_STDERR:
-                    problem = f"printed more than {MAX_OUTPUT} bytes"
-                    raise GatewayError(FailureKind.COMMAND_FAILED, problem)
+                    raise GatewayError(FailureKind.COMMAND_FAILED, f"printed more than {MAX_OUTPUT} bytes")
                 if process.returncode is not None:
                     break
         finally:

@@ -208,8 +208,7 @@ def _append(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
 
 def threads() -> int:
     """Return how many threads a model may use: JUDGEKIT_LOCAL_THREADS, else all cores, eight at most."""
-    text = environment.environ().get(THREADS)
-    if not text:
+    if not (text := environment.environ().get(THREADS)):
         cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
         return min(cores, 8)
     if not text.isdecimal() or int(text) < 1:
@@ -331,13 +330,10 @@ class LocalGateway:
         return await self._inner.complete(here, replace(request, timeout=left))
 
     async def aclose(self) -> None:
-        unused: list[LocalServer] = []
         with _lock:
-            for name, (server, users) in list(_servers.items()):
+            for _, users in _servers.values():
                 users.discard(self)
-                if not users:
-                    unused.append(server)
-                    del _servers[name]
+            unused = [_servers.pop(name)[0] for name, (_, users) in [*_servers.items()] if not users]
         for server in unused:
             server.stop()
 

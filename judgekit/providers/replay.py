@@ -131,8 +131,7 @@ class ReplayGateway:
                 key = CallKey(line.subject, line.rubric, line.tier, line.part)
                 recording.setdefault((key, line.model), []).append(line)
         key = request.call_key
-        waiting = self._recordings[file].get((key, endpoint.model), [])
-        if not waiting:
+        if not (waiting := self._recordings[file].get((key, endpoint.model), [])):
             what = f"{key.tier} {key.part}".rstrip() + f" reply of {endpoint.model}"
             problem = f"{file} has no {what} under {key.rubric} for {key.subject[:12]}"
             raise GatewayError(FailureKind.NOT_RECORDED, problem)

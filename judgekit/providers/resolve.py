@@ -318,10 +318,8 @@ def provider_report(environ: Mapping[str, str], wanted: PanelRequest | None = No
         lacking, models = detect(profile, environ, named=wanted.asks_for(profile)), profile.models.by_tier
         if offered := listed.get(profile.provider):
             models = dict.fromkeys(TIERS, offered[0])
-        elif lacking is None and profile.detect.port:
-            lacking = "it has no chat model"
-            if offered is None:
-                lacking = f"no server responds on port {profile.detect.port}"
+        elif lacking is None and (port := profile.detect.port):
+            lacking = f"no server responds on port {port}" if offered is None else "it has no chat model"
         elif lacking is None and profile in addressed and profile.provider not in by_name:
             lacking = next(_models_at(one, environ)[1] for one in addressed if one == profile)
         why = lacking or _evidence(profile, environ)

@@ -71,8 +71,7 @@ def match(opened: Index, parts: Sequence[Part], pool: int = POOL, *, quick: bool
         if quick and sum(map(len, postings.values())) > QUICK_POSTINGS:
             break  # what is left has frequent terms only
         asked.append((part, _likeliest(opened, part.terms, postings, limits)))
-    found = sorted({number for _, likeliest in asked for number in likeliest})
-    if not found:
+    if not (found := sorted({number for _, likeliest in asked for number in likeliest})):
         return []
     entries = _read(opened, terms, found)
     _count(opened, entries, wanted)

@@ -65,8 +65,7 @@ def search(
 def ask(query: str, command: Sequence[str], seconds: float, options: Mapping[str, Any]) -> list[Candidate]:
     """Return the candidates of a program, each once, up to the `limit`; raises `CommandError`."""
     environ = environment.environ()
-    program = programs.find(os.path.expanduser(command[0]), environ)
-    if program is None:
+    if (program := programs.find(os.path.expanduser(command[0]), environ)) is None:
         raise CommandError(f"{command[0]}: not found; name a program on PATH, or its absolute path")
     if environ.get(_INSIDE):
         raise CommandError("judgekit was started by a program that it runs (a loop)")

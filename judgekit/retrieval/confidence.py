@@ -115,8 +115,7 @@ class RankedCandidates:
 def rarity(matches: int, documents: int, background: Mapping[str, float], *, common: bool) -> float:
     """Return the inverse document frequency of a term, smoothed by an imagined collection."""
     imagined = background["documents"]
-    expected = imagined * background["common" if common else "plain"]
-    having = matches + expected
+    having = matches + imagined * background["common" if common else "plain"]
     return log(1 + (documents + imagined - having + 0.5) / (having + 0.5))
 
 
@@ -126,8 +125,7 @@ def near(words: Sequence[str], tokens: Iterable[str]) -> float:
     last = [-NEAR - 1] * (len(words) + 1)  # one more at the end, which is also the one before the first
     together = set()
     for place, token in enumerate(tokens):
-        number = numbers.get(token)
-        if number is None:
+        if (number := numbers.get(token)) is None:
             continue
         last[number] = place
         if place - last[number - 1] <= NEAR:

@@ -37,8 +37,7 @@ def open_index(root: str, profiles: Profiles, *, anew: bool = False, patience: f
     if index_file.sqlite is None:
         raise NoFullTextError("Python was built without SQLite")
     try:
-        kept = _kept(root, profiles, patience, anew=anew)
-        if kept is not None:
+        if (kept := _kept(root, profiles, patience, anew=anew)) is not None:
             return kept
         from judgekit.retrieval import update  # noqa: PLC0415 - the exception, not the rule
 
@@ -61,8 +60,7 @@ def _kept(root: str, profiles: Profiles, patience: float | None, *, anew: bool) 
                 path = path_of(root)
             if path is None:
                 return None
-            index = _open(path, root, profiles, patience)
-            if index is not None:
+            if (index := _open(path, root, profiles, patience)) is not None:
                 return index
             anew = True
     except (OSError, index_file.sqlite.DatabaseError, *SPOILT):
@@ -157,8 +155,7 @@ def recheck(index: Index, places: Iterable[str]) -> bool:
     index.outdated.clear()
     query = f"{_FILES} WHERE path = ?"
     rows = [row for place in places for row in index.connection.execute(query, (place,)).fetchall()]
-    stale = _differing(rows, index.root)
-    if not stale:
+    if not (stale := _differing(rows, index.root)):
         return False
     from judgekit.retrieval import update  # noqa: PLC0415 - reads files and parses them; most queries do not
 

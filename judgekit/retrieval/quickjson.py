@@ -65,9 +65,7 @@ def written(value: object) -> str:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, dict):
         return "{" + ",".join(f"{written(name)}:{written(inner)}" for name, inner in value.items()) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ",".join(map(written, value)) + "]"
-    return repr(value)
+    return "[" + ",".join(map(written, value)) + "]" if isinstance(value, (list, tuple)) else repr(value)
 
 
 def _encodable(value: Any) -> Any:  # noqa: ANN401 - JSON is any value

@@ -8,6 +8,7 @@ match, the later one counts, and `!` takes a name back in, but nothing in a fold
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from judgekit.retrieval import index_file
 from judgekit.retrieval.sources import Entry, Unreadable, auto_memory, claude_memory, contained, markdown
@@ -36,10 +37,8 @@ def ignore_patterns(lines: Iterable[str]) -> list[Pattern]:
 
     found = []
     for line in lines:
-        try:
+        with suppress(ValueError):
             found.append(patterns.parse(line))
-        except ValueError:
-            continue
     return list(filter(None, found))[:1_000]
 
 
@@ -73,13 +72,10 @@ class Store:
         self.record_folders = frozenset([category["folder"] for category in every])
         self.room = MAX_FILES
         self.patterns: list[Pattern] = []
-        ignore = os.path.join(root, IGNORE)
-        if os.path.isfile(ignore) and not os.path.islink(ignore):
-            try:
-                with open(ignore, encoding="utf-8-sig", errors="replace", newline="\n") as file:
-                    self.patterns = ignore_patterns(lines_of(file.read(100_000)))
-            except OSError:
-                pass
+        own = os.path.join(root, IGNORE)
+        if os.path.isfile(own) and not os.path.islink(own):
+            with suppress(OSError), open(own, encoding="utf-8-sig", errors="replace", newline="\n") as file:
+                self.patterns = ignore_patterns(lines_of(file.read(100_000)))
 
     def list(self, relative: str) -> Listing:
         """List one folder; of one that is gone or may not be read nothing is there."""
@@ -88,25 +84,23 @@ class Store:
         if relative and os.path.islink(path) and not self._holds(relative, listing):
             return listing
         endings = self.source.ENDINGS if (self.source.BELOW if relative else self.source.IN_ROOT) else ()
-        try:
-            with os.scandir(path) as entries:
-                for entry in entries:
-                    name = f"{relative}/{entry.name}" if relative else entry.name
-                    # Names that are no UTF-8 hold lone surrogates and cannot be stored or printed.
-                    if entry.name.startswith(".") or any("\ud800" <= char <= "\udfff" for char in entry.name):
-                        continue
-                    is_folder = self._is_folder(name, entry, listing)
-                    if name not in OWN and is_ignored(self.patterns, name, folder=is_folder):
-                        continue
-                    if not is_folder:
-                        if entry.name.endswith(endings):
-                            self._add(name, entry, listing)
-                    elif name in self.record_folders or (
-                        self.source.DEEP and name.count("/") < MAX_DEPTH and entry.name not in _NOT_DOCUMENTS
-                    ):
-                        listing.folders.append(name)
-        except OSError:  # no such folder, or no permission: nothing to list
-            pass
+        # No such folder, or no permission: nothing to list.
+        with suppress(OSError), os.scandir(path) as entries:
+            for entry in entries:
+                name = f"{relative}/{entry.name}" if relative else entry.name
+                # Names that are no UTF-8 hold lone surrogates and cannot be stored or printed.
+                if entry.name.startswith(".") or any("\ud800" <= char <= "\udfff" for char in entry.name):
+                    continue
+                is_folder = self._is_folder(name, entry, listing)
+                if name not in OWN and is_ignored(self.patterns, name, folder=is_folder):
+                    continue
+                if not is_folder:
+                    if entry.name.endswith(endings):
+                        self._add(name, entry, listing)
+                elif name in self.record_folders or (
+                    self.source.DEEP and name.count("/") < MAX_DEPTH and entry.name not in _NOT_DOCUMENTS
+                ):
+                    listing.folders.append(name)
         return listing
 
     def _is_folder(self, name: str, entry: os.DirEntry[str], listing: Listing) -> bool:
@@ -122,8 +116,7 @@ class Store:
                 return
         except OSError:  # a link to itself
             return
-        stamp = index_file.look(entry.path)
-        if stamp is None:  # it went away meanwhile
+        if (stamp := index_file.look(entry.path)) is None:  # it went away meanwhile
             return
         self.room -= 1
         if self.room >= 0:

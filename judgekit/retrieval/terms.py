@@ -38,8 +38,7 @@ def stems(text: str, language: Language) -> list[str]:
         known.clear()
     found = []
     for word in words(fold(text)):
-        cut = known.get(word)
-        if cut is None:
+        if (cut := known.get(word)) is None:
             cut = known[word] = stem_of(word, language)
         if cut:
             found.append(cut)
@@ -208,8 +207,7 @@ def of_token(token: str, language: Language) -> list[Term]:
     parts = words(token)
     found = [_phrase(token, [" ".join(parts)], language)] if 1 < len(parts) <= MAX_PARTS else []
     for part in parts:
-        inner = camel(part)
-        if inner:
+        if inner := camel(part):
             found.append(_phrase(part, [part, " ".join(inner)], language))
         found += [_word(word.lower(), language) for word in inner or [part]]
     return [term for term in found if term is not None]

@@ -172,8 +172,7 @@ class Plan:
             self.watched[place] = (True, stamp, sure)
         unknown = dict(listing.files)
         for number, path, size, mtime, inode, read in self._rows(_IN_FOLDER, place):
-            known = unknown.pop(path, None)
-            if known is None:
+            if (known := unknown.pop(path, None)) is None:
                 self.lost.append(number)
             elif known != (size, mtime, inode) or not is_sure(mtime, read):
                 self.changed.append(number)

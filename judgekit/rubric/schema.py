@@ -12,25 +12,16 @@ import json
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Self, TypeAlias, TypeVar
 
-from pydantic import (
-    Field,
-    JsonValue,
-    RootModel,
-    StringConstraints,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-    model_validator,
-)
+from pydantic import Field, JsonValue, RootModel, ValidationError, WrapValidator, model_validator
 
 from judgekit.config import ModeName, Outcome, TierName, files, yamlfile
 from judgekit.config.yamlfile import Identifier, Problem, Strict, Text, Version, WrongValuesError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 Value = TypeVar("Value")
-Key = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
+Key = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
 YesNo: TypeAlias = Literal["yes", "no"]
 
 
@@ -315,7 +306,7 @@ class CompareRubric(_Rubric):
 Rubric: TypeAlias = ScoreRubric | SelectRubric | CompareRubric
 
 
-def in_full(data: Any, validated: ValidatorFunctionWrapHandler) -> Any:  # noqa: ANN401 - whatever a file holds
+def in_full(data: Any, validated: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - whatever a file holds
     """Return a rubric, where needed with what its file leaves out; what is of another kind stays as it is."""
     try:
         return validated(data)
@@ -396,8 +387,7 @@ class SelectCase(Strict):
 
     @model_validator(mode="after")
     def _labels_name_candidates(self) -> SelectCase:
-        named = {*self.label.strict, *self.label.lenient} - {each.id for each in self.candidates}
-        if named:
+        if named := {*self.label.strict, *self.label.lenient} - {each.id for each in self.candidates}:
             names = ", ".join(sorted(named))
             raise ValueError(f"the label names {names}, which is not a candidate of this case")
         return self

@@ -27,8 +27,7 @@ def parse(text: str, name: str) -> list[tuple[str, str]]:
     found: list[tuple[str, str, str]] = []
     if text.lstrip()[:1] == "{":
         try:
-            data = json.loads(text)["data"]
-            found = [(name, term, entry["nterm"]) for term, entry in data.items()]
+            found = [(name, term, entry["nterm"]) for term, entry in json.loads(text)["data"].items()]
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise InputError(f"{name}: {_THESAURUS}") from None
     else:
@@ -63,8 +62,7 @@ def add(loaded: LoadedRubric, pairs: Iterable[tuple[str, str]]) -> tuple[dict[st
     there = {name: {*map(str.casefold, (name, *each.terms))} for name, each in rubric.dimensions.items()}
     added, unknown = dict[str, list[str]](), Counter[str]()
     for term, dimension in pairs:
-        name = names.get(dimension.casefold())
-        if name is None:
+        if (name := names.get(dimension.casefold())) is None:
             unknown[dimension] += 1
         elif term.casefold() not in there[name]:
             there[name].add(term.casefold())

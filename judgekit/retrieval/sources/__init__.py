@@ -55,8 +55,7 @@ def read_text(root: str, relative: str, limit: int) -> str:
 
 def read_bytes(root: str, relative: str, limit: int) -> tuple[bytes, bool]:
     """Return the first `limit` bytes, and whether there is more; raises `Unreadable` outside `root`."""
-    path = contained(root, relative)
-    if path is None:
+    if (path := contained(root, relative)) is None:
         raise Unreadable("outside its store")
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
