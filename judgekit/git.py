@@ -50,7 +50,6 @@ class Repository(NamedTuple):
         return done.stdout
 
     def holds(self, *words: str) -> bool:
-        """Whether `git WORDS` succeeds."""
         return self._run(words).returncode == 0
 
     def commit(self, name: str) -> str | None:

@@ -28,7 +28,6 @@ OWN_PYTHON = (
     "PYTHONINSPECT PYTHONEXECUTABLE __PYVENV_LAUNCHER__"
 )
 MOST = 64_000_000  # bytes that a program may print
-_POLL = 0.05  # seconds
 _START = (
     "import sys; sys.path.insert(0, {root!a}); from judgekit import programs; del sys.path[0]; "
     "programs.run_module({module!a})"
@@ -59,8 +58,7 @@ def known(program: str, environ: Mapping[str, str]) -> dict[str, str]:
     table = environment.table(__file__, "programs.toml")
     own, names = table[program], {*table["kept"], *table[program]["kept"]}
     begin, given = tuple(own.get("begin", ())), dict[str, str](own.get("set", {}))
-    kept = {name: value for name, value in environ.items() if name in names or name.startswith(begin)}
-    return kept | given
+    return {name: value for name, value in environ.items() if name in names or name.startswith(begin)} | given
 
 
 class Unfinished(Exception):  # noqa: N818 - what became of the program
@@ -95,7 +93,7 @@ def run(
         try:
             while printed is None:
                 try:
-                    printed = sizes = process.communicate(given, min(_POLL, max(0, until - time.monotonic())))
+                    printed = sizes = process.communicate(given, min(0.05, max(0, until - time.monotonic())))
                 except subprocess.TimeoutExpired as late:
                     given, sizes = None, (late.output or b"", late.stderr or b"")
                 if max(map(len, sizes)) > most:

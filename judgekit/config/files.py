@@ -29,8 +29,7 @@ _UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, getattr(errno, "ENOTSUP", errno.ENOS
 def held(path: Path, *, seconds: float, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
     """Hold the lock at `path` for the block; the file itself stays.
 
-    `waiting` is called once when another process holds it. Raises `TimeoutError` when it is not free within
-    `seconds`, `OSError` when it cannot be opened.
+    `waiting` is called once if another process holds it. Raises `TimeoutError` after `seconds`, or `OSError`.
     """
     start, descriptor = time.monotonic(), take(path)
     if descriptor is None:

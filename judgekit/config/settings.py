@@ -15,7 +15,6 @@ from pydantic import (
     AfterValidator,
     AliasChoices,
     AliasPath,
-    BaseModel,
     BeforeValidator,
     Field,
     FiniteFloat,
@@ -489,7 +488,7 @@ def _at(key: str) -> Any:  # noqa: ANN401 - as pydantic types a field
     return Field(None, validation_alias=AliasChoices(AliasPath("retrieval", *parts), AliasPath(*parts)))
 
 
-class _MemoryConfig(BaseModel, extra="ignore", frozen=True):
+class _MemoryConfig(Strict, extra="ignore"):
     """Fields that we have too are called as ours are."""
 
     retrieval: dict[str, Any] = {}
@@ -510,7 +509,7 @@ class _MemoryConfig(BaseModel, extra="ignore", frozen=True):
     search_mode: ModeName | None = _at("judge.modes.search.verification")
 
 
-class _Listing(BaseModel):
+class _Listing(Strict, extra="ignore"):
     """What a provider profile says of its models."""
 
     models: dict[str, str | None] = {}

@@ -140,10 +140,7 @@ def change(path: Path, change: Callable[[Any], None], instead: str, key: str) ->
 
 
 def edited(text: str, change: Callable[[Any], None]) -> str:
-    """Return YAML `text` after a `change` of its mapping; comments, order, quotes and line ends stay.
-
-    Raises `ConfigError` where that cannot be done.
-    """
+    """Return YAML after a `change`: comments, order, quotes, line ends stay. Raises `ConfigError`."""
     lines = lines_of(text)
     yaml = _yaml()
     yaml.preserve_quotes = yaml.brace_single_entry_mapping_in_flow_sequence = True

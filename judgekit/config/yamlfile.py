@@ -160,9 +160,6 @@ def check_own(path: Path, project: Path) -> bool:
     return True
 
 
-# What is wrong with data, in plain words
-
-
 class Problem(NamedTuple):
     """What is wrong with data: where, in its own keys, and what was expected."""
 

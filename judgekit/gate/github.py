@@ -117,8 +117,7 @@ def of_project(repository: Repository, environ: Mapping[str, str], address: str 
 def of_address(address: str, environ: Mapping[str, str]) -> str | None:
     """Return `HOST/OWNER/NAME` for a git address on GitHub, None for any other.
 
-    Another host counts only when the user names it in `GH_HOST`: gh sends it a token, and a clone's
-    address must not choose who gets that.
+    Another host counts only when the user names it in `GH_HOST`: a clone must not choose who gets gh's token.
     """
     if (found := _ADDRESS.fullmatch(address.strip())) is None:
         return None

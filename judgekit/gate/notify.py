@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from judgekit.judging.verdict import Verdict
 
 SECONDS = 10.0  # for all verdicts of one run
-MOST = 1_000  # contents that are remembered
 FILE = "notified"
 _SAID = 200  # characters of a program's own words
 
@@ -48,7 +47,7 @@ def tell(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> l
                 if code:
                     return [failed + (one_line(errors, _SAID) or f"exit code {code}")]
                 told.append(name)
-                environment.write_private(str(path), "\n".join(told[-MOST:]))
+                environment.write_private(str(path), "\n".join(told[-1_000:]))
     except programs.Unfinished:
         return [f"{failed}not done after {SECONDS:g} s"]
     except (OSError, ValueError) as error:

@@ -85,10 +85,9 @@ def rules(repository: Repository, commit: str | None) -> Iterator[Path]:
             _write(repository, commit, RULES, root)
             from judgekit.config import settings  # noqa: PLC0415 - the short way ends before pydantic
 
-            try:
+            rubric = Path()
+            with suppress(ConfigError):  # the caller loads the settings too, and reports it
                 rubric = Path(settings.load(root).gate.rubric)
-            except ConfigError:  # the caller loads the settings too, and reports it
-                rubric = Path()
             if rubric.suffix in (".yaml", ".yml") and rubric.is_relative_to(root):
                 _write(repository, commit, (rubric.relative_to(root).as_posix(),), root)
         try:

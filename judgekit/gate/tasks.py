@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 FILE = ".judgekit/task.yaml"
 MAX_BYTES = 1_000_000  # of one file; a larger one is hardly what an agent wrote
 SECONDS = 5.0  # for each question to git
-_SLACK = 2.0  # seconds: some file systems round times of change
 _SHA1 = 40  # digits
 
 
@@ -116,7 +115,7 @@ def files(project: Path, paths: Sequence[str], *, since: float | None = None, mo
             with suppress(OSError):
                 status = os.lstat(path)
                 own = os.path.realpath(path) == os.path.normpath(path)  # no link leads to it
-                recent = since is None or status.st_mtime >= since - _SLACK
+                recent = since is None or status.st_mtime >= since - 2  # some file systems round it
                 if own and recent and stat.S_ISREG(status.st_mode) and status.st_size <= MAX_BYTES:
                     changed.append((status.st_mtime, name))
     committed: dict[str, str] = {}  # the blob of each file

@@ -41,7 +41,6 @@ _PLACEHOLDER = re.compile(r"\{(" + "|".join(PLACEHOLDERS) + r")\}")
 _EXPLANATIONS = ("error.data.message", "error.message", "message", "error")
 _MOST = 1e15  # of a count or an amount: what is more is no number of either
 _MAX_STDERR = 100_000_000  # bytes on disk; of these the last 8,000 are read
-_POLL = 0.05
 _TIDYING = 3.0  # seconds to end what a program has started, before our own process may end
 
 
@@ -257,7 +256,7 @@ async def _run(call: Invocation, endpoint: Endpoint, profile: CommandProfile) ->
         try:
             while True:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(process.wait(), _POLL)
+                    await asyncio.wait_for(process.wait(), 0.05)
                 sizes = [os.fstat(file.fileno()).st_size for file in (output, errors)]
                 if sizes[0] > MAX_OUTPUT or sizes[1] > _MAX_STDERR:
                     raise GatewayError(FailureKind.COMMAND_FAILED, f"printed more than {MAX_OUTPUT} bytes")

@@ -43,11 +43,9 @@ if TYPE_CHECKING:
 
 PART_SECONDS = 900.0  # 50 MB at 60 kB/s; slower than that is a stalled download
 LOCK_SECONDS = 3600.0
-_START_SECONDS = 120.0  # a gigabyte from a slow disk
 THREADS = "JUDGEKIT_LOCAL_THREADS"
 _MEGABYTE = 1_000_000
 _STOP_SECONDS = 10.0
-_POLL = 0.02
 
 
 class Model(NamedTuple):
@@ -262,11 +260,11 @@ class LocalServer:
 
         threading.Thread(target=converse, args=(process.stdin, process.stdout), daemon=True).start()
 
-    async def ready(self, timeout: float = _START_SECONDS) -> None:
+    async def ready(self, timeout: float = 120.0) -> None:  # a gigabyte from a slow disk
         """Return when the server answers; raises `GatewayError` when it ends or is not up in `timeout` s."""
         deadline = time.monotonic() + timeout
         while not self._reported.is_set() and time.monotonic() < deadline:  # noqa: ASYNC110 - set by a thread
-            await asyncio.sleep(_POLL)
+            await asyncio.sleep(0.02)
         if self.base_url:
             return
         if not self._reported.is_set():
@@ -350,7 +348,6 @@ def _launch(name: str) -> LocalServer:
 
 
 def main() -> None:
-    """Serve a model, in a process of its own."""
     parent = os.getppid()
     settings: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
     report = os.fdopen(os.dup(1), "w", newline="\n")

@@ -31,10 +31,6 @@ Variables: TypeAlias = "Mapping[str, str]"
 Others: TypeAlias = "Callable[[], Sequence[Tiers]]"
 """Returns what judges with the other providers that may be asked would be, the first choice first."""
 CUSTOM = "openai-compatible"
-_NOTHING = (
-    "no model found: set a provider's key (see judgekit provider list), or JUDGEKIT_API_BASE with "
-    "JUDGEKIT_MODEL, or start a local server"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +91,8 @@ def resolve(wanted: PanelRequest, environ: Mapping[str, str]) -> Panel:
     if panel := next(found, None):
         panel = _mixed(panel, found) if wanted.mixed and panel.endpoints else panel
         return replace(panel, others=others)
-    problem = _NOTHING
+    problem = "no model found: set a provider's key (see judgekit provider list), or JUDGEKIT_API_BASE "
+    problem += "with JUDGEKIT_MODEL, or start a local server"
     if wanted.allow is not None:
         problem = f"no model found among the allowed providers ({', '.join(wanted.allow) or 'none'})"
     commands = [profile for profile in profiles if isinstance(profile, CommandProfile)]

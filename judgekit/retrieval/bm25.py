@@ -28,7 +28,6 @@ LEAST = 5  # hits of each of several parts
 PROMINENT = 2  # columns: title and tags
 _ENOUGH = 2  # times the pool that the terms chosen must occur, whatever they cost
 _BODY = 8_000  # characters of a body's stems that are read
-_MOST = 0.5  # of the hits may be taken for the best ones
 _FEW = 16  # words that are counted one by one: the quicker way, for as few
 
 COLUMNS = "file.id, title, category, tags, path, updated"
@@ -218,7 +217,7 @@ def _spaced(row: str) -> str:
 def _add_likeness(opened: Index, ranked: list[tuple[Candidate, _Entry]]) -> None:
     """Let those move up that are like the best: that have their most typical words."""
     profile, feedback = opened.profile, opened.profile.feedback
-    first = ranked[: min(int(feedback["entries"]), int(len(ranked) * _MOST))]
+    first = ranked[: min(int(feedback["entries"]), len(ranked) // 2)]
     if not first or not first[0][0].bm25:
         return
     total = sum(hit.bm25 for hit, _ in first)

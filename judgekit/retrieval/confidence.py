@@ -41,7 +41,6 @@ MOST = 12.0  # of `odds`, either way
 UNKNOWN = 0.5  # `titled` where no title has any word of the query
 COMMAND = "command"  # the kind of what a program of the user's found
 UNRATED = "unrated"  # its label, where the program gave no confidence
-_DAY = 86_400
 _DIGITS = 6  # of a score relative to the best: what is equal up to here is a tie
 
 
@@ -140,7 +139,7 @@ def order(hits: Sequence[Candidate], terms: Sequence[Term], size: int, profile: 
     floor = profile.noise_floor * max([hit.bm25 for hit in hits], default=0.0)
     kept = [hit for hit in hits if hit.bm25 >= floor]
     best = max([hit.score for hit in kept], default=0.0) or 1
-    recent = time.time() - profile.recent_days * _DAY
+    recent = time.time() - profile.recent_days * 86_400
     priorities = {name: place for place, name in enumerate(profile.categories)}
 
     def place(hit: Candidate) -> tuple[float, ...]:

@@ -234,7 +234,7 @@ def match_keywords(
     language = profile.language
     found = sorted(plain_words(terms.excerpt(prompt)) - language.stop)
     wanted = [terms.Term(word, [word], [word], common=word in language.common) for word in found]
-    hits, counts = [], [0] * len(wanted)
+    hits = []
     for path, entry in entries:
         title, tags = plain_words(entry.title), plain_words(" ".join(entry.tags))
         worth = []
@@ -242,15 +242,14 @@ def match_keywords(
             begins = len(word) >= MIN_PREFIX and any(other.startswith(word) for other in title | tags)
             worth.append(_TAG if word in tags else _TITLE if word in title else _BEGINNING * begins)
         matched = {number for number, point in enumerate(worth) if point}
-        for number in matched:
-            counts[number] += 1
         if matched:
             hit = _candidate(root, path, entry, profile)
             hit.bm25 = hit.score = float(sum(worth))
             hit.matched = hit.titled = matched
             hit.damaged, hit.text = entry.problem is not None, entry.title.lower()
             hits.append(hit)
-    for term, count in zip(wanted, counts, strict=True):
+    for number, term in enumerate(wanted):
+        count = sum(number in hit.matched for hit in hits)
         term.rarity = confidence.rarity(count, len(entries), profile.background, common=term.common)
     return confidence.order(hits, wanted, len(entries), profile)
 

@@ -16,7 +16,6 @@ from judgekit import environment
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
-_TAIL_BYTES = 400_000  # the end of a transcript; far more than a few turns need
 _HEAD_BYTES = 200_000  # its beginning, which says when it began
 _WHOLE_BYTES = 50_000_000  # of a transcript that is read from its beginning
 _SESSION_CHARS = 36  # of a session's id, with which Claude Code and Codex end the name of a transcript
@@ -42,7 +41,7 @@ class Exchange(NamedTuple):
 
 def last_turns(path: str, count: int) -> tuple[str, ...]:
     """Return up to `count` turns, oldest first, as "user: …" or "assistant: …"; fewer where it is odd."""
-    lines = _lines(path, -_TAIL_BYTES) if count > 0 else []
+    lines = _lines(path, -400_000) if count > 0 else []  # far more bytes than a few turns need
     turns = filter(None, (_turn(_entry(line)) for line in reversed(lines)))
     return tuple(f"{who}: {text[:2_000]}" for who, text in [*islice(turns, max(count, 0))][::-1])
 
@@ -103,12 +102,10 @@ def of_sessions(digests: Collection[str]) -> dict[str, list[Exchange]]:
     found: dict[str, list[Exchange]] = {}
     for path in _files() if digests else ():
         name = Path(path).stem
+        session: object = name[-_SESSION_CHARS:]
         if name.startswith("session-"):  # Gemini's, which begins with the id
             session = _entry((_lines(path, _HEAD_BYTES) or [b""])[0]).get("sessionId")
-        else:
-            session = name[-_SESSION_CHARS:]
-        digest = environment.digest(str(session))
-        if digest in digests:
+        if (digest := environment.digest(str(session))) in digests:
             found.setdefault(digest, []).extend(_exchanges(path))
     return found
 

@@ -34,7 +34,6 @@ class Remark(NamedTuple):
     line: int | None = None
 
     def __str__(self) -> str:
-        """Return it in one line, as errors of data files are written."""
         return str(ConfigError(self.text, path=self.path, line=self.line, key=self.key))
 
 

@@ -74,10 +74,9 @@ def split(text: str) -> tuple[dict[str, list[str]], str]:
         elif ":" in part and not part.startswith("#"):
             key, _, value = part.partition(":")
             key, value = key.strip().lower(), value.strip()
+            fields[key] = [] if value in ("", "|", ">", "|-", ">-") else [_scalar(value)]
             if value.startswith("[") and value.endswith("]"):
                 fields[key] = [text for item in value[1:-1].split(",") if (text := _scalar(item))]
-            else:
-                fields[key] = [] if value in ("", "|", ">", "|-", ">-") else [_scalar(value)]
     return {}, text
 
 
