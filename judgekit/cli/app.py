@@ -83,7 +83,6 @@ def hook(
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run one command and return its exit code."""
     words = sys.argv[1:] if arguments is None else arguments
     words = [*words[1:], "--help"] if words[:1] == ["help"] else words
     command = next((word for word in words if not word.startswith("-")), "")

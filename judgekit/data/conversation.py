@@ -37,7 +37,6 @@ class Turn(NamedTuple):
 
 
 def kind(value: object) -> str:
-    """Return what a value of JSON is, in words."""
     return "a number" if type(value) in (int, float) else _KINDS.get(type(value), type(value).__name__)
 
 

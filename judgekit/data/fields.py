@@ -37,9 +37,7 @@ _TABLE: dict[str, Any] = environment.table(__file__, "fields.toml")
 USUAL: dict[TaskName, dict[str, str]] = _TABLE["usual"]
 _SHOWN = 12  # names of columns in a message
 _NAME_CHARS = 60
-_TEXTS = ("text", "a", "b")  # what a row is not judged without
 _TEXT_KEYS = ("text", "content", "page_content")
-_NAME_KEYS = ("title", "name", "id")
 _LABELS: dict[str, Outcome] = {
     word: name for name, words in _TABLE["labels"].items() for word in words.split()
 }
@@ -257,7 +255,7 @@ def _text(value: object, field: str, column: str) -> str:
         return encodable(value)
     if isinstance(value, bool | int | float):
         return json.dumps(value)
-    hint = "" if field in _TEXTS else f"; to leave the column out: --map {field}="
+    hint = "" if field in ("text", "a", "b") else f"; to leave the column out: --map {field}="
     if field == "text" and isinstance(value, list):
         hint = "; a conversation is given with --map conversation=COLUMN"
     raise FieldError(column, f"expected a text, got {kind(value)}{hint}")
@@ -297,7 +295,7 @@ def _sources(value: object, column: str) -> list[File]:
     for number, each in enumerate(value if isinstance(value, list) else [value], 1):
         name, text = "", each
         if isinstance(each, dict):
-            name = next((str(each[key]) for key in _NAME_KEYS if each.get(key)), "")
+            name = next((str(each[key]) for key in ("title", "name", "id") if each.get(key)), "")
             text = next((each[key] for key in _TEXT_KEYS if key in each), each)
         if not is_blank(said := _text(text, "sources", column)):
             found.append(file_of(one_line(encodable(name), _NAME_CHARS) or f"source {number}", said))

@@ -96,7 +96,6 @@ class Section(NamedTuple):
 
 
 def shown(cell: str | float | Cell | None) -> str:
-    """Return what a cell of a table shows."""
     if isinstance(cell, Cell):
         return cell.text
     if isinstance(cell, float):

@@ -34,7 +34,6 @@ _TEXTS: dict[str, str] = environment.table(__file__, "pages.toml")
 
 
 def judging_page(report: JudgingReport) -> str:
-    """Return the page about judges: each figure with its interval, and what each judge said."""
     rubric = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
     judges = report.judges
     about = _TEXTS["judges"].format(items=report.items, rubric=rubric, boot=report.bootstrap)
@@ -68,7 +67,6 @@ def _known(judges: Sequence[JudgeReport]) -> dict[str, list[BootstrapInterval | 
 
 
 def judges_table(report: JudgingReport) -> Table:
-    """Return the table of judges: each figure with its interval, calls, cost and time."""
     known = _known(report.judges)
     rows: list[Row] = []
     for at, judge in enumerate(report.judges):

@@ -156,7 +156,7 @@ def _judged(
     loaded = loader.configured_rubric("gate", settings.gate.rubric, folder)
     notes: list[str] = []
     blocking = standing(ledger.records(window()), loaded.rubric.ref) if mode == "blocking" else None
-    if blocking is not None and blocking.advisory:  # labels show that blocking is not earned
+    if blocking is not None and blocking.why:  # labels show that blocking is not earned
         mode = "advisory"
         notes += [f"blocking is suspended until the KPIs recover: {each}" for each in blocking.why]
         if not blocking.told:

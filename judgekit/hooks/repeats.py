@@ -48,7 +48,6 @@ class Session:
         ranked.candidates[:] = [hit for hit in ranked.candidates if hit not in ranked.repeated]
 
     def unmentioned(self, mentioned: Sequence[Candidate], prompt: str) -> list[Candidate]:
-        """Return the memories that were not mentioned lately, or are named."""
         text = prompt.casefold()
         return [hit for hit in mentioned if not self.ago(hit, MENTIONED) or is_named(hit, text)]
 

@@ -32,7 +32,6 @@ Fields: TypeAlias = dict[str, Any]
 SECONDS = 60.0  # for all that a host sends
 MOST_BYTES = 64_000_000
 _SSH = ("-oBatchMode=yes", "-oConnectTimeout=10", "-oLogLevel=ERROR")
-_EXPORT = ("judgekit", "ledger", "export", "--jsonl")
 _SAID = 200  # characters of a host's complaint
 _SHOWN = 60  # characters of a wrong value
 _AT_ONCE = 500  # lines that are written under one lock
@@ -226,7 +225,7 @@ def fetch(host: str, since: datetime | None, to: Path) -> str:
     program = programs.find("ssh", environment.environ())
     if program is None:
         raise UsageError("--host: ssh is not installed")
-    words = [*_EXPORT, *(["--since", since.isoformat()] if since else [])]
+    words = ["judgekit", "ledger", "export", "--jsonl", *(["--since", since.isoformat()] if since else [])]
     try:
         argv = [program, *_SSH, host, *words]
         code, lines, errors = programs.run(argv, environment.environ(), seconds=SECONDS, most=MOST_BYTES)

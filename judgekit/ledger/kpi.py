@@ -245,9 +245,8 @@ def by_rubric_and_model(found: Evidence) -> tuple[dict[str, Evidence], dict[str,
 
 
 class BlockingStatus(NamedTuple):
-    """Whether labels speak against blocking, `why`, and whether the ledger was `told` of it already."""
+    """`why` labels speak against blocking, if they do, and whether the ledger was `told` of it already."""
 
-    advisory: bool
     why: list[str]
     told: bool = False
 
@@ -261,10 +260,10 @@ class Readiness(NamedTuple):
     labels: Mapping[GateWord, int]
 
 
-def window(now: datetime | None = None) -> LineFilter:
+def window() -> LineFilter:
     """Return what to read for `standing` and `readiness`: the other files of a ledger stay closed."""
     kinds = (VerdictLine, Label, OverrideLine, ModeChange, Fault)
-    return LineFilter(since=(now or datetime.now(UTC)) - WINDOW, kinds=kinds)
+    return LineFilter(since=datetime.now(UTC) - WINDOW, kinds=kinds)
 
 
 def standing(
@@ -284,7 +283,7 @@ def standing(
         since.append(record)
     kpis = measure(evidence(since, rubric))
     why = [str(kpi) for kpi in kpis if kpi.limit.rate and kpi.state == "missed"]
-    return BlockingStatus(bool(why), why, told)
+    return BlockingStatus(why, told)
 
 
 def readiness(records: Iterable[Record], rubric: str | None = None, now: datetime | None = None) -> Readiness:
