@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections import deque
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -39,6 +40,7 @@ BEAT_SECONDS = 3.0
 _TIDY_SECONDS = 600.0
 _SURELY_SECONDS = 15.0  # in which a verdict is tried to be stored, while the database restarts
 _AGAIN_SECONDS = 0.25
+_MOST_ENDINGS = 1000
 _SLACK = 30.0  # seconds beyond its deadline after which a judging is given up
 
 
@@ -92,11 +94,14 @@ class Replica:
 
     def __init__(self, settings: Config, database: Database, log: Log) -> None:
         self.database, self.id = database, uuid.uuid4().hex
+        # Of its own, so that a queue of requests does not make this replica look dead.
+        self._pulse = Database(settings.server.store or "")
         self._log, self._text = log, settings.ledger.text
         self._budget = _budget(settings)
         self.tokens, self._replies = StoreTokens(database), SharedReplies(database)
         self._turns, self._reading = asyncio.Semaphore(CONNECTIONS), asyncio.Lock()
         self._holders: dict[str, str] = {}
+        self._endings: deque[Callable[[], str]] = deque(maxlen=_MOST_ENDINGS)  # that the store could not take
         self._read, self._failure = -TOKEN_SECONDS, ""
 
     async def aside(self, work: Callable[[], Value]) -> Value:
@@ -112,27 +117,45 @@ class Replica:
     @asynccontextmanager
     async def living(self) -> AsyncIterator[None]:
         """Say, while inside, that this replica lives, so that others leave it its requests."""
-        await self.aside(partial(self.database.beat, self.id))
+        await running.aside(partial(self._pulse.beat, self.id))
         beating = asyncio.create_task(self._beat())
         try:
             yield
         finally:
             beating.cancel()
             with suppress(JudgekitError):
+                await self._catch_up()
                 await self.aside(partial(self.database.leave, self.id))
             self.database.close()
+            self._pulse.close()
 
     async def _beat(self) -> None:
         tidied = time.monotonic()
         while True:
             await asyncio.sleep(BEAT_SECONDS)
             try:
-                await self.aside(partial(self.database.beat, self.id))
+                await running.aside(partial(self._pulse.beat, self.id))
+                await self._catch_up()
                 if time.monotonic() - tidied > _TIDY_SECONDS:
                     tidied = time.monotonic()
                     await self.aside(self.database.tidy)
             except JudgekitError as error:
                 self._log.add(str(error))
+
+    async def _end(self, ending: Callable[[], str]) -> None:
+        """End an attempt, or note its end for when the store is back."""
+        with suppress(JudgekitError):
+            self._endings.append(ending)
+            await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        while self._endings:
+            ending = self._endings.popleft()
+            try:
+                await self.aside(ending)
+            except BaseException:
+                self._endings.append(ending)
+                raise
 
     async def look(self) -> None:
         """Read the tokens unless that was just done; raises `StoreError` when the store gave no answer then.
@@ -172,8 +195,9 @@ class Replica:
         attempt = Attempt(who, name, sha256_of(body), own, self.id)
         usd = (judge.max_cost_usd or 0.0) if self._budget else 0.0
         claim = partial(self.database.claim, attempt, judge.deadline + _SLACK, usd, self._budget)
-        meter = _Meter(judge.gateway)
+        meter, ending = _Meter(judge.gateway), None
         try:
+            await self._catch_up()  # it may be this very request
             told = await self.aside(claim)
             if told is not None:
                 return told.encode()
@@ -183,11 +207,11 @@ class Replica:
             # As of a task: no gate's, until its client says so.
             line = verdict_line(verdict, text=self._text, of_task=True).model_copy(update={"project": SERVED})
             answer = verdict.model_dump_json(by_alias=True)
-            told = await self._surely(partial(self.database.settle, attempt, meter.usd, answer, line))
+            ending = partial(self.database.settle, attempt, meter.usd, answer, line)
+            told = await self._surely(ending)
         except BaseException:
-            # Whoever asks again need not wait, and what it cost so far is known; others keep what is theirs.
-            with suppress(JudgekitError):
-                await self.aside(partial(self.database.settle, attempt, meter.usd, None, None))
+            # Whoever asks again gets the verdict, or need not wait; what it cost is known.
+            await self._end(ending or partial(self.database.settle, attempt, meter.usd, None, None))
             raise
         if not told:
             raise StoreError("another replica judges this request; ask again for its verdict", 1)

@@ -166,7 +166,9 @@ async def judge(
             return verdict
 
         if replica is not None:
-            return await replica.answer(who, idempotency_key, given.model_dump_json(), limited, judged)
+            # As it was sent: another version would write what it read in another way.
+            sent = (await request.body()).decode("utf-8", "surrogateescape")
+            return await replica.answer(who, idempotency_key, sent, limited, judged)
         return (await judged(limited)).model_dump_json(by_alias=True).encode()
 
     # A local client's environment and folder are here the server's own; holders take turns.

@@ -268,6 +268,7 @@ class Database:
         asked = {"answer": ANSWER_SECONDS, "days": cache.MAX_DAYS, "bytes": REPLY_BYTES}
 
         def work(connection: Connection) -> None:
+            connection.execute("SET LOCAL statement_timeout = '5min'")
             if connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (_TIDYING,)).fetchone()[0]:
                 for statement in self._tidying:
                     connection.execute(statement, asked)

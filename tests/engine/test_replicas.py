@@ -200,22 +200,31 @@ def test_strangers_read_the_store_once_a_second_however_many_ask(
 
 
 def test_without_its_store_a_server_tells_nothing_and_recovers_by_itself(
-    team: Team, model: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    team: Team, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replicas, "TOKEN_SECONDS", 0.0)
     monkeypatch.setattr(replicas, "_SURELY_SECONDS", 0.5)
-    with app(team, tmp_path) as client:
-        team.server.stop()
-        for answer in (client.get("/healthz"), client.get("/v1/rubrics"), ask(client)):
-            assert (answer.status_code, answer.headers["retry-after"]) == (503, "2")
-            assert answer.json()["error"]["message"] == "the store does not answer; try again"
-        assert model.requests == []
+    stops = threading.Event()
+
+    def answer(_: Asked) -> Answer:
+        if not stops.is_set():  # between the question and the verdict
+            stops.set()
+            team.server.stop()
+        return says(GOOD)
+
+    with Loopback(answer) as model, app(team, tmp_path) as client:
+        use(monkeypatch, model)
+        # What cannot be stored is not told, though it was paid for.
+        told = ask(client, key="k")
+        assert (told.status_code, told.json()["error"]["kind"], len(model.requests)) == (503, "store", 1)
+        for refused in (client.get("/healthz"), client.get("/v1/rubrics"), ask(client)):
+            assert (refused.status_code, refused.headers["retry-after"]) == (503, "2")
+            assert refused.json()["error"]["message"] == "the store does not answer; try again"
+        assert len(model.requests) == 1
         team.server.start()
         assert client.get("/healthz").json()["status"] == "ok"
-        assert ask(client).status_code == 200
-        # A verdict that cannot be stored is not told, though it was paid for.
-        monkeypatch.setattr(Database, "settle", Database.beat)  # of another signature: it fails
-        assert ask(client, "# Other\n").status_code == 500
+        until(lambda: ask(client, key="k").status_code == 200)  # and what was paid for is told
+        assert len(model.requests) == 1
     assert len(team.rows("SELECT * FROM judgekit.line")) == 1
 
 
