@@ -1,8 +1,8 @@
 """One budget and one pace for all workers of a run: what is spent and reserved, and whose turn it is to call.
 
-A worker asks the `Broker` a few times a second, however many calls it makes. Its `Client` uses a turn for one
-call after another, and may spend up to a share of what is left. What a worker holds comes back when it says
-nothing any more.
+A worker asks the `Broker` a few times a second, however many calls it makes. Its `BrokerClient` uses a turn
+for one call after another, and may spend up to a share of what is left. What a worker holds comes back when
+it says nothing any more.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class _Turn:
 class SharedPace(Pace):
     """The turns of a worker to ask one provider, which all workers share."""
 
-    def __init__(self, client: Client, whom: Whom) -> None:
+    def __init__(self, client: BrokerClient, whom: Whom) -> None:
         super().__init__()
         self._client, self._whom = client, whom
         self._spare = deque[_Turn]()
@@ -228,7 +228,7 @@ class SharedPace(Pace):
 
 
 class SharedPaces(Paces):
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: BrokerClient) -> None:
         super().__init__()
         self._client = client
 
@@ -236,7 +236,7 @@ class SharedPaces(Paces):
         return SharedPace(self._client, whom)
 
 
-class Client:
+class BrokerClient:
     """A worker's side, for one event loop: `call` reaches the broker, `lost` says why it does so no more."""
 
     def __init__(self, call: Ask, worker: str) -> None:
@@ -314,7 +314,7 @@ class Client:
 class SharedGateway(Router):
     """Reaches every kind of provider, within the budget and the pace of the run."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: BrokerClient) -> None:
         paces = client.paces
         super().__init__({"litellm": LitellmGateway(_paces=paces), "command": CommandGateway(_paces=paces)})
         self._client = client

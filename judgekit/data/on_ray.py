@@ -54,7 +54,7 @@ except ImportError as problem:
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from judgekit.data.worker import Checked, Job, Judged
+    from judgekit.data.worker import Checked, Job, JudgedBlock
     from judgekit.judging.service import JudgeRequest
 
 _SPACE = "judgekit"  # of the names of actors
@@ -100,7 +100,7 @@ def _aside() -> Iterator[None]:
     """Keep what Ray writes, itself or from Python, away from the user, who gets what judgekit says."""
     kept, before = (os.dup(1), os.dup(2)), (sys.stdout, sys.stderr)
     ours = _Ours(os.fdopen(os.dup(2), "wb"), before[1].encoding, line_buffering=True)
-    with Path(os.devnull).open("w", encoding="utf-8") as nothing, ours:
+    with Path(os.devnull).open("w", encoding="utf-8", newline="\n") as nothing, ours:
         for number in (1, 2):
             os.dup2(nothing.fileno(), number)
         sys.stdout, sys.stderr = nothing, ours
@@ -315,7 +315,7 @@ class RayRun:
                     each.join(_THREAD_SECONDS)
         self.work.spent_usd = max(self.work.spent_usd, ray.get(broker.spent.remote()))
 
-    def _count(self, judged: Judged) -> None:
+    def _count(self, judged: JudgedBlock) -> None:
         self.work.add(judged.tally)
         self.work.is_spent |= judged.is_over
         self._at_work[judged.worker] = judged.at_work
@@ -423,7 +423,7 @@ class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray is not there to
         file = opened if path.lower().endswith(".parquet") else io.BufferedReader(opened)
         rows = (self._rows.numbered(row, before, path) for row in rows_in(file, path))
         own = replace(dataset, rows=rows, limit=count, ids=parts.Digests)
-        run = DatasetRun(dataset=own, results=parts.Kept(lines), expected=expected)
+        run = DatasetRun(dataset=own, results=parts.KeptLines(lines), expected=expected)
         for block in worker.blocks(run, number):
             yield pa.table({"block": [pickle.dumps(block)]})
 

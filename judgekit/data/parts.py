@@ -187,7 +187,7 @@ class Digests(Ids):
         """Keep what was found."""
 
 
-class Kept(Results):
+class KeptLines(Results):
     """The verdicts that a second run keeps: `lines` of rows that are done, in the order of their ids."""
 
     def __init__(self, lines: np.ndarray[Any, Any]) -> None:

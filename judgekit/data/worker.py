@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment
 from judgekit.data import parts, runs, tables
-from judgekit.data.broker import Client, SharedGateway
+from judgekit.data.broker import BrokerClient, SharedGateway
 from judgekit.data.results import OURS, UNDETERMINED, Results, result
 from judgekit.data.rows import UnreadableRow, rows_in
 from judgekit.data.runs import Dataset, DatasetRun, PendingRow, Tally
@@ -115,7 +115,7 @@ def _block(rows: list[PendingRow], run: DatasetRun, number: int) -> Block:
     return Block(name, rows, run.taken())
 
 
-class Judged(NamedTuple):
+class JudgedBlock(NamedTuple):
     """What became of a block; its worker has `at_work` others, and knows whether the limit is reached."""
 
     name: str
@@ -153,7 +153,7 @@ class Worker:
 
     def __init__(self, job: Job, ask: Ask, name: str) -> None:
         self._job, self._name, self._at_work = job, name, 0
-        self._client = Client(ask, name)
+        self._client = BrokerClient(ask, name)
         gateway = SharedGateway(self._client)
         cache = ReplyCache() if job.cached else None
         made = {kind: replace(judge, gateway=gateway, cache=cache) for kind, judge in job.judges.items()}
@@ -161,12 +161,12 @@ class Worker:
         most = min([job.at_once, *(max_concurrency(each, job.at_once) for each in job.judges.values())])
         self._slots, self._talking = asyncio.Semaphore(most), list[asyncio.Task[None]]()
 
-    def judge(self, block: Block) -> Judged:
+    def judge(self, block: Block) -> JudgedBlock:
         """Judge a block, and return when its results are written; raises what ends the run."""
         with environment.Brought({**environment.environ(), **self._job.variables}):
             return running.run(running.inside(partial(self._judge, block)))
 
-    async def _judge(self, block: Block) -> Judged:
+    async def _judge(self, block: Block) -> JudgedBlock:
         if not self._talking:
             self._talking.append(asyncio.create_task(self._client.beats()))
         self._at_work += 1
@@ -189,7 +189,7 @@ class Worker:
         if self._client.lost:
             raise self._client.lost
         name, is_over = block.name if collected.rows else "", self._client.is_over
-        return Judged(name, run.taken(), self._name, self._at_work, is_over)
+        return JudgedBlock(name, run.taken(), self._name, self._at_work, is_over)
 
     def _written(self, name: str) -> dict[str, Record | None]:
         """Return the records by id that the file of a block has: another worker wrote it, and died."""
