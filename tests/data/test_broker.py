@@ -1,4 +1,4 @@
-"""One budget and one pace for all workers: what a dead one gives back, what slows all, what is never spent."""
+"""One budget and one pace for all workers: what a dead one gives back, what slows all, what none spends."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ async def test_one_refusal_slows_all_workers() -> None:
         refused, pace = (each.paces.setdefault(WHOM, each.paces.made(WHOM)) for each in (one, other))
         async with refused.turn(), pace.turn():
             refused.was_too_much(100.0)
-        while not pace.refusals:  # until the other worker has heard
+        while not pace.refusals:  # noqa: ASYNC110 - nothing tells when it has heard
             await asyncio.sleep(0.01)
         for each in (refused, pace):
             with pytest.raises(GatewayError, match="asked for a pause") as caught:
