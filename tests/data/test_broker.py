@@ -87,7 +87,8 @@ async def test_a_worker_in_the_place_of_a_dead_one_drops_what_that_held() -> Non
 @looped
 async def test_one_refusal_slows_all_workers() -> None:
     async with clients(Broker(workers=2), 2) as (one, other):
-        refused, pace = (each.paces.setdefault(WHOM, each.paces.made(WHOM)) for each in (one, other))
+        refused, pace = (each.paces.made(WHOM) for each in (one, other))
+        other.paces[WHOM] = pace
         async with refused.turn(), pace.turn():
             refused.was_too_much(100.0)
         while not pace.refusals:  # noqa: ASYNC110 - nothing tells when it has heard
