@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from loopback import Loopback, fails, says
 from scripted import by_content, scores
 
 from judgekit.config import files
+from tests import docs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -328,3 +330,22 @@ def test_what_changes_is_judged_again_and_pairs_are_compared(ray: Ray, use: Use)
         code, err = ray("compare", "--data", "rows.jsonl", "--fresh")
         assert (code, len(read())) == (0, 50)
         assert last(err).endswith("50 of 50 labels agree (100%)")
+
+
+def test_rows_are_judged_in_a_job_of_ones_own(cluster: RayCluster) -> None:
+    page = (docs.ROOT / "docs/ray.md").read_text(encoding="utf-8")
+    (job,) = [each.text for each in docs.fences(page) if "import ray\n" in each.text]
+    for name in ("answers.jsonl", "replies.jsonl"):
+        shutil.copy(docs.ROOT / "examples/rows" / name, name)
+    replies = str(Path("replies.jsonl").absolute())
+    shared = {"env_vars": {"JUDGEKIT_REPLAY": replies}}
+    code = f"import ray\nray.init({cluster.address!r}, runtime_env={shared})\n{job}".replace(
+        "/mnt/shared", str(Path.cwd())
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=SECONDS
+    )
+    assert done.returncode == 0, done.stderr
+    found = {name: each["verdict"] for name, each in read("judged").items()}
+    assert Counter(found.values()) == {"accept": 6, "improve": 1, "undetermined": 1}
+    assert found["milk"] == "undetermined"
