@@ -64,6 +64,7 @@ _DRAIN_SECONDS = 20.0  # for what is under way when a run ends early
 _THREAD_SECONDS = 5.0  # for a thread of Ray's to end
 _FILES = 64  # that are looked at in one task
 _AGAIN = "run the same command again to go on"
+_TAKEN = "another run writes to it; wait for it, or choose another --out"
 
 
 @contextmanager
@@ -195,8 +196,7 @@ class RayRun:
         """Find out what FOLDER has, or empty it; raises `UsageError` where it is not ours, or taken."""
         lock = take(Path(environment.cache_folder("results")) / environment.file_name_for(self._folder.root))
         if lock is None:  # it ends with this process
-            problem = "another run writes to it; wait for it, or choose another --out"
-            raise UsageError(f"{self._folder.name}: {problem}")
+            raise UsageError(f"{self._folder.name}: {_TAKEN}")
         names = self._folder.names()
         if fresh:
             self._folder.remove(names)
@@ -267,8 +267,7 @@ class RayRun:
                 break
             except ValueError:
                 if time.monotonic() > end:
-                    problem = "another run writes to it; wait for it, or choose another --out"
-                    raise UsageError(f"{self._folder.name}: {problem}") from None
+                    raise UsageError(f"{self._folder.name}: {_TAKEN}") from None
                 time.sleep(0.5)
         # Keys go from process to process, and are in no object of Ray's that may be written to a disk.
         ray.get(broker.learn.remote(cloudpickle.dumps(self._job())))

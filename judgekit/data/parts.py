@@ -253,11 +253,10 @@ def merge(folder: Folder, names: Sequence[str]) -> None:
             held = list[pa.Table]()
             for name in there:
                 held.append(folder.read(name).replace_schema_metadata(schema.metadata))
-                if sum(map(len, held)) >= _ROWS or sum(each.nbytes for each in held) >= _BYTES:
+                is_full = sum(map(len, held)) >= _ROWS or sum(each.nbytes for each in held) >= _BYTES
+                if is_full or name == there[-1]:
                     yield pa.concat_tables(held)
                     held.clear()
-            if held:
-                yield pa.concat_tables(held)
 
         folder.write(target, grouped(), schema)
     folder.remove(names)

@@ -220,19 +220,15 @@ class Worker:
         """Return the record of a row; while its provider is down, try again later."""
         if each.subject is None:
             return None
-        record = await self._asked(each.subject)
-        for pause in _PAUSES if self._job.is_patient else ():
-            is_undetermined = record["verdict"] == UNDETERMINED
-            if not is_undetermined or not _DOWN.intersection(_failures(record)[-1:]):
-                break
+        pauses = iter(_PAUSES if self._job.is_patient else ())
+        while True:
+            found = await self._judges[runs.kind_of(each.subject)].judge(each.subject)
+            record: Record = found.record()
+            is_down = record["verdict"] == UNDETERMINED and _DOWN.intersection(_failures(record)[-1:])
+            pause = next(pauses, None) if is_down else None
+            if pause is None:
+                return record
             await asyncio.sleep(pause)
-            record = await self._asked(each.subject)
-        return record
-
-    async def _asked(self, subject: Document | ComparisonInput) -> Record:
-        found = await self._judges[runs.kind_of(subject)].judge(subject)
-        record: Record = found.record()
-        return record
 
 
 def _failures(record: Record | None) -> list[str]:
