@@ -134,7 +134,7 @@ def test_rows_of_all_kinds_are_the_same_as_on_one_machine(ray: Ray, use: Use) ->
     texts = ["", "\nTODO", "middling", "unlucky", " ", "good"]
     rows = [
         row(each, texts[each % 6], n=each, label=["accept", None][each % 2], tags=[each])
-        for each in range(600)
+        for each in range(2_000)
     ]
     Path("data").mkdir()
     write(rows[:250], "data/a.jsonl")
