@@ -474,11 +474,12 @@ class BatchRunner:
             raise UsageError(f"--batch: {why}; judge without --batch, or with other models")
 
         def others() -> list[Any]:
-            return [own for own in judge.others() if not any(map(batches.refusal, chain(*own.values())))]
+            return [each for each in judge.others() if not any(map(batches.refusal, chain(*each.values())))]
 
         panel = {tier: tuple(map(_unlimited, jury)) for tier, jury in judge.panel.items()}
-        judge = replace(judge, panel=panel, cache=judge.cache and _KeepOnly(), others=others)
-        return replace(judge, deadline=_FOREVER, max_cost_usd=None)  # the gateway holds to it
+        cache = judge.cache and _KeepOnly()
+        own: dict[str, Any] = {"deadline": _FOREVER, "max_cost_usd": None}  # the gateway holds to the limit
+        return replace(judge, panel=panel, cache=cache, others=others, **own)
 
 
 def _unlimited(model: Endpoint) -> Endpoint:

@@ -125,6 +125,15 @@ def test_samples_and_re_asks_are_in_one_batch_each(batched: Callable[..., Outcom
         assert (sizes(server), words()) == ([9, 3], ["accept"] * 3)
 
 
+def test_no_model_of_the_author_judges_alone_in_batches_either(batched: Callable[..., Outcome]) -> None:
+    write("one")
+    with BatchServer(by_content) as server:
+        models = {"quick": "gpt-5-mini", "deep": "gpt-5"}
+        done = batched(server, *LENIENT, "--author-family", "openai", **models)
+        assert (done.code, words(), sizes(server)) == (0, ["accept"], [1]), done.err
+        assert read()[0]["judged"]["independent"] is False
+
+
 def test_equal_rows_are_asked_once(batched: Callable[..., Outcome], isolated: Path) -> None:
     own_profile(isolated, "openai-compatible", more="price: {stand: {input: 1000, output: 0}}")
     write("same", "same", "other")
