@@ -183,11 +183,12 @@ def installed(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Install
 
 
 def test_every_module_imports_from_there_without_developer_dependencies(installed: Installed) -> None:
+    of_ray = tuple(f"judgekit.data.{name}" for name in ("on_ray", "parts", "worker"))  # the extra's own
     code = (
         "import importlib, importlib.util as u, pkgutil, judgekit\n"
         "print(judgekit.__file__, *map(u.find_spec, ('pytest', 'mypy')))\n"
         "for each in pkgutil.walk_packages(judgekit.__path__, 'judgekit.'):\n"
-        "    if not each.name.endswith(('__main__', '.pytest_plugin')):\n"
+        f"    if not each.name.endswith(('__main__', '.pytest_plugin', *{of_ray})):\n"
         "        importlib.import_module(each.name)\n"
         "        print(each.name)\n"
     )
@@ -195,6 +196,9 @@ def test_every_module_imports_from_there_without_developer_dependencies(installe
     assert Path(where).is_relative_to(installed.venv)
     assert words[:2] == ["None", "None"]
     assert "judgekit.cli.app" in words
+    for name in of_ray:
+        asked = f"try: import {name}\nexcept ImportError as error: print(error.name)"
+        assert installed.judgekit("-c", asked).strip() in ("numpy", "pyarrow", "ray")
     code = "from importlib.metadata import entry_points; print(*entry_points(group='pytest11'))"
     assert "value='judgekit.cli.pytest_plugin'" in installed.judgekit("-c", code)
 

@@ -234,8 +234,12 @@ def _on_ray(
     options: DataOptions, work: DatasetRun, source: Rows, project: Path, judge_request: JudgeRequest, how: How
 ) -> tuple[str, int, bool, float]:
     """Judge the rows on Ray; return the name of the results, how many rows there are, and as `_judged`."""
-    from judgekit.data import on_ray
+    from judgekit.config.files import install_extra
 
+    try:
+        from judgekit.data import on_ray
+    except ImportError as error:
+        raise UsageError(f"--on ray needs Ray ({error}); run {install_extra('ray')}") from None
     assert options.data is not None and options.out is not None  # noqa: S101, PT018 - what `check` looks at
     with on_ray.connected(options.ray_address):
         run = on_ray.RayRun(work, options.data, options.out, project, judge_request, how.jobs)

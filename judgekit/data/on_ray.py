@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from judgekit import environment
-from judgekit.config.files import install_extra, take
+from judgekit.config.files import take
 from judgekit.data import parts, runs, tables, worker
 from judgekit.data.broker import Broker
 from judgekit.data.results import OURS
@@ -42,14 +42,11 @@ os.environ |= {  # before the import, which reads them
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
-try:
-    import ray
-    import ray.data
-    from ray import cloudpickle
-    from ray.data.datasource import FileBasedDatasource
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-except ImportError as problem:
-    raise UsageError(f"--on ray needs Ray ({problem}); run {install_extra('ray')}") from None
+import ray
+import ray.data
+from ray import cloudpickle
+from ray.data.datasource import FileBasedDatasource
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
