@@ -5,10 +5,7 @@ And Python without anything of the current folder. Standard library only: the pr
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-import subprocess
 import sys
 import time
 
@@ -80,6 +77,10 @@ def run(
     be started, and `Unfinished`.
     """
     given: bytes | None = stdin.encode("utf-8", "replace")
+    import contextlib  # noqa: PLC0415 - the hook starts no program, and subprocess costs as much as it
+    import signal  # noqa: PLC0415 - the same
+    import subprocess  # noqa: PLC0415 - the same
+
     until, printed = time.monotonic() + seconds, None
     with subprocess.Popen(  # noqa: S603 - a program that the user chose, or knows
         argv,
