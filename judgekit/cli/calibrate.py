@@ -12,8 +12,9 @@ import typer
 from typer import Argument, Option
 
 from judgekit import environment
+from judgekit.cli import output
 from judgekit.cli.evaluate import WIDTH, answered, progress, read_cases
-from judgekit.cli.output import AsJson, ModelOption, ModeOption, RubricOption, emit, note, say, unread, warn
+from judgekit.cli.output import AsJson, emit, note, project_path, say, warn
 from judgekit.config import ModeName
 from judgekit.errors import Exit, UsageError
 
@@ -24,19 +25,19 @@ if TYPE_CHECKING:
 
 _FILES = Argument(metavar="LABELS.jsonl|accept FILE", help="Labelled cases; or `accept` and a calibration.")
 _EXCESS = Option(metavar="RATE", help="Promise at most this much more error than deep alone.")
-_OUT = Option(metavar="FILE", callback=unread, help="Write to this file, not your folder.")
+_OUT = Option(metavar="FILE", callback=output.unread, help="Write to this file, not your folder.")
 
 
 def calibrate(
     files: Annotated[list[Path], _FILES],
-    rubric: RubricOption = None,
-    mode: ModeOption = None,
+    rubric: output.RubricOption = None,
+    mode: output.ModeOption = None,
     error: Annotated[float | None, Option(metavar="RATE", help="Promise this error rate (or 0.05).")] = None,
     excess: Annotated[float | None, _EXCESS] = None,
     confidence: Annotated[float, Option(help="Confidence of the promise, between 0 and 1.")] = 0.95,
     out: Annotated[Path | None, _OUT] = None,
     as_json: AsJson = False,
-    _model: ModelOption = None,
+    _model: output.ModelOption = None,
 ) -> int:
     """Learn which opinions of which tier may be final at a promised error rate; needs --rubric and --mode.
 
@@ -71,7 +72,7 @@ def _learn(
     from judgekit.rubric import loader
 
     calibration.check(out)
-    project = Path(environment.project_root())
+    project = project_path()
     loaded = loader.find_rubric(rubric, project)
     given, missing = read_cases(labels), None
     if any(case.judges for case in given):

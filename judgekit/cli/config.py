@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer import Option
 
 from judgekit import environment
-from judgekit.cli.output import AsJson, OutOption, emit, say
+from judgekit.cli.output import AsJson, OutOption, emit, project_path, say
 from judgekit.errors import InputError, UsageError
 from judgekit.text import counted
 
@@ -22,7 +21,7 @@ _SECRET = re.compile(r"KEY|TOKEN")
 
 
 @config.command()
-def show(as_json: AsJson = False, _out: OutOption = None) -> int:
+def show(as_json: AsJson = False, _out: OutOption = None) -> None:
     """Show each setting, its value and where it comes from, then the variables that are set; no secrets.
 
     Options of a command go before all of this.
@@ -33,7 +32,7 @@ def show(as_json: AsJson = False, _out: OutOption = None) -> int:
     from judgekit.judging.redact import without_secrets
     from judgekit.ledger.records import Address
 
-    found = settings.explained(Path(environment.project_root()))
+    found = settings.explained(project_path())
     known = list(settings.VARIABLES)
     for name in (each for each in environment.NAMES if each not in known):
         if value := environment.environ().get(name, ""):
@@ -44,34 +43,32 @@ def show(as_json: AsJson = False, _out: OutOption = None) -> int:
         row["value"] = bare(str(row["value"]))
     if as_json:
         emit(json.dumps(rows, indent=2, ensure_ascii=False))
-        return 0
+        return
     for row in rows:
         value = row["value"] if isinstance(row["value"], str) else json.dumps(row["value"])
         where = f": {row['where']}" if row["where"] else ""
         say(f"{row['key']:<33} {value:<26} {row['source']}{where}")
-    return 0
 
 
 @cache.command()
-def status(as_json: AsJson = False) -> int:
+def status(as_json: AsJson = False) -> None:
     """Show where the replies are, how many, their size and their age."""
     from judgekit.judging.cache import ReplyCache
 
     found = ReplyCache().state()
     if as_json:
         emit(json.dumps(found._asdict() | {"path": str(found.path)}))
-        return 0
+        return
     say(str(found.path))
     if found.oldest is None or found.newest is None:
         say("    no replies are kept")
-        return 0
+        return
     first, last = (datetime.fromtimestamp(each, UTC).date() for each in (found.oldest, found.newest))
     say(f"    {counted(found.replies, 'reply', 'replies')} of {first} to {last}, {found.bytes / 1e6:.1f} MB")
-    return 0
 
 
 @cache.command()
-def clear(yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation.")] = False) -> int:
+def clear(yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation.")] = False) -> None:
     """Remove all kept replies; models are then asked again, which costs calls."""
     from judgekit.judging.cache import ReplyCache
     from judgekit.ledger.labels import at_terminal
@@ -87,4 +84,3 @@ def clear(yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation
         replies = counted(left, "reply", "replies")
         raise InputError(f"{kept.state().path}: {replies} left; another process uses the file")
     say(f"removed {counted(count, 'reply', 'replies')}")
-    return 0

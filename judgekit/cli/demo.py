@@ -42,7 +42,7 @@ _DOCUMENTS = {"good.md": "first.md", "damaged.md": "second.md"}
 _MODEL = typer.Option(help="Use this local model (name or GGUF path), not the detected one.")
 
 
-def demo(model: Annotated[str | None, _MODEL] = None) -> int:
+def demo(model: Annotated[str | None, _MODEL] = None) -> None:
     """Show the prompt hook, a search and two verdicts on sample data."""
     # Without an engine nothing goes on after the demo, however it ends.
     environ = {**os.environ, "JUDGEKIT_ENGINE": "0", "FORCE_COLOR": "1"}
@@ -79,7 +79,6 @@ def demo(model: Annotated[str | None, _MODEL] = None) -> int:
     say(f"Memories: the prompts got {got}; the search found {plain}, with the judge {judged}.")
     say(f"Documents: {', '.join(said[:-1])}; without a model {''.join(said[-1:])}.")
     say(trust)
-    return 0
 
 
 def _model(wanted: str | None, environ: dict[str, str]) -> str:

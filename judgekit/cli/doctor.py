@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from judgekit import environment
-from judgekit.cli.output import AsJson, OutOption, emit, say
+from judgekit.cli.output import AsJson, OutOption, emit, project_path, say
+from judgekit.config import files
 from judgekit.errors import ConfigError, Exit, JudgekitError
+from judgekit.retrieval import command, index_file, search
 
 if TYPE_CHECKING:
     from judgekit.config.settings import Config
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 def doctor(as_json: AsJson = False, _out: OutOption = None) -> int:
     """Check the installation, the project and the models; exit code 78 when something is wrong."""
     checks: list[Check] = []
-    for check in _checks(Path(environment.project_root())):
+    for check in _checks(project_path()):
         checks.append(check)
         if not as_json:
             say("{:<5}  {}: {}".format(*check))
@@ -48,8 +50,8 @@ def _checks(project: Path) -> Iterator[Check]:
     except JudgekitError as error:
         yield "wrong", "configuration", str(error)
     else:
-        files = [str(path) for path in settings.sources(project) if path.is_file()]
-        yield "ok", "configuration", ", ".join(files) or "none; the defaults apply"
+        found = [str(path) for path in settings.sources(project) if path.is_file()]
+        yield "ok", "configuration", ", ".join(found) or "none; the defaults apply"
         for section in get_args(loader.Section):
             rubric = getattr(config, section).rubric
             yield from _guarded("rubrics", _named_rubric(section, rubric, project))
@@ -76,8 +78,6 @@ def _guarded(subject: str, checks: Iterator[Check]) -> Iterator[Check]:
 
 
 def _storage() -> Iterator[Check]:
-    from judgekit.retrieval import index_file
-
     if index_file.available():
         yield "ok", "search index", "SQLite with FTS5"
     else:
@@ -126,7 +126,6 @@ def _providers() -> Iterator[Check]:
 
 
 def _models(config: Config, project: Path) -> Iterator[Check]:
-    from judgekit.config import files
     from judgekit.judging.panel import by_author, resolve_panel
 
     panel, reason = resolve_panel(config, project)
@@ -146,15 +145,12 @@ def _models(config: Config, project: Path) -> Iterator[Check]:
 
 
 def _command(words: list[str], seconds: float, project: Path) -> Iterator[Check]:
-    from judgekit.retrieval import command
-
     found = command.ask("judgekit", words, seconds, {"project": str(project), "limit": 1})
     yield "ok", "retrieval.command", f"{words[0]}: it answers ({len(found)} found for the word judgekit)"
 
 
 def _store(root: str, project: Path) -> Iterator[Check]:
     from judgekit.config.settings import user_roots
-    from judgekit.retrieval import search
 
     folder = search.resolve(root, str(project))
     if not Path(folder).is_dir():

@@ -10,12 +10,12 @@ import typer
 from typer import Argument, Option
 
 from judgekit.cli.output import AsJson, emit, note, say, warn
+from judgekit.engine import process
 from judgekit.errors import Exit, UsageError
 from judgekit.hooks.settings import engine_wanted
 
 if TYPE_CHECKING:
     from judgekit.engine.admission import Tokens
-    from judgekit.engine.process import Running
 
 app = typer.Typer(no_args_is_help=True, help="The background process that keeps judging fast.")
 _START_SECONDS = 60.0  # a slow disk, a busy machine
@@ -25,7 +25,6 @@ _START_SECONDS = 60.0  # a slow disk, a busy machine
 def start() -> int:
     """Start the engine, unless it runs, and wait until it is ready."""
     from judgekit.config import settings
-    from judgekit.engine import process
 
     settings.load(None)  # here a person reads what is wrong with it
     known = process.start(_START_SECONDS)
@@ -37,10 +36,8 @@ def start() -> int:
 
 
 @app.command()
-def stop(now: Annotated[bool, Option("--now", help="Abort running requests.")] = False) -> int:
+def stop(now: Annotated[bool, Option("--now", help="Abort running requests.")] = False) -> None:
     """Stop the engine and engines of other versions after they finish their requests."""
-    from judgekit.engine import process
-
     known = process.running()
     for each in known:
         stopped = process.stop(each, at_once=now)
@@ -48,14 +45,11 @@ def stop(now: Annotated[bool, Option("--now", help="Abort running requests.")] =
         say(f"{each.place.socket}: {how}")
     if not known:
         say("no engine is running")
-    return 0
 
 
 @app.command()
-def status(as_json: AsJson = False) -> int:
+def status(as_json: AsJson = False) -> None:
     """Show running engines: process, version, start time, requests, memory, socket and log."""
-    from judgekit.engine import process
-
     known = process.running()
     if as_json:
         records = [
@@ -64,18 +58,15 @@ def status(as_json: AsJson = False) -> int:
             for each in known
         ]
         emit(json.dumps({"engines": records}))
-        return 0
+        return
     for each in known:
         _print(each)
     if not known:
         why = "the first command that judges starts one" if engine_wanted() else "it is switched off here"
         say(f"no engine is running; {why}")
-    return 0
 
 
-def _print(known: Running) -> None:
-    from judgekit.engine import process
-
+def _print(known: process.Running) -> None:
     if known.leaving:
         how = "judgekit engine stop --now stops it at once"
         say(f"process {known.process}: stops after its running requests; {how}")
@@ -103,14 +94,12 @@ def serve(
     tls_cert: Annotated[Path | None, Option(metavar="FILE", help="TLS certificate chain (PEM).")] = None,
     tls_key: Annotated[Path | None, Option(metavar="FILE", help="TLS private key (PEM).")] = None,
     project: Annotated[Path | None, Option(metavar="DIR", help="Also use this project's settings.")] = None,
-) -> int:
+) -> None:
     """Judge for others with the keys of this machine, until stopped by a signal."""
-    if context.invoked_subcommand is not None:
-        return 0
-    from judgekit.engine.team import serve
+    if context.invoked_subcommand is None:
+        from judgekit.engine.team import serve
 
-    serve(host, port, project, certificate=tls_cert, key=tls_key, begun=note)
-    return 0
+        serve(host, port, project, certificate=tls_cert, key=tls_key, begun=note)
 
 
 @serving.command()
@@ -118,7 +107,7 @@ def migrate(
     runtime_role: Annotated[
         str | None, Option(metavar="ROLE", help="Also grant this role what the servers need.")
     ] = None,
-) -> int:
+) -> None:
     """Create or upgrade the tables in the store (server.store), as their owner."""
     from judgekit.config import settings
     from judgekit.ledger.database import Database
@@ -130,30 +119,26 @@ def migrate(
     for name in taken:
         say(f"applied {name}")
     say("the schema is complete" if taken else "nothing to do: the schema is complete")
-    return 0
 
 
 @token.command()
-def create(name: Annotated[str, Argument(help="Name of the token's owner.")]) -> int:
+def create(name: Annotated[str, Argument(help="Name of the token's owner.")]) -> None:
     """Create a token and print it once; only its hash is stored."""
     say(_tokens().create(name))
-    return 0
 
 
 @token.command("list")
-def list_() -> int:
+def list_() -> None:
     """List the tokens: owner and date."""
     for token in _tokens().all():
         say(f"{token.name}  since {token.created.date()}")
-    return 0
 
 
 @token.command()
-def revoke(name: Annotated[str, Argument(help="Name of the token's owner.")]) -> int:
+def revoke(name: Annotated[str, Argument(help="Name of the token's owner.")]) -> None:
     """Revoke a token; its next request is refused (after a second, where servers share a store)."""
     _tokens().revoke(name)
     say(f"{name}: token revoked")
-    return 0
 
 
 def _tokens() -> Tokens:

@@ -13,11 +13,11 @@ from typer import Argument, Option
 
 from judgekit import environment
 from judgekit.cli import output
-from judgekit.cli.output import AsJson, emit, note, say, warn
+from judgekit.cli.output import AsJson, emit, note, project_path, say, warn
 from judgekit.cli.report import parts_text
 from judgekit.config import ModeName
 from judgekit.errors import Exit, InputError, UsageError
-from judgekit.retrieval.compiled import KINDS
+from judgekit.retrieval.compiled import KINDS, Profiles
 from judgekit.text import escaped, one_line
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def judge(
     from judgekit.evaluation import report as judged
     from judgekit.rubric import loader
 
-    project = Path(environment.project_root())
+    project = project_path()
     loaded = loader.find_rubric(rubric, project) if rubric else None
     cases = read_cases(file)
     recorded = any(case.judges for case in cases)
@@ -221,17 +221,16 @@ def retrieval(
     run: Annotated[Path | None, Option(metavar="FILE", help="Also write rankings as a TREC run.")] = None,
     as_json: AsJson = False,
     _out: output.OutOption = None,
-) -> int:
+) -> None:
     """Measure ranking, confidence and injection on a labelled collection."""
     from judgekit.evaluation import cases
     from judgekit.evaluation import retrieval as evaluation
-    from judgekit.retrieval.compiled import Profiles
     from judgekit.retrieval.profiles import compile_profiles
 
     found = cases.read_collection(folder, scoped=scope_prefix)
     if run is not None:
         evaluation.check_run(run, (each.id for each in (*found.queries, *found.documents)))
-    used = Profiles(compile_profiles(Path(environment.project_root()))).by_kind[profile]
+    used = Profiles(compile_profiles(project_path())).by_kind[profile]
     shown = progress(len(found.queries), "queries")
     seen = evaluation.search(found, used, scoped=scope_prefix, progress=shown)
     if run is not None:
@@ -244,7 +243,6 @@ def retrieval(
         emit(report.model_dump_json())
     else:
         _say_retrieval(report)
-    return 0
 
 
 def _say_retrieval(report: RetrievalReport) -> None:
@@ -308,8 +306,7 @@ def memories(
         known = "run this in a terminal, or read labels with --labels FILE (--json prints what to label)"
         raise UsageError(f"no terminal to ask at, and no answers are kept; {known}")
     tried = trial.run(texts, configured, progress(len(texts), "prompts"))
-    for line in [*notes, *tried.notes]:
-        warn(line)
+    warn(*notes, *tried.notes)
     asked = [(each, hit) for each in tried.trials for hit in each.injections(mentions=fit)]
     if labels is None and at_terminal():
         _ask([each for each in asked if each[0].pair(each[1]) not in answers], answers, path)

@@ -13,6 +13,8 @@ from judgekit.cli import output
 from judgekit.cli.output import FormatOption, NoEngine, note, warn, watched
 from judgekit.errors import Exit, UsageError
 from judgekit.gate import STOPS, UNKNOWN, Begin, Report, Row, Run
+from judgekit.hooks import pre_push as hook
+from judgekit.hooks import watchdog
 from judgekit.text import escaped
 
 if TYPE_CHECKING:
@@ -34,9 +36,6 @@ def gate(
     _out: output.OutOption = None,
 ) -> int:
     """Judge changed files before a push. Exit code: 0, or 1 when a blocking gate stops the push."""
-    from judgekit.hooks import pre_push as hook
-    from judgekit.hooks import watchdog
-
     if bool(base) == (pre_push is not None):
         raise UsageError("give --base REF, or --pre-push REMOTE URL as git's hook does")
     if advise and block:
@@ -45,8 +44,7 @@ def gate(
 
     def on_start(begin: Begin) -> None:
         # Should the run not end in time, the exit code is that of a block where nothing may pass unjudged.
-        code = blocked_code if begin["holds"] else Exit.ACCEPTED
-        watchdog.extend(begin["budget"] + hook.GRACE, note=code)
+        watchdog.extend(begin["budget"] + hook.GRACE, blocked_code if begin["holds"] else Exit.ACCEPTED)
         if watched():
             note(f"judging {begin['count']} changed file{'s' if begin['count'] != 1 else ''}")
 
@@ -103,10 +101,7 @@ def _print(report: Report, form: output.Format) -> None:
         from judgekit.cli import formats
 
         output.emit(formats.render(form, [row["verdict"] for row in report.rows]))
-    for line in report.unjudged:
-        warn(f"UNDETERMINED: {line}")
-    for line in report.notes:
-        warn(line)
+    warn(*(f"UNDETERMINED: {line}" for line in report.unjudged), *report.notes)
     output.tell_sent(name for row in report.rows for name in row["verdict"].get("substitutes", ()))
     stopping = report.stopping
     words = [row["word"] for row in stopping]

@@ -10,9 +10,8 @@ from typing import Annotated, Any, Literal
 import typer
 from typer import Option
 
-from judgekit import environment
-from judgekit.cli.output import note, say
-from judgekit.hooks import files
+from judgekit.cli.output import note, project_path, say
+from judgekit.hooks import files, install
 from judgekit.hooks.clients import CLIENTS, Client
 from judgekit.hooks.entries import Scope
 from judgekit.hooks.files import FileChange
@@ -29,116 +28,103 @@ uninstalling = typer.Typer(no_args_is_help=True, help="Remove judgekit from othe
 
 
 @installing.command("git")
-def install_git(scope: _GitScope = "local", print_: _Print = False) -> int:
+def install_git(scope: _GitScope = "local", print_: _Print = False) -> None:
     """Install the gate as git's pre-push hook in this repository."""
     from judgekit.hooks import git_hook
 
     place = git_hook.of_scope(scope, Path.cwd())
     change = git_hook.planned_change(place, installs=True)
-    if print_:
-        return _show(change)
-    files.install(change, program=True)
-    say(f"{_wrote(change)}: git runs the gate before a push")
+    if not _installed(change, ": git runs the gate before a push", print_=print_, program=True):
+        return
     kept = change.path.with_name(git_hook.KEPT)
     if kept.exists():
         runs = os.access(kept, os.X_OK)
         what = "runs first" if runs else "does not run, as before: it is not executable"
         say(f"the earlier hook {what}: {kept}")
     say(f"undo: judgekit uninstall git{' --scope user' if scope == 'user' else ''}")
-    for line in git_hook.notes(place):
-        note(line)
-    return 0
+    note(*git_hook.notes(place))
 
 
 @uninstalling.command("git")
-def uninstall_git(scope: _GitScope = "local", print_: _Print = False) -> int:
+def uninstall_git(scope: _GitScope = "local", print_: _Print = False) -> None:
     """Remove the gate from git's hooks; an earlier hook is restored."""
     from judgekit.hooks import git_hook
 
     change = git_hook.planned_change(git_hook.of_scope(scope, Path.cwd()), installs=False)
     removed = f"{'put back' if change.aside else 'removed'} {change.path}"
-    return _uninstalled(change, removed, "judgekit's hook", print_=print_)
+    _uninstall(change, removed, "judgekit's hook", print_=print_)
 
 
 @installing.command("pre-commit")
-def install_pre_commit(print_: _Print = False) -> int:
+def install_pre_commit(print_: _Print = False) -> None:
     """Add the gate to this project's .pre-commit-config.yaml."""
     from judgekit.hooks import pre_commit
 
-    change = pre_commit.planned_change(_project(), installs=True)
-    if print_:
-        return _show(change)
-    files.install(change)
-    say(f"{_wrote(change)}\nrun once in each clone: pre-commit install --hook-type pre-push")
-    return 0
+    change = pre_commit.planned_change(project_path(), installs=True)
+    _installed(change, "\nrun once in each clone: pre-commit install --hook-type pre-push", print_=print_)
 
 
 @uninstalling.command("pre-commit")
-def uninstall_pre_commit(print_: _Print = False) -> int:
+def uninstall_pre_commit(print_: _Print = False) -> None:
     """Remove the gate from this project's .pre-commit-config.yaml."""
     from judgekit.hooks import pre_commit
 
-    change = pre_commit.planned_change(_project(), installs=False)
+    change = pre_commit.planned_change(project_path(), installs=False)
     removed = f"removed {'the gate from ' if change.after else ''}{change.path}"
-    return _uninstalled(change, removed, "the gate", print_=print_)
+    _uninstall(change, removed, "the gate", print_=print_)
 
 
 def _add(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an annotation
-    def install(scope: Any = "user", print_: _Print = False) -> int:  # noqa: ANN401 - `scopes`
-        from judgekit.hooks import install
-
-        project = _project()
+    def add(scope: Any = "user", print_: _Print = False) -> None:  # noqa: ANN401 - `scopes`
+        project = project_path()
         change = install.planned_change(scope, project, installs=True, client=client)
-        if print_:
-            return _show(change)
-        files.install(change)
         reach = {"user": "in all your projects", "local": f"of yours in {project}"}
         of_all = f"of everyone in {project} with judgekit installed"
-        say(f"{_wrote(change)}: {client.title} runs judgekit on every prompt {reach.get(scope, of_all)}")
+        effect = f": {client.title} runs judgekit on every prompt {reach.get(scope, of_all)}"
+        if not _installed(change, effect, print_=print_):
+            return
         notes = list(install.notes(project, client))
         if client.trust and not any(client.trust in line for line in notes):
             say(client.trust)
         say(f'try: judgekit hook --explain "…"; undo: judgekit uninstall {client.command} --scope {scope}')
-        for line in notes:
-            note(line)
-        return 0
+        note(*notes)
 
-    def uninstall(scope: Any = "user", print_: _Print = False) -> int:  # noqa: ANN401 - `scopes`
-        from judgekit.hooks import install
-
-        change = install.planned_change(scope, _project(), installs=False, client=client)
+    def remove(scope: Any = "user", print_: _Print = False) -> None:  # noqa: ANN401 - `scopes`
+        change = install.planned_change(scope, project_path(), installs=False, client=client)
         removed = f"removed the hook from {change.path}"
         if change.after is None:
             removed = f"removed {change.path}, which held nothing else"
-        return _uninstalled(change, removed, "the hook", print_=print_)
+        _uninstall(change, removed, "the hook", print_=print_)
 
-    install.__annotations__["scope"] = uninstall.__annotations__["scope"] = scopes
-    installing.command(client.command, help=f"Install the prompt hook in {client.title}.")(install)
+    add.__annotations__["scope"] = remove.__annotations__["scope"] = scopes
+    installing.command(client.command, help=f"Install the prompt hook in {client.title}.")(add)
     help_ = f"Remove the prompt hook from {client.title}'s settings; everything else stays."
-    uninstalling.command(client.command, help=help_)(uninstall)
+    uninstalling.command(client.command, help=help_)(remove)
 
 
 for _client in CLIENTS:
     _add(_client, _ClientScope if "local" in _client.shared else _SharedScope)
 
 
-def _project() -> Path:
-    return Path(environment.project_root())
-
-
-def _wrote(change: FileChange) -> str:
-    return f"{'wrote' if change.changes else 'nothing to change in'} {change.path}"
-
-
-def _uninstalled(change: FileChange, removed: str, what: str, *, print_: bool) -> int:
+def _installed(change: FileChange, effect: str, *, print_: bool, program: bool = False) -> bool:
+    """Install as planned, and say so with the `effect`; or show the file, and return False."""
     if print_:
-        return _show(change)
-    files.uninstall(change)
-    say(removed if change.changes else f"nothing to change: {what} is not in {change.path}")
-    return 0
+        _show(change)
+    else:
+        files.install(change, program=program)
+        say(f"{'wrote' if change.changes else 'nothing to change in'} {change.path}{effect}")
+    return not print_
 
 
-def _show(change: FileChange) -> int:
+def _uninstall(change: FileChange, removed: str, what: str, *, print_: bool) -> None:
+    if print_:
+        _show(change)
+    else:
+        files.uninstall(change)
+        say(removed if change.changes else f"nothing to change: {what} is not in {change.path}")
+
+
+def _show(change: FileChange) -> None:
     """Print the file as it would be, and on stderr what would be done."""
     if change.changes:
         note(f"would {'remove' if change.after is None else 'write'} {change.path}")
@@ -148,4 +134,3 @@ def _show(change: FileChange) -> int:
         sys.stdout.flush()
         sys.stdout.buffer.write(change.after)
         sys.stdout.flush()
-    return 0

@@ -14,9 +14,10 @@ from judgekit import environment
 from judgekit.cli import output, rows
 from judgekit.cli.output import note, say, warn
 from judgekit.config import AnyDepth
-from judgekit.engine import client
+from judgekit.engine import answers, client
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.hooks.settings import engine_wanted
+from judgekit.judging import documents
 from judgekit.text import encodable, escaped, lines_of, rubric_name
 
 if TYPE_CHECKING:
@@ -68,8 +69,6 @@ def judge(
     ray_address: rows.RayAddress = None,
 ) -> int:
     """Judge documents or rows. Exit code: 0 accepted, 1 rejected, 2 a human is needed; of rows 0 or 2."""
-    from judgekit.judging import documents
-
     output.check_filled(*output.FAMILY, author_family)
     output.check_filled("--task-id", "a name for all paths together", task_id)
     wish: dict[str, Any] = {"rubric": rubric, "mode": mode, "deadline": deadline, "cache": not no_cache}
@@ -99,23 +98,11 @@ def judge(
 def _documents(
     paths: Sequence[str], unreadable: list[InputError], task_id: str | None, task: Task, family: str | None
 ) -> Iterator[Document]:
-    """Yield each file as a document; with a `task_id` all as one, or `InputError` where one is unreadable."""
-    from judgekit.judging import documents
+    """Yield each file as a document when it is read; with a `task_id` all as one.
 
-    files = _files(paths, unreadable)
-    if task_id is None:
-        yield from (documents.document([file], task=task, family=family) for file in files)
-        return
-    parts = list(files)
-    if unreadable:
-        raise InputError(f"task {task_id}: not judged, because a part of it cannot be read")
-    yield documents.document(parts, task_id, task, family)
-
-
-def _files(paths: Sequence[str], unreadable: list[InputError]) -> Iterator[File]:
-    """Read files one at a time; one that cannot be read is said on stderr and added to `unreadable`."""
-    from judgekit.judging import documents
-
+    What cannot be read is said and added to `unreadable`; of a task it raises `InputError`.
+    """
+    parts: list[File] = []
     for path in documents.expand(paths):
         if path in paths and path.endswith((".jsonl", ".csv", ".tsv")):
             note(f"{path}: judged as one document; --data judges each of its rows")
@@ -128,17 +115,24 @@ def _files(paths: Sequence[str], unreadable: list[InputError]) -> Iterator[File]
         if len(file.text) < file.total:
             seen = f"models see only {len(file.text):,} of {file.total:,} characters"
             warn(f"{file.path}: {seen}, so it can be rejected but not accepted; judge it in parts")
-        yield file
+        if task_id is None:
+            yield documents.document([file], task=task, family=family)
+        else:
+            parts.append(file)
+    if task_id is not None and unreadable:
+        raise InputError(f"task {task_id}: not judged, because a part of it cannot be read")
+    if task_id is not None:
+        yield documents.document(parts, task_id, task, family)
 
 
 def _judge(
-    documents: Iterable[Document], wish: Record, form: output.Format, how: rows.How, *, as_task: bool
+    subjects: Iterable[Document], wish: Record, form: output.Format, how: rows.How, *, as_task: bool
 ) -> set[str]:
     """Judge documents as they come, print each verdict, and return the words of all; or print the prompts."""
     if how.show_prompt:
         from judgekit.judging.service import JudgeRequest, prompts
 
-        for document in list(documents):
+        for document in list(subjects):
             shown = prompts(document, Path(environment.project_root()), JudgeRequest(**wish))
             output.say_prompts(document.task_id, shown)
         return set()
@@ -167,14 +161,12 @@ def _judge(
         running.run(ajudge_documents(rest, Path(project), JudgeRequest(**wish), each, how.jobs))
 
     if as_task:
-        (task,) = documents
+        (task,) = subjects
         _judge_task(task, wish, lambda: body(task), on_verdict, use_engine=how.use_engine)
     elif how.use_engine:
-        from judgekit.engine import answers
-
-        answers.many("judge", documents, body, locally, on_verdict, at_once=how.jobs, warn=note)
+        answers.many("judge", subjects, body, locally, on_verdict, at_once=how.jobs, warn=note)
     else:
-        locally(documents, on_verdict)
+        locally(subjects, on_verdict)
     if form not in ("table", "jsonl"):
         from judgekit.cli import formats
 
@@ -194,8 +186,6 @@ def _judge_task(
     """Judge a task, note it in the ledger, hand on its record, and print notes for a person."""
 
     def read(response: client.Response) -> tuple[Record, list[str]]:
-        from judgekit.engine import answers
-
         reply = answers.value(response)
         return reply["verdict"], reply["notes"]
 
@@ -209,8 +199,7 @@ def _judge_task(
 
     record, notes = client.call("task", body, read, locally, use=use_engine, warn=note)
     on_verdict(document, record)
-    for line in notes:
-        note(line)
+    note(*notes)
 
 
 def compare(
@@ -242,7 +231,7 @@ def compare(
     ray_address: rows.RayAddress = None,
 ) -> int:
     """Decide which text is better. Exit code: 0 a winner or a tie, 2 a human is needed."""
-    from judgekit.judging import documents, service
+    from judgekit.judging import service
     from judgekit.providers import running
 
     request = service.JudgeRequest(rubric, mode, deadline, max_cost, not no_cache, model)
@@ -287,8 +276,6 @@ def _say_comparison(comparison: Comparison, format_: Literal["table", "json", "j
 
 
 def _lines(comparison: Comparison) -> Iterator[str]:
-    from judgekit.judging import documents
-
     names = {subject.letter: escaped(subject.path) for subject in comparison.subjects}
     winner = f"  {names[comparison.verdict]}" if comparison.verdict in names else ""
     yield f"{typer.style(comparison.verdict.ljust(12), bold=True)}{winner}"

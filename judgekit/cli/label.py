@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from typer import Argument, Option
 
-from judgekit import environment
 from judgekit.cli.ledger import Since, TeamLedger, damaged, here, readiness
-from judgekit.cli.output import emit, keeps, pressed, say, verdict_text, warn
+from judgekit.cli.output import emit, keeps, pressed, project_path, say, verdict_text, warn
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import lines_of, one_line
 
@@ -70,7 +69,7 @@ def label(
         raise UsageError("labelling needs a terminal; use --from FILE to read labels from a file")
     wanted = LineFilter(since=store.point(since) if since else None)
     say_damage = functools.cache(damaged)  # the same files are read twice
-    lacking = None if team else readiness(Path(environment.project_root()), on_damage=say_damage)[0]
+    lacking = None if team else readiness(project_path(), on_damage=say_damage)[0]
     records = ledger.records(wanted, say_damage)
     waiting = labels.waiting(records, who, lacking)[:limit]
     count = _go_through(ledger, waiting, who, blind=blind)
@@ -196,7 +195,7 @@ def override(
     decision: Annotated[Literal["accept", "reject"], Argument(metavar="accept|reject", help="You decide.")],
     why: Annotated[str, Option(help="Your reason, recorded in the ledger.")],
     team: Annotated[bool, _TEAM] = False,
-) -> int:
+) -> None:
     """Override the verdict on a file until the file changes."""
     from judgekit.config import settings
     from judgekit.ledger import OverrideLine, labels, records
@@ -224,7 +223,6 @@ def override(
     if not line.terminal and not settings.load(None).gate.override_without_terminal:
         needed = f"it does not count unless {settings.user_file()} has gate.override_without_terminal: true"
         warn(f"this override was given without a terminal: {needed}")
-    return 0
 
 
 def _last_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
@@ -259,7 +257,7 @@ def escalate(
     from judgekit.gate import github, issues
     from judgekit.ledger import LineFilter, OverrideLine, VerdictLine
 
-    settings = load(Path(environment.project_root())).escalate
+    settings = load(project_path()).escalate
     ledger = here()
     if task is None:
         records = ledger.records(LineFilter(kinds=[VerdictLine, OverrideLine]), damaged)

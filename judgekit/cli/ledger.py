@@ -63,17 +63,16 @@ def export(
     team: Team = False,
     jsonl: Annotated[bool, Option("--jsonl", help="The same as --format jsonl.")] = False,
     _out: OutOption = None,
-) -> int:
+) -> None:
     """Print the ledger, oldest day first; as CSV, the verdicts with their labels."""
     from judgekit.ledger.export import rows
 
     found = lines(ledger, project or "all", since, of_team=team)
     if format_ == "csv" and not jsonl:
         emit(rows(each.record for each in found))
-        return 0
+        return
     for each in found:
         emit(each.raw.decode())
-    return 0
 
 
 @app.command("import")
@@ -92,8 +91,7 @@ def import_(
         raise InputError(f"{', '.join(map(str, sources))}: no *.jsonl file there; name one or its folder")
     keeps("ledger", "the added lines stay; run the import again for the rest")
     done = importing.bring(here(), sources, text=settings.load(None).ledger.text)
-    for line in done.damaged[:_MOST_SAID]:
-        warn(line)
+    warn(*done.damaged[:_MOST_SAID])
     if unsaid := done.damaged[_MOST_SAID:]:
         warn(f"and {len(unsaid)} more lines that cannot be read; are these ledgers?")
     known = f", {done.known} were already there" if done.known else ""
@@ -108,7 +106,7 @@ def purge(
     project: Project = None,
     team: Team = False,
     yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation.")] = False,
-) -> int:
+) -> None:
     """Remove lines of earlier days with the labels of their verdicts, or all lines."""
     from judgekit.ledger import labels, store
 
@@ -121,7 +119,7 @@ def purge(
         say(f"{name}: {', '.join(f'{number} {kind}' for kind, number in sorted(count.items()))}")
     if not counts:
         say("the ledger is empty" if all_ else f"nothing is older than {day}")
-        return 0
+        return
     if not yes:
         if not labels.at_terminal():
             raise UsageError("no terminal to ask for confirmation; add --yes to remove these lines")
@@ -130,7 +128,6 @@ def purge(
     for name in counts:
         purges[name](preview=False)
     say(f"removed {sum(sum(count.values()) for count in counts.values())} lines")
-    return 0
 
 
 def _purges(day: date, project: str | None) -> dict[str, Purge]:
@@ -154,7 +151,7 @@ def _purges_of_team(day: date, project: str | None) -> dict[str, Purge]:
 
 
 @app.command()
-def forward(all_: Annotated[bool, Option("--all", help="Send the ledgers of all projects.")] = False) -> int:
+def forward(all_: Annotated[bool, Option("--all", help="Send the ledgers of all projects.")] = False) -> None:
     """Send new lines of this project's ledger to the shared judge."""
     from judgekit.ledger import Ledger
     from judgekit.ledger.export import forward
@@ -163,10 +160,8 @@ def forward(all_: Annotated[bool, Option("--all", help="Send the ledgers of all 
     for ledger in ledgers:
         count, remarks = forward(ledger, team().send)
         total += count
-        for remark in remarks:
-            warn(remark)
+        warn(*remarks)
     say(f"{total} lines sent")
-    return 0
 
 
 def here() -> Ledger:
@@ -284,7 +279,7 @@ def kpi(
     ledger: Ledgers = None,
     team: Team = False,
     _out: OutOption = None,
-) -> int:
+) -> None:
     """Measure the gate: six KPIs with 95 % intervals, over all and by rubric version and model."""
     from judgekit.ledger import kpi
 
@@ -302,16 +297,14 @@ def kpi(
         parts = {"rubrics": rubrics, "models": models}
         groups = {part: {name: _group(each) for name, each in found.items()} for part, found in parts.items()}
         emit(json.dumps({"all": _group(evidence), **groups}, indent=2, ensure_ascii=False))
-        return 0
+        return
     tables = {"all": evidence}
     for group in (rubrics, models):
         tables |= {f"\n{name}": part for name, part in group.items()} if len(group) > 1 else {}
     for name, part in tables.items():
-        labelled = sum(map(part.sure, part.verdicts))
-        say(f"{name}: {len(part.verdicts)} verdicts, {labelled} of them labelled")
+        say(f"{name}: {len(part.verdicts)} verdicts, {sum(map(part.sure, part.verdicts))} of them labelled")
         say("\n".join(f"  {_MARKS.get(one.state, one.state):<7} {one}" for one in kpi.measure(part)))
         say("\n".join(f"  {'':<7} {one}" for one in kpi.reliance(part)))
-    return 0
 
 
 def _group(evidence: Evidence) -> dict[str, Any]:
@@ -361,8 +354,7 @@ def promote(
     for each in (each for each in found.kpis if each.state == "holds"):
         say(f"  ok       {each}")
     missing = [*found.missing, *([_DEPENDENT] if dependent and not accept_dependence else [])]
-    for lack in missing:
-        warn(f"missing: {lack}")
+    warn(*(f"missing: {lack}" for lack in missing))
     if missing and not force:
         warn("not promoted; see judgekit kpi for the figures, or use --force")
         return Exit.REJECTED
@@ -396,23 +388,22 @@ def triage(
     team: Team = False,
     host: Annotated[str | None, Option(metavar="NAME", help="Read the ledger of a host, by ssh.")] = None,
     _out: OutOption = None,
-) -> int:
+) -> None:
     """List what needs a person: NO-GO and unclear verdicts, overrides, bypasses, failures."""
     from judgekit.ledger.labels import triage
 
     named, since = [*(files or []), *(ledger or [])], since or (None if files else "7d")
     found = triage(line.record for line in lines(named, project or "all", since, of_team=team, host=host))
     if as_json:
-        groups = ("nogo", "unclear", "overrides", "skips", "changes")
         listed: dict[str, object] = {
             name: [record.model_dump(mode="json", by_alias=True) for record in getattr(found, name)]
-            for name in groups
+            for name in ("nogo", "unclear", "overrides", "skips", "changes")
         }
         listed["faults"] = [{"problem": why, "count": n} for why, n in found.faults.most_common()]
         keys, failures = ("kind", "model", "message", "count"), found.failures.most_common()
         listed["failures"] = [dict(zip(keys, (*failure, n), strict=True)) for failure, n in failures]
         emit(json.dumps({**listed, "settled": found.settled}, indent=2, ensure_ascii=False))
-        return 0
+        return
     shown: list[str] = []
     for title, group in _groups(found).items():
         shown += [f"{title} ({len(group)})"] if group else []
@@ -420,7 +411,6 @@ def triage(
     if found.settled:
         shown.append(f"{found.settled} more are settled: fixed or overridden since")
     say("\n".join(shown) or "nothing needs a person")
-    return 0
 
 
 def _groups(found: Triage) -> dict[str, list[str]]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 import typer
 from typer import Option
 
+from judgekit import environment
 from judgekit.config import ModeName
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import escaped, lines_of, rubric_name
@@ -26,13 +27,8 @@ if TYPE_CHECKING:
     from judgekit.providers.base import Message
 
 Format: TypeAlias = Literal["table", "json", "jsonl", "sarif", "junit"]
-COLOURS = {
-    "accept": typer.colors.GREEN,
-    "improve": typer.colors.YELLOW,
-    "reject": typer.colors.RED,
-    "escalate": typer.colors.MAGENTA,
-    "undetermined": typer.colors.MAGENTA,
-}
+COLOURS = {"accept": typer.colors.GREEN, "improve": typer.colors.YELLOW, "reject": typer.colors.RED}
+COLOURS |= dict.fromkeys(("escalate", "undetermined"), typer.colors.MAGENTA)
 _COST_SOURCES = {
     "provider": " (as the provider reports)",
     "profile": " (by the prices of the provider's profile)",
@@ -59,15 +55,15 @@ class Streams:
 current = Streams()  # of the command that runs
 
 
-def note(line: str) -> None:
-    """Print a line that -q leaves out: progress, a hint, a summary."""
+def note(*lines: str) -> None:
+    """Print lines that -q leaves out: progress, a hint, a summary."""
     if not current.quiet:
-        warn(line)
+        warn(*lines)
 
 
-def warn(line: object) -> None:
+def warn(*lines: object) -> None:
     """Print lines to stderr, each marked as ours; nothing where there is no stderr."""
-    if sys.stderr is not None:
+    for line in lines if sys.stderr is not None else ():
         text = str(line).replace("\x1b", "\\x1b").replace("\n", "\njudgekit: ")  # no complaint has colours
         sys.stderr.write(f"judgekit: {printable(text)}\n")
 
@@ -164,6 +160,10 @@ def write_file(path: Path, text: str, done: str = "drawn") -> None:
     finally:
         part.unlink(missing_ok=True)
     note(f"{done}: {path}")
+
+
+def project_path() -> Path:
+    return Path(environment.project_root())
 
 
 def watched() -> bool:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
-from judgekit import environment
-from judgekit.cli.output import note, progress, say, source_text, warn
+from judgekit.cli.output import note, progress, project_path, say, source_text, warn
 from judgekit.errors import Exit, FailureKind, GatewayError, Usage, UsageError
 
 if TYPE_CHECKING:
@@ -23,13 +21,13 @@ app = typer.Typer(no_args_is_help=True, help="Providers of models.")
 
 
 @app.command("list")
-def list_() -> int:
+def list_() -> None:
     """List providers in the order of use, and why each can or cannot be used here."""
     from judgekit.config import settings
     from judgekit.judging import panel
     from judgekit.providers.resolve import provider_report
 
-    project = Path(environment.project_root())
+    project = project_path()
     for state in provider_report(os.environ, _wanted()):
         models = ", ".join(dict.fromkeys(state.models.values()))
         mark = "usable" if state.usable else "-"
@@ -38,7 +36,6 @@ def list_() -> int:
         shown = ", ".join(f"{tier} {own.model}" for tier, jury in tiers.items() for own in jury)
         if shown:
             say(f"{f'texts by {family}' if family else 'asked':<18} {shown}")
-    return 0
 
 
 @app.command()
@@ -107,12 +104,11 @@ def fetch_model(model: str) -> None:
 
     local.fetch(model, show)
     progress("")
-    for line in said[1:][-1:]:
-        note(line)
+    note(*said[1:][-1:])
 
 
 def _wanted() -> PanelRequest:
     from judgekit.config import settings
     from judgekit.judging import panel
 
-    return panel.wanted(settings.load(Path(environment.project_root())))
+    return panel.wanted(settings.load(project_path()))

@@ -38,7 +38,7 @@ def report(
     html: HtmlOption = None,
     as_json: AsJson = False,
     _out: OutOption = None,
-) -> int:
+) -> None:
     """Sum up results: verdicts, agreement with labels, and a rate corrected for the judge's errors."""
     from judgekit.data import labels as files
     from judgekit.data.report import summarise
@@ -54,7 +54,7 @@ def report(
         say(escaped(f"{sheet}: {added} rows added, {total} in all"))
         say("Write accept, improve or reject into the column label of each row. Then run:")
         say(escaped(f"  judgekit report {results[0]} --labels {sheet}"))
-        return 0
+        return
     known = files.read_labels(open_rows(labels, sys.stdin.buffer)) if labels else None
     if known == {}:
         raise InputError(f"{labels}: no row has a label; write accept, improve or reject into the column")
@@ -66,11 +66,10 @@ def report(
         write_file(html, page(f"Results of {found.file}", _about(found), sections))
     if as_json:
         emit(found.model_dump_json(by_alias=True))
-        return 0
+        return
     say(escaped(f"{found.file}: {_about(found)}"))
     text = "".join(f"\n{section.title}\n{parts_text(section.parts)}\n" for section in sections)
     say(text + "\nIn brackets 95% intervals" if "[0" in text or "[-" in text else text.rstrip())
-    return 0
 
 
 def _about(found: ResultsReport) -> str:

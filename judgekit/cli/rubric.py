@@ -10,8 +10,9 @@ import typer
 from typer import Argument, Option
 
 from judgekit import environment
+from judgekit.cli import output
 from judgekit.cli.evaluate import answered, keep_noise, progress, say_judges
-from judgekit.cli.output import Keep, ModelOption, OutOption, Repeat, emit, finite, note, say, warn
+from judgekit.cli.output import OutOption, emit, finite, note, project_path, say, warn
 from judgekit.config import ModeName
 from judgekit.errors import ConfigError, Exit, InputError, UsageError
 from judgekit.text import one_line
@@ -44,7 +45,7 @@ def list_() -> int:
     from judgekit.rubric import search_path
 
     code = Exit.ACCEPTED
-    for origin, path in search_path.rubric_files(_project()):
+    for origin, path in search_path.rubric_files(project_path()):
         try:
             head = search_path.head(path)
             if head is None:  # not a published one: it is read whole to see whether it is sound
@@ -65,7 +66,7 @@ def show(
     reference: _Reference,
     prompt: Annotated[bool, Option("--prompt", help="Print only the prompt text for one mode.")] = False,
     mode: Annotated[ModeName, Option(help="The mode of --prompt.")] = "strict",
-) -> int:
+) -> None:
     """Print a rubric."""
     loaded = _loaded(reference)
     if prompt:
@@ -74,14 +75,12 @@ def show(
         say(rubric_text(loaded.rubric, mode))
     else:
         say(loaded.path.read_text(encoding="utf-8").rstrip())
-    return 0
 
 
 @app.command()
-def path(reference: _Reference) -> int:
+def path(reference: _Reference) -> None:
     """Print the path of a rubric's file."""
     say(str(_loaded(reference).path))
-    return 0
 
 
 @app.command()
@@ -90,10 +89,10 @@ def check(
     run: Annotated[bool, Option("--run", help="Judge the labelled cases with the models here.")] = False,
     mode: _OneMode = None,
     at_least: Annotated[float, _AT_LEAST] = 0.0,
-    repeat: Repeat = 1,
-    keep: Keep = False,
+    repeat: output.Repeat = 1,
+    keep: output.Keep = False,
     as_json: Annotated[bool, Option("--json", help="Print the results of --run as JSON Lines.")] = False,
-    model: ModelOption = None,
+    model: output.ModelOption = None,
     _out: OutOption = None,
 ) -> int:
     """Check rubrics: keys, types, thresholds, published versions, labelled cases.
@@ -109,7 +108,7 @@ def check(
     if keep and repeat == 1:
         raise UsageError("--keep keeps what --repeat measures; add --repeat 3, or more")
     codes = [Exit.ACCEPTED]
-    for reference in references or [str(path) for _, path in search_path.rubric_files(_project())]:
+    for reference in references or [str(path) for _, path in search_path.rubric_files(project_path())]:
         try:
             loaded = _loaded(reference)
             cases, wrong = loader.read_cases(loaded), loader.read_wrong(loaded)
@@ -149,7 +148,7 @@ def _try_out(loaded: LoadedRubric, mode: ModeName | None, at_least: float, *, as
         say(f"{mark}{each.mode:<8} {each.case:<28} {each.said}{wanted}{scores}")
 
     modes, codes = (mode,) if mode else runner.MODES, []
-    everything = runner.trial(loaded, read_cases(loaded), _project(), modes=modes, progress=on_case)
+    everything = runner.trial(loaded, read_cases(loaded), project_path(), modes=modes, progress=on_case)
     for one in modes:
         tried = [each for each in everything if each.mode == one]
         agreed = runner.agreement(tried)
@@ -176,7 +175,7 @@ def _try_wrong(loaded: LoadedRubric, wrong: Sequence[WrongCase], mode: ModeName,
     from judgekit.evaluation import runner
 
     shown = progress(len(wrong), "wrong texts")
-    found = runner.leniency(loaded, wrong, mode, _project(), shown) if wrong else {}
+    found = runner.leniency(loaded, wrong, mode, project_path(), shown) if wrong else {}
     for judge, kinds in found.items():
         if as_json:
             shares = {kind: share._asdict() | {"share": share.share} for kind, share in kinds.items()}
@@ -196,7 +195,7 @@ def _repeat(loaded: LoadedRubric, mode: ModeName, times: int, *, keep: bool, as_
     cases = [Case.model_validate(case.model_dump()) for case in read_cases(loaded)]
     cases = runner.again(cases, times - 1, swapped=False)
     shown = progress(len(cases), "answers")
-    asked = runner.ask(cases, loaded.path.parent, loaded, mode, _project(), shown)
+    asked = runner.ask(cases, loaded.path.parent, loaded, mode, project_path(), shown)
     cases = asked.with_course(loaded.rubric, mode)
     report = judged.report(cases, loaded.rubric.ref, loaded, mode)
     say_judges(report, as_json=as_json)
@@ -210,8 +209,8 @@ def diff(
     after: Annotated[str, Argument(metavar=f"AFTER:{_REFERENCE}", help="The new rubric.")],
     run: Annotated[bool, Option("--run", help="Judge the cases of the new rubric under both.")] = False,
     mode: _OneMode = None,
-    model: ModelOption = None,
-) -> int:
+    model: output.ModelOption = None,
+) -> None:
     """Show what changed between two rubrics, key by key; with --run, also which verdicts change."""
     if model and not run:
         raise UsageError("--model is for the cases of --run; add --run")
@@ -223,7 +222,7 @@ def diff(
         raise UsageError(f"{tasks}; rubrics of one task can be compared")
     say("\n".join(map(str, changes(old.rubric, new.rubric))) or "no difference")
     if not run:
-        return 0
+        return
     from judgekit.evaluation import runner
     from judgekit.rubric.loader import read_cases
 
@@ -231,7 +230,7 @@ def diff(
     if not cases:
         raise UsageError(f"neither {old.rubric.ref} nor {new.rubric.ref} has labelled cases to try")
     modes = (mode,) if mode else runner.MODES
-    both = [runner.trial(loaded, cases, _project(), modes=modes) for loaded in (old, new)]
+    both = [runner.trial(loaded, cases, project_path(), modes=modes) for loaded in (old, new)]
     for earlier, now in runner.flips(*both):
         worth = "better" if now.agrees else "worse" if earlier == now.expected else "still not right"
         say(f"{now.mode:<8} {now.case:<28} {earlier} -> {now.said} (labelled {now.expected}: {worth})")
@@ -239,7 +238,6 @@ def diff(
         shares = [runner.agreement(one for one in tried if one.mode == each).share for tried in both]
         words = " -> ".join("none decided" if share is None else f"{share:.0%}" for share in shares)
         note(f"{each}: as labelled {words} of {len(cases)} cases")
-    return 0
 
 
 @app.command()
@@ -248,18 +246,17 @@ def new(
     like: Annotated[str | None, _LIKE] = None,
     task: Annotated[Literal["score", "select", "compare"] | None, _TASK] = None,
     user: Annotated[bool, Option("--user", help="Write to your own folder, not to the project's.")] = False,
-) -> int:
+) -> None:
     """Write a commented rubric, labelled cases and the schema for editors; overwrites nothing."""
     from judgekit.rubric.loader import begin
 
     if like is not None and task is not None:
         raise UsageError("--from copies the rubric's task; remove --task")
-    folder = Path(environment.config_home()) / "rubrics" if user else _project() / ".judgekit" / "rubrics"
+    folder = Path(environment.config_home()) / "rubrics" if user else project_path() / ".judgekit" / "rubrics"
     begun = begin(name, folder, task=task or "score", like=None if like is None else _loaded(like))
     for path in begun:
         say(str(path))
     note(f"edit both, then run: judgekit rubric check {begun[0].stem}")
-    return 0
 
 
 @terms.command("import")
@@ -287,11 +284,7 @@ def import_(
     return Exit.BAD_INPUT if unknown else 0
 
 
-def _project() -> Path:
-    return Path(environment.project_root())
-
-
 def _loaded(reference: str) -> LoadedRubric:
     from judgekit.rubric import loader
 
-    return loader.find_rubric(reference, _project())
+    return loader.find_rubric(reference, project_path())

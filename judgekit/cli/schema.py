@@ -23,10 +23,9 @@ _MODELS = {
 Name = Literal["verdict", "comparison", "rubric", "provider", "retrieval", "config", "ledger", "calibration"]
 
 
-def schema(name: Annotated[Name, typer.Argument(help="Which schema.")], _out: OutOption = None) -> int:
+def schema(name: Annotated[Name, typer.Argument(help="Which schema.")], _out: OutOption = None) -> None:
     """Print a JSON Schema (draft 2020-12)."""
     emit(json.dumps(json_schema(name), indent=2))
-    return 0
 
 
 def json_schema(name: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -19,10 +19,8 @@ from judgekit.cli.output import emit, note, say, warn
 from judgekit.engine import answers, client
 from judgekit.errors import InputError, UsageError
 from judgekit.hooks.settings import engine_wanted
+from judgekit.retrieval.compiled import Profiles
 from judgekit.text import counted
-
-if TYPE_CHECKING:
-    from judgekit.retrieval.compiled import Profiles
 
 
 def search(
@@ -36,7 +34,7 @@ def search(
     no_engine: output.NoEngine = False,
     model: output.ModelOption = None,
     _out: output.OutOption = None,
-) -> int:
+) -> None:
     """Search stored memories and documents, best first."""
     if no_judge and (wrong := plain.beyond_unasked(root or (), judge=judge)):
         raise UsageError(wrong)
@@ -66,7 +64,7 @@ def search(
         warn(f"no model decided, so BM25 did: {why}")
     if as_json:
         emit(json.dumps(found, ensure_ascii=False, separators=(",", ":")))
-        return 0
+        return
     if not found["results"]:
         say("nothing found")
     for place, result in enumerate(found["results"], 1):
@@ -74,12 +72,10 @@ def search(
         kept = "" if result["kept_by"] in ("bm25", "command") else f", kept by {result['kept_by']}"
         kind = f"{result['category']}  " if result["category"] else ""
         rated = "" if result["confidence"] is None else f" {result['confidence']:.2f}"
-        confidence = f"{result['confidence_label']}{rated}"
         say(f"{place:>2}. {typer.style(' '.join(result['title'].split()), bold=True)}")
-        say(f"    {kind}{result['path']}{tags}  ({confidence}{kept})")
+        say(f"    {kind}{result['path']}{tags}  ({result['confidence_label']}{rated}{kept})")
         if result["snippet"]:
             say(f"    {' '.join(result['snippet'].split())}")
-    return 0
 
 
 app = typer.Typer(no_args_is_help=True, help="The index of each store: status and rebuild.")
@@ -88,7 +84,7 @@ Roots = Annotated[list[str] | None, Option("--root", help="Not the configured st
 
 
 @app.command()
-def status(root: Roots = None, as_json: output.AsJson = False) -> int:
+def status(root: Roots = None, as_json: output.AsJson = False) -> None:
     """Show the entries, size and age of each index."""
     from judgekit.retrieval import index
 
@@ -98,7 +94,7 @@ def status(root: Roots = None, as_json: output.AsJson = False) -> int:
         state["updated"] = datetime.fromtimestamp(state["updated"], UTC).isoformat(timespec="seconds")
     if as_json:
         emit(json.dumps({"roots": found}))
-        return 0
+        return
     for state in found:
         say(state["root"])
         if state["path"] is None:
@@ -113,11 +109,10 @@ def status(root: Roots = None, as_json: output.AsJson = False) -> int:
             say(f"    {state['pending']:,} files not read yet; the next query continues")
         for problem in state["problems"]:
             say(f"    problem: {problem}")
-    return 0
 
 
 @app.command()
-def rebuild(root: Roots = None) -> int:
+def rebuild(root: Roots = None) -> None:
     """Build the index of each store again."""
     from judgekit.retrieval import index
 
@@ -125,19 +120,16 @@ def rebuild(root: Roots = None) -> int:
     for store in stores:
         started = time.perf_counter()
         with contextlib.closing(index.open_index(store, profiles, anew=True)) as opened:
-            for line in opened.notes():
-                note(line)
+            note(*opened.notes())
             kept = opened.path or "in memory only: the cache folder cannot be written"
             took = f"{time.perf_counter() - started:.1f} s"
             say(f"{store}: {opened.kind}, {counted(opened.size, 'entry', 'entries')}, {took}, {kept}")
-    return 0
 
 
 def _stores(roots: list[str] | None) -> tuple[list[str], Profiles]:
     """Return the real folders of the named roots, or of those that the configuration lists and that exist."""
     from judgekit.config import settings
     from judgekit.retrieval import search
-    from judgekit.retrieval.compiled import Profiles
     from judgekit.retrieval.profiles import compile_profiles
 
     home = environment.project_root()
