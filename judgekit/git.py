@@ -8,9 +8,9 @@ may name programs for almost anything. So only commands are run that read object
 from __future__ import annotations
 
 import os
-import subprocess
 import tempfile
 from functools import cache
+from subprocess import DEVNULL, PIPE, CompletedProcess, Popen, TimeoutExpired
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, programs
@@ -18,7 +18,7 @@ from judgekit.errors import InputError
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
 SECONDS = 30.0
@@ -67,7 +67,7 @@ class Repository(NamedTuple):
         with tempfile.TemporaryFile() as asked:
             asked.write(os.fsencode("".join(f"{name}\n" for name in wanted if sizes[name] <= most)))
             asked.seek(0)
-            with self._start(("cat-file", "--batch"), asked, subprocess.DEVNULL) as process:
+            with self._start(("cat-file", "--batch"), asked, DEVNULL) as process:
                 assert process.stdout is not None  # noqa: S101 - opened as a pipe
                 try:
                     for name in wanted:
@@ -81,10 +81,7 @@ class Repository(NamedTuple):
                     process.kill()
 
     def described(self, names: list[str]) -> Iterator[str]:
-        """Yield what `cat-file --batch-check` prints for objects.
-
-        Some versions of git end at the first object that a partial clone lacks, where others call it missing.
-        """
+        """Yield what `cat-file --batch-check` prints for objects."""
         left = names
         while left:
             done = self._run(("cat-file", "--batch-check"), os.fsencode("\n".join([*left, ""])))
@@ -92,23 +89,22 @@ class Repository(NamedTuple):
             if done.returncode and b"lazy fetching disabled" not in done.stderr:
                 raise _failed("cat-file", done)
             yield from lines
+            # Some versions of git end at the first object that a partial clone lacks; others call it missing.
             left = left[len(lines) + 1 :] if done.returncode else []
 
     def _run(
-        self, words: tuple[str, ...], stdin: bytes = b"", seconds: float = SECONDS
-    ) -> subprocess.CompletedProcess[bytes]:
+        self, words: Sequence[str], stdin: bytes = b"", seconds: float = SECONDS
+    ) -> CompletedProcess[bytes]:
         with self._start(words) as process:
             try:
                 printed, complaint = process.communicate(stdin, seconds)
-            except subprocess.TimeoutExpired:
+            except TimeoutExpired:
                 raise GitError(f"git {words[0]}: no response in {seconds:g} s") from None
             finally:
                 process.kill()  # does nothing where it has ended
-        return subprocess.CompletedProcess(words, process.returncode, printed, complaint)
+        return CompletedProcess(words, process.returncode, printed, complaint)
 
-    def _start(
-        self, words: tuple[str, ...], stdin: IO[bytes] | int = subprocess.PIPE, stderr: int = subprocess.PIPE
-    ) -> subprocess.Popen[bytes]:
+    def _start(self, words: Sequence[str], stdin: IO[bytes] | int = PIPE, stderr: int = PIPE) -> Popen[bytes]:
         asked = _asked()
         if words[0] not in asked["reading"]:
             raise ValueError(f"git {words[0]} is not run: it may run programs that a repository names")
@@ -117,29 +113,20 @@ class Repository(NamedTuple):
             raise GitError(f"git {words[0]}: no git on PATH; install git")
         left_out = "core.hooksPath" if words[0] in asked["asking_for_hooks"] else ""
         settings = [f"{name}={value}" for name, value in asked["settings"].items() if name != left_out]
+        argv = [program, "--no-pager", *(part for setting in settings for part in ("-c", setting))]
+        argv += [*(["--git-dir=."] if self.bare else ()), *words]
         kept = {
             name: value
             for name, value in given.items()
             if not name.startswith("GIT_") or name in asked["kept"] or name.startswith("GIT_CONFIG_")
         }
+        env = {**kept, **asked["environment"], "PATH": programs.search_path(given)}
         try:
-            return subprocess.Popen(  # noqa: S603 - git, and our own words
-                [
-                    *(program, "--no-pager"),
-                    *(part for setting in settings for part in ("-c", setting)),
-                    *(("--git-dir=.",) if self.bare else ()),
-                    *words,
-                ],
-                cwd=self.folder,
-                env={**kept, **asked["environment"], "PATH": programs.search_path(given)},
-                stdin=stdin,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-            )
+            return Popen(argv, cwd=self.folder, env=env, stdin=stdin, stdout=PIPE, stderr=stderr)  # noqa: S603 - git, and our own words
         except OSError as error:
             raise GitError(f"git {words[0]}: could not be started ({error.strerror}); install git") from None
 
 
-def _failed(word: str, done: subprocess.CompletedProcess[bytes]) -> GitError:
+def _failed(word: str, done: CompletedProcess[bytes]) -> GitError:
     complaint = one_line(done.stderr.decode("utf-8", "replace"), 300) or f"exit code {done.returncode}"
     return GitError(f"git {word}: {complaint}")
