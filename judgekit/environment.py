@@ -104,13 +104,9 @@ def configuration_files(project: str) -> list[str]:
 
 
 def project_root(start: str = ".") -> str:
-    """Return the nearest folder at or above `start` that holds a project's mark, else `start` itself.
-
-    The user's home folder is not a project, unless `start` is that folder. Nor is one in which a stranger may
-    have put the marks: whoever works below `/tmp` must not get memories and settings from there.
-    """
+    """Return the nearest folder at or above `start` that holds a project's mark, else `start` itself."""
     start = folder = os.path.abspath(start)
-    home = os.path.expanduser("~")
+    home = os.path.expanduser("~")  # no project, unless `start` is that folder
     while (folder == home and folder != start) or not _is_project(folder, start):
         folder, below = os.path.dirname(folder), folder
         if folder == below:
@@ -119,6 +115,7 @@ def project_root(start: str = ".") -> str:
 
 
 def _is_project(folder: str, start: str) -> bool:
+    """Whether a folder has marks that no stranger may have put there, for whoever works below `/tmp`."""
     marks = [mark for each in _PROJECT_MARKS if os.path.exists(mark := os.path.join(folder, each))]
     if not marks:
         return False

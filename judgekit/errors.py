@@ -127,8 +127,7 @@ class FailureKind(enum.StrEnum):
 class GatewayError(JudgekitError):
     """A call to a model failed; the judge turns it into the failure of one round.
 
-    `retry_after` is what the provider asked for, in seconds. `usage` is what the call took all the same,
-    where that is known: of a reply that cannot be used, or nothing where no call was begun.
+    `retry_after` is what the provider asked for, in seconds; `usage` what it took all the same, if known.
     """
 
     def __init__(
@@ -171,8 +170,7 @@ class Usage:
 
     def of_call(self) -> Usage:
         """Return this as the usage of one call that was made: where it has no cost, that is counted."""
-        known = self.cost_usd is not None or self.unpriced_calls
-        return self if known else replace(self, unpriced_calls=1)
+        return self if self.cost_usd is not None or self.unpriced_calls else replace(self, unpriced_calls=1)
 
 
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "unpriced_calls")

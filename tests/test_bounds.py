@@ -123,7 +123,7 @@ def candidates(text: str) -> None:
     of("judging.prompt.candidate_text")(shown)
     own = {"tags": (text,), "updated": 0.0, "root": "/r", "place": "a.json", "kind": PROFILE.kind}
     candidate: Any = of("retrieval.confidence.Candidate")("a", text, text, **own)
-    of("hooks.context.render")([candidate], [candidate], [candidate], "/p", {"/r": {text: text}})
+    of("hooks.context.render")([candidate], ([candidate], [candidate]), "/p", {"/r": {text: text}})
 
 
 def asked_of_models(text: str) -> None:

@@ -1,7 +1,4 @@
-"""Locks between processes, the data folders that are installed with judgekit, and its extras.
-
-A lock is one on a file: the operating system lets go of it when its holder dies.
-"""
+"""Locks between processes, which end with their holder; the data folders of judgekit, and its extras."""
 
 from __future__ import annotations
 
@@ -27,10 +24,7 @@ _UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, getattr(errno, "ENOTSUP", errno.ENOS
 
 @contextmanager
 def held(path: Path, *, seconds: float, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """Hold the lock at `path` for the block; the file itself stays.
-
-    `waiting` is called once if another process holds it. Raises `TimeoutError` after `seconds`, or `OSError`.
-    """
+    """Hold the lock at `path`; `waiting` is called once if it is held. Raises `TimeoutError`, `OSError`."""
     start, descriptor = time.monotonic(), take(path)
     if descriptor is None:
         waiting()

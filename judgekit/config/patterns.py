@@ -64,8 +64,7 @@ class Pattern:
 
     def __init__(self, parts: Sequence[str], *, folders_only: bool, takes_back: bool) -> None:
         self.parts, self.folders_only, self.takes_back = parts, folders_only, takes_back
-        below = "/.+" if parts[-1] == _ANY else ""
-        self.entry = re.compile(_expression(parts, below) or ".+", re.DOTALL)
+        self.entry = re.compile(_expression(parts, "/.+" if parts[-1] == _ANY else "") or ".+", re.DOTALL)
 
 
 def parse(line: str) -> Pattern | None:

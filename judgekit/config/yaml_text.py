@@ -161,8 +161,7 @@ def edited(text: str, change: Callable[[Any], None]) -> str:
     # The comments behind what was removed are kept, too.
     both = ([line.strip() for line in each] for each in (lines, changed))
     comments, kept = (Counter(line for line in each if line[:1] == "#") for each in both)
-    newline = "\r\n" if "\r\n" in text else "\n"
-    return newline.join([*changed, *(comments - kept).elements(), ""])
+    return ("\r\n" if "\r\n" in text else "\n").join([*changed, *(comments - kept).elements(), ""])
 
 
 def bundled() -> str:

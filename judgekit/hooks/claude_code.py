@@ -38,20 +38,16 @@ class BadInputError(Exception):
 
 
 def run() -> None:
-    """Answer one event as the process that `judgekit.hooks.entries` describes, and end the process.
-
-    It ends without the interpreter's own tidying up, a tenth of the cost of its start.
-    """
+    """Answer one event as the process that `judgekit.hooks.entries` describes, and end the process."""
     gc.set_threshold(_GARBAGE)
-    os._exit(guarded([]))
+    os._exit(guarded([]))  # the interpreter's own tidying up would cost a tenth of its start
 
 
 def guarded(arguments: list[str] | None = None) -> int:
     """Do as `main` does, and end after `SECONDS` whatever is going on then."""
     from judgekit.hooks import watchdog  # noqa: PLC0415 - where this answers in a program, nothing is limited
 
-    ended = watchdog.split(SECONDS)
-    if ended is None:
+    if (ended := watchdog.split(SECONDS)) is None:
         return main(arguments)
     if ended[0] is None:
         _warn("the hook ran out of time; nothing added to the prompt")
@@ -123,8 +119,7 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
     ranked = context.find(prompt, configured)
     if ranked.notes:
         notes += context.due(configured.project, ranked.notes)
-    told = context.session_of(payload, configured)
-    if told is not None:
+    if (told := context.session_of(payload, configured)) is not None:
         told.hold_back(ranked, prompt)
     shown = context.shown_without_judge(ranked, configured)
     if configured["judge"] == "on" and ranked.fallback is None:
@@ -139,9 +134,9 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
         from judgekit.hooks import explain  # noqa: PLC0415 - off unless the user asks for it
 
         explain.add(prompt, ranked, shown, configured, payload.get("session_id"))
-    injected, mentioned = shown
+    injected, _ = shown
     described = {hit.root: settings.descriptions(hit.root) for hit in (*ranked.pinned, *injected)}
-    text = context.render(ranked.pinned, injected, mentioned, configured.project, described)
+    text = context.render(ranked.pinned, shown, configured.project, described)
     if not text and not found_any and configured["hint_on_zero"]:
         from judgekit.retrieval import search  # noqa: PLC0415 - loaded already
 

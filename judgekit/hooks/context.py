@@ -1,7 +1,6 @@
 """Which memories answer a prompt, and the text that the agent gets of them.
 
-The text holds facts, not orders, and nothing that could pass for markup. What is wrong with a store's files
-is said now and then, not at every prompt.
+It holds facts, not orders, and nothing like markup. What is wrong with a store's files is said once a day.
 """
 
 from __future__ import annotations
@@ -91,25 +90,22 @@ def shown_without_judge(ranked: RankedCandidates, configured: Settings) -> Shown
 
 
 def render(
-    pinned: list[Candidate],
-    injected: list[Candidate],
-    mentioned: list[Candidate],
-    project: str,
-    descriptions: Mapping[str, Mapping[str, str]],
+    pinned: list[Candidate], shown: Shown, project: str, descriptions: Mapping[str, Mapping[str, str]]
 ) -> str:
-    """Return the context of a prompt: `pinned` and `injected` in full, `mentioned` as a hint.
+    """Return the context of a prompt: what is pinned and injected in full, what is mentioned as a hint.
 
     `descriptions` are those of the categories, by root. What does not fit into `LIMIT` characters is left out
     from the end. What is pinned was not found by the prompt: `pinned` stands for its confidence.
     """
-    shown = [(candidate, PINNED) for candidate in pinned]
-    shown += [(candidate, candidate.confidence_label) for candidate in injected]
-    nudge = _nudge(mentioned, project, more=bool(shown))
+    injected, mentioned = shown
+    full = [(candidate, PINNED) for candidate in pinned]
+    full += [(candidate, candidate.confidence_label) for candidate in injected]
+    nudge = _nudge(mentioned, project, more=bool(full))
     room = LIMIT - len(nudge) - 1
     foot = "</memory-context>"
     blocks = []
-    for root in dict.fromkeys(candidate.root for candidate, _ in shown):
-        group = [each for each in shown if each[0].root == root]
+    for root in dict.fromkeys(candidate.root for candidate, _ in full):
+        group = [each for each in full if each[0].root == root]
         described = descriptions.get(root, {})
         head = f'<memory-context source="{escape(one_line(source(root, project), _PATH))}"'
         categories = dict.fromkeys(candidate.category for candidate, _ in group)
@@ -153,12 +149,10 @@ def _nudge(mentioned: list[Candidate], project: str, *, more: bool) -> str:
 
 
 def printed(text: str, titles: list[str], *, gemini: bool = False) -> str:
-    """Return a context as it is printed: as JSON with a message to the user, if there are `titles` to show.
-
-    Gemini reads JSON alone. It escapes `<` and `>` but no `&`: without ours, a title could pass for our tags.
-    """
-    if not text or not (titles or gemini):
+    """Return a context as it is printed: as JSON with a message to the user, if `titles` are to be shown."""
+    if not text or not (titles or gemini):  # Gemini reads JSON alone
         return text
+    # Gemini escapes `<` and `>` but no `&`: without ours, a title could pass for our tags.
     text = text.replace("&", "&amp;") if gemini else text
     output = {"hookEventName": "BeforeAgent" if gemini else "UserPromptSubmit", "additionalContext": text}
     recalled = "; ".join(one_line(title, 80) for title in titles)
@@ -194,8 +188,7 @@ def due(project: str, notes: list[str], now: float | None = None) -> list[str]:
         kept = quickjson.load(path)
         times = kept.items() if isinstance(kept, dict) else ()
         said = {note: at for note, at in times if isinstance(at, float) and now - AGAIN < at <= now}
-        fresh = [note for note in dict.fromkeys(notes) if note not in said]
-        if fresh:
+        if fresh := [note for note in dict.fromkeys(notes) if note not in said]:
             recent = list({**said, **dict.fromkeys(fresh, now)}.items())[-_MOST:]
             environment.write_private(path, quickjson.dumps(dict(recent)))
     except OSError:

@@ -52,10 +52,8 @@ def command(python: str | None = None) -> list[str]:
 
 
 def code(root: str = ROOT) -> str:
-    """Return the one line of Python that runs the hook of the package in the folder `root`.
-
-    `root` is taken off the path again: a package beside ours must not stand in for a standard library's.
-    """
+    """Return the one line of Python that runs the hook of the package in the folder `root`."""
+    # It takes `root` off the path again: a package beside ours must not stand in for a standard library's.
     return (
         f"import sys; sys.path.insert(0, {root!a}); "
         "from judgekit.hooks.claude_code import run; del sys.path[0]; run()"
@@ -131,12 +129,10 @@ def installed(text: str, hook: dict[str, Any], path: str, client: Client = CLAUD
     if sorted(map(str, ours(settings))) == sorted(map(str, wanted)):
         return text
     _take_out(settings)
-    hooks = settings.setdefault("hooks", {})
-    if not isinstance(hooks, dict):
+    if not isinstance(hooks := settings.setdefault("hooks", {}), dict):
         raise _unexpected(path, "hooks", "an object of events")
     for event, matcher, timed_hook in wanted:
-        groups = hooks.setdefault(event, [])
-        if not isinstance(groups, list):
+        if not isinstance(groups := hooks.setdefault(event, []), list):
             raise _unexpected(path, f"hooks.{event}", "an array of matchers")
         for number, group in enumerate(groups):
             inside = group.get("hooks") if isinstance(group, dict) else None

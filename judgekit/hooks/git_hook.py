@@ -120,8 +120,7 @@ def kind(content: bytes | None) -> Kind:
     """Say whose hook this is; `edited` is one of ours that was changed by hand."""
     if content is None:
         return "none"
-    head = _HEAD.match(content)
-    if head is None:
+    if (head := _HEAD.match(content)) is None:
         return "foreign"
     return "ours" if head[1] == _sum(content[head.end() :]) else "edited"
 
@@ -192,8 +191,7 @@ def findings(folder: Path) -> Iterator[Finding]:
     except InputError as error:
         yield "wrong", str(error)
         return
-    origin = _configured(folder, "core.hooksPath", "--show-origin")
-    if origin is not None:
+    if (origin := _configured(folder, "core.hooksPath", "--show-origin")) is not None:
         where = origin.partition("\t")[0]
         yield "ok", f"hooks are in {place.hooks}, set by core.hooksPath ({where})"
     if content is None or kind(content) == "foreign":

@@ -57,7 +57,6 @@ def planned_change(
     """Return what installing the hook, or taking it out, would change: a file that holds nothing else goes.
 
     Without our entries the file is what it was before, byte for byte, where nobody has changed it since.
-
     Raises `ConfigError` when the file is not what the client reads, `InputError` when it cannot be read, and
     `UsageError` when the project's file is the user's own.
     """
@@ -199,8 +198,7 @@ def _of_scope(client: Client, scope: Scope, hooks: dict[str, dict[str, Any]]) ->
 def problem(hook: dict[str, Any], deadline: float = DEADLINE) -> str | None:
     """Run a hook of ours on a tiny store of its own, `deadline` seconds at most; return what is wrong."""
     words = entries.argument_vector(hook)
-    gone = _gone(words[0])
-    if gone:
+    if gone := _gone(words[0]):
         return gone
     if "args" not in hook:  # the client starts a shell
         words = [programs.find("sh", os.environ) or "/bin/sh", "-c", str(hook["command"])]

@@ -1,7 +1,6 @@
 """The hook with a judge: models decide what of a prompt's candidates is shown.
 
-The engine asks them, so that this process imports nothing for it. Where no engine runs, one is started for
-the prompts to come.
+The engine asks them, so that this process imports nothing. Where none runs, one is started for later prompts.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from judgekit.hooks.context import Shown
+    from judgekit.hooks.settings import Settings
     from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
     # What is kept, what is left undecided, and why, if so.
@@ -32,18 +32,11 @@ _BM25 = "showing the BM25 result"
 
 
 def shown_by_judge(
-    prompt: str,
-    ranked: RankedCandidates,
-    payload: Mapping[str, Any],
-    configured: settings.Settings,
-    notes: list[str],
+    prompt: str, ranked: RankedCandidates, payload: Mapping[str, Any], configured: Settings, notes: list[str]
 ) -> Shown | None:
-    """Return what is shown after judging; None, and why in `notes`, when no model could be asked.
-
-    What is pinned is shown anyway, and what is damaged may be retired: neither is judged.
-    """
-    candidates = [candidate for candidate in ranked.candidates if not candidate.damaged]
-    if not candidates:
+    """Return what is shown after judging; None, and why in `notes`, when no model could be asked."""
+    # What is damaged may be retired, and what is pinned is shown anyway.
+    if not (candidates := [hit for hit in ranked.candidates if not hit.damaged]):
         return None
     try:
         judged = _judged(prompt, candidates, payload, configured)
@@ -59,7 +52,7 @@ def shown_by_judge(
 
 
 def decided(
-    ranked: RankedCandidates, kept: list[Candidate], undecided: list[Candidate], configured: settings.Settings
+    ranked: RankedCandidates, kept: list[Candidate], undecided: list[Candidate], configured: Settings
 ) -> Shown:
     """Return what is shown of what models kept and left undecided; what they kept is marked so."""
     # By its place alone nothing is injected that nobody has rated.
@@ -80,7 +73,7 @@ def parts_of(candidates: Sequence[Candidate]) -> list[str]:
 
 
 def _judged(
-    prompt: str, candidates: list[Candidate], payload: Mapping[str, Any], configured: settings.Settings
+    prompt: str, candidates: list[Candidate], payload: Mapping[str, Any], configured: Settings
 ) -> Judged | str:
     """Ask the engine, or judge here where there is none; return why no model could be asked, if so."""
     seconds = min(configured["deadline"], MOST_SECONDS)

@@ -11,7 +11,7 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from judgekit import environment
 from judgekit.errors import Exit, JudgekitError
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from judgekit.engine import client
     from judgekit.ledger import Record
 
+    Warn: TypeAlias = Callable[[str], None]
+
 SKIP = ("JUDGEKIT_SKIP", "GIT_JUDGE_SKIP")
 PREPARATION = 60.0  # seconds until the rules of a push are known
 GRACE = 5.0  # seconds that a run may take beside its budget, from where its rules are known
@@ -37,14 +39,11 @@ def skipped_by() -> str | None:
 
 
 def ended(words: Sequence[str]) -> int | None:
-    """Return the exit code of `judgekit gate WORDS` where this process need not find it out; else None.
-
-    A push is judged by a child, which is bounded, and ends early where there is surely nothing to judge.
-    """
+    """Return the exit code of `judgekit gate WORDS` where this process need not find it out; else None."""
     if "--pre-push" not in words:
         return None
-    child = watchdog.split(PREPARATION)
-    if child is not None:
+    # A push is judged by a child, which is bounded, and ends early where there is surely nothing to judge.
+    if (child := watchdog.split(PREPARATION)) is not None:
         code, noted = child
         if code is None:
             fault(JudgekitError("out of time"), _warn)
@@ -64,13 +63,7 @@ def _warn(line: str) -> None:
 
 
 def check(
-    run: Run,
-    remote: str = "",
-    url: str = "",
-    *,
-    base: str | None = None,
-    use_engine: bool = True,
-    warn: Callable[[str], None],
+    run: Run, remote: str = "", url: str = "", *, base: str | None = None, use_engine: bool = True, warn: Warn
 ) -> Report | None:
     """Judge the commits since `base`, or the push that git describes on stdin; None: nothing to say.
 
@@ -103,7 +96,7 @@ def _run(
     base: str | None,
     *,
     use_engine: bool,
-    warn: Callable[[str], None],
+    warn: Warn,
 ) -> Report:
     """Run the gate: by the engine, so that a push waits for no import; in this process where that fails."""
     from judgekit.engine import client  # noqa: PLC0415 - a skipped push needs little
@@ -150,17 +143,14 @@ def _stdin() -> bytes:
 
 
 def _updates() -> list[RefUpdate]:
-    """Return the updates that git describes on stdin, or the one that the pre-commit framework names.
-
-    That names the first ref that brings anything, and no commits where it is a whole history.
-    """
+    """Return the updates that git describes on stdin, or the one that the pre-commit framework names."""
     updates = commits.parse(os.fsdecode(_stdin()))
     local, remote = (os.environ.get(f"PRE_COMMIT_{name}_BRANCH") for name in ("LOCAL", "REMOTE"))
     if updates or not local or not remote:
         return updates
+    # pre-commit names the first ref that brings anything, and no commits where it is a whole history.
     repository = Repository(Path.cwd())
-    tip = repository.commit(os.environ.get("PRE_COMMIT_TO_REF") or local)
-    if tip is None:
+    if (tip := repository.commit(os.environ.get("PRE_COMMIT_TO_REF") or local)) is None:
         return []
     before = os.environ.get("PRE_COMMIT_FROM_REF", "")
     # For a new branch this is where it left what the remote has: no ref of the remote, and not its rules.
@@ -172,7 +162,7 @@ def _updates() -> list[RefUpdate]:
     return [commits.RefUpdate(local, tip, remote, before or "0" * len(tip))]
 
 
-def _skip(variable: str, remote: str, updates: Sequence[RefUpdate], warn: Callable[[str], None]) -> None:
+def _skip(variable: str, remote: str, updates: Sequence[RefUpdate], warn: Warn) -> None:
     from judgekit.ledger import Skip  # noqa: PLC0415 - pydantic
 
     try:
@@ -187,7 +177,7 @@ def _skip(variable: str, remote: str, updates: Sequence[RefUpdate], warn: Callab
         warn(f"{variable} is set: this push is not judged ({said})")
 
 
-def fault(error: Exception, warn: Callable[[str], None]) -> None:
+def fault(error: Exception, warn: Warn) -> None:
     """Say, and note down, that nothing could be judged, and why."""
     from judgekit.ledger import Fault  # noqa: PLC0415 - pydantic
 
@@ -196,8 +186,7 @@ def fault(error: Exception, warn: Callable[[str], None]) -> None:
         problem = f"internal error: {type(error).__name__}: {error}"
     warn(f"UNDETERMINED, not judged: {problem}")
     # Figures of a ledger are shown to others: they do not need to know where a home folder is.
-    lost = _note(Fault(problem=problem.replace(str(Path.home()), "~")))
-    if lost:
+    if lost := _note(Fault(problem=problem.replace(str(Path.home()), "~"))):
         warn(lost)
 
 

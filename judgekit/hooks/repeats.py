@@ -85,11 +85,9 @@ def forget(session: str) -> None:
 
 
 def is_named(candidate: Candidate, text: str) -> bool:
-    """Whether a text in small letters has a memory's id, path or whole title in it, as words of their own.
-
-    An id or title of letters alone (`jwt`) is a word like others, and names nothing.
-    """
+    """Whether a text in small letters has a memory's id, path or whole title in it, as words of their own."""
     for name in (candidate.id, candidate.path, candidate.place, candidate.title):
+        # An id or title of letters alone (`jwt`) is a word like others, and names nothing.
         wanted, start = name[:_NAME].casefold().strip(), -1
         while not wanted.isalpha() and wanted and (start := text.find(wanted, start + 1)) >= 0:
             end = start + len(wanted)

@@ -156,8 +156,7 @@ def is_off(project: str) -> bool:
     """Whether the variable or a file says `enabled: false`, or anything that is in doubt."""
     import re  # noqa: PLC0415 - where a configuration is wrong
 
-    variable = os.environ.get(VARIABLE, "")
-    if variable:
+    if variable := os.environ.get(VARIABLE, ""):
         return variable.lower() not in _TRUE
     for source in filter(os.path.lexists, environment.configuration_files(project)):
         if not os.path.isfile(source):  # a device may have no end

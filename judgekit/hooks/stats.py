@@ -94,8 +94,7 @@ def _logged(logged: list[dict[str, Any]], configured: settings.Settings) -> dict
         count.update(prompts=1, injections=len(injected), injected_prompts=bool(injected), pinned=len(pinned))
         count["repeats_avoided"] += sum(e.get("label", "high") == "high" for e in repeated.values())
         count["nudges"] += bool(mentioned)
-        exchange = _take(exchanges.get(str(line.get("session")), []), line.get("prompt"))
-        if exchange is None:
+        if (exchange := _take(exchanges.get(str(line.get("session")), []), line.get("prompt"))) is None:
             continue
         count.update(answered_prompts=1, answered_injections=len(injected), answered_nudges=bool(mentioned))
         count["nudges_followed"] += bool(mentioned and (_searches(exchange) or _opened(mentioned, exchange)))
@@ -130,8 +129,7 @@ def _remembered(configured: settings.Settings) -> dict[str, Any]:
             opened = {file for exchange in found[session] for file in _opened(files, exchange)}
             count.update(searches=sum(map(_searches, found[session])))
             count.update(opened=len(opened), answered_injections=len(files))
-    head = {"source": "sessions", "sessions": len(sessions), "transcripts": len(found)}
-    return {**head, **count}
+    return {"source": "sessions", "sessions": len(sessions), "transcripts": len(found), **count}
 
 
 def _take(exchanges: list[transcript.Exchange], prompt: object) -> transcript.Exchange | None:

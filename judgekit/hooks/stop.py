@@ -47,8 +47,7 @@ def answer(payload: Mapping[str, Any], project: str, configured: Mapping[str, An
         patterns = task.paths if task.paths is not None else settings.load(folder).gate.paths
         path = payload.get("transcript_path")
         since = transcript.started(path) if isinstance(path, str) else None
-        files = tasks.files(folder, patterns, since=since, most=configured["max_files"])
-        if not files:
+        if not (files := tasks.files(folder, patterns, since=since, most=configured["max_files"])):
             return "", []
         about = Task(task.description, task.acceptance)
         document = documents.document(files, task.task or f"session:{session}", about)
@@ -79,8 +78,7 @@ def answer(payload: Mapping[str, Any], project: str, configured: Mapping[str, An
             os.unlink(dir_entry.path)
     if verdict.verdict == "undetermined" and verdict.degraded:
         notes.append(f"undetermined, so the agent may stop: {verdict.degraded}")
-    text = quickjson.dumps({"decision": "block", "reason": reason(verdict)}) if asks else ""
-    return text, notes
+    return quickjson.dumps({"decision": "block", "reason": reason(verdict)}) if asks else "", notes
 
 
 def reason(verdict: Verdict) -> str:
@@ -89,8 +87,7 @@ def reason(verdict: Verdict) -> str:
     ref = f"{verdict.rubric.id}@{verdict.rubric.version}"
     rubric = f"{rubric_name(ref, verdict.rubric.source)}, {verdict.mode}"
     head = f"The files changed in this session ({names}) were judged under {rubric}: {verdict.verdict}"
-    decided = verdict.human_override
-    if decided is not None:
+    if (decided := verdict.human_override) is not None:
         return f"{head}, decided by a person: {_harmless(decided.why)}"[:MAX_REASON]
     lines = []
     for finding in _open(verdict)[:MAX_FINDINGS]:

@@ -170,8 +170,7 @@ def judge_report(tried: Tried, answers: Answers) -> dict[str, Any]:
 
 def _judged(prompt: str, ranked: RankedCandidates, configured: Settings, tried: Tried) -> Shown | None:
     """Return what is shown after judging, as `hooks.judged` does; None where models had no part in it."""
-    candidates = [hit for hit in ranked.candidates if not hit.damaged]
-    if not candidates:
+    if not (candidates := [hit for hit in ranked.candidates if not hit.damaged]):
         return None
     reply: search.Judged | str = search.NO_FULL_TEXT
     if ranked.fallback is None:
@@ -200,10 +199,7 @@ class _Line(BaseModel, strict=True):
 
 
 def read_answers(path: Path, project: str) -> Answers:
-    """Return the answers in a file; of two about the same pair the later one counts. Raises `InputError`.
-
-    A prompt's text and a memory's path (from `project`) may stand in place of their digests.
-    """
+    """Return the answers in a file; of two about the same pair the later one counts. Raises `InputError`."""
     found: Answers = {}
     for place, text in lines(path, "name a file with a JSON object a line"):
         try:
@@ -211,6 +207,7 @@ def read_answers(path: Path, project: str) -> Answers:
         except ValidationError as error:
             wrong = yamlfile.problem(error.errors(include_url=False), dict.fromkeys(_Line.model_fields))
             raise InputError(f"{place}: {wrong}; correct or remove the line") from None
+        # A prompt's text and a memory's path (from `project`) may stand in place of their digests.
         file = os.path.normpath(Path(os.path.realpath(project)) / line.memory)
         prompt = line.prompt if _DIGEST.fullmatch(line.prompt) else prompt_key(line.prompt)
         memory = line.memory if _DIGEST.fullmatch(line.memory) else environment.digest(file)
@@ -270,8 +267,7 @@ def more_needed(found: Share | None) -> int | None:
     if found is None:
         return FEWEST
     for of in range(max(found.of, FEWEST), _MOST):
-        wanted = share(round(found.value * of), of)
-        if wanted and wanted.high - wanted.low <= WIDEST:
+        if (wanted := share(round(found.value * of), of)) and wanted.high - wanted.low <= WIDEST:
             return of - found.of
     return None
 

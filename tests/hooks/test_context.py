@@ -43,7 +43,7 @@ def candidate(title: str, name: str = "jwt", root: str = ROOT, place: str = "", 
 
 def render(*injected: Candidate, described: Any = None, **more: tuple[Candidate, ...]) -> str:  # noqa: ANN401 - texts by category
     pinned, mentioned = (list(more.get(name, ())) for name in ("pinned", "mentioned"))
-    return context.render(pinned, list(injected), mentioned, "/p", {ROOT: described or {}})
+    return context.render(pinned, (list(injected), mentioned), "/p", {ROOT: described or {}})
 
 
 def test_the_form_is_the_published_one() -> None:
