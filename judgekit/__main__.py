@@ -14,8 +14,7 @@ def main() -> int:
     if sys.argv[1:2] == ["gate"]:
         from judgekit.hooks import pre_push  # noqa: PLC0415 - most pushes end here
 
-        code = pre_push.ended(sys.argv[2:])
-        if code is not None:
+        if (code := pre_push.ended(sys.argv[2:])) is not None:
             return code
     from judgekit.cli.app import run  # noqa: PLC0415 - the hook never needs it
 

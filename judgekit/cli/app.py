@@ -126,10 +126,7 @@ def run(arguments: list[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def terminable() -> Iterator[None]:
-    """Make SIGTERM an interruption, so that a command ends the programs that it started.
-
-    The process then dies of the signal; a second one ends it at once. A handler that is set already stays.
-    """
+    """Make SIGTERM an interruption, so that a command ends the programs that it started, and dies of it."""
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
@@ -139,7 +136,7 @@ def terminable() -> Iterator[None]:
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         nonlocal came
         came = True
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a second one ends the process at once
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, interrupt)

@@ -20,8 +20,7 @@ def extend(command: Any, *, top: bool = True) -> None:  # noqa: ANN401 - typer's
     own: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False, "hidden": not top}
     for names, help_ in _OPTIONS.items():
         command.params.append(TyperOption(param_decls=[*names], callback=_apply, help=help_, **own))
-    inner = getattr(command, "commands", {})
-    if inner:
+    if inner := getattr(command, "commands", {}):
         command.format_commands = functools.partial(_write_commands, inner)
     if not inner or command.invoke_without_command:
         command.format_epilog = _write_example

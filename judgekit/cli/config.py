@@ -33,9 +33,8 @@ def show(as_json: AsJson = False, _out: OutOption = None) -> None:
     from judgekit.ledger.records import Address
 
     found = settings.explained(project_path())
-    known = list(settings.VARIABLES)
-    for name in (each for each in environment.NAMES if each not in known):
-        if value := environment.environ().get(name, ""):
+    for name in environment.NAMES:
+        if name not in settings.VARIABLES and (value := environment.environ().get(name)):
             found.append(settings.Setting(name, "(set)" if _SECRET.search(name) else value, "environment"))
     bare = TypeAdapter[str](Address).validate_python
     rows = without_secrets([each._asdict() | {"where": str(each.where)} for each in found])
@@ -74,8 +73,7 @@ def clear(yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation
     from judgekit.ledger.labels import at_terminal
 
     kept = ReplyCache()
-    count = kept.state().replies
-    if count and not yes:
+    if (count := kept.state().replies) and not yes:
         if not at_terminal():
             raise UsageError("no terminal to ask for confirmation; add --yes to remove the replies")
         typer.confirm(f"Remove {counted(count, 'reply', 'replies')}?", abort=True, err=True)

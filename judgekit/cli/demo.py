@@ -28,11 +28,7 @@ _PROMPTS = (
     ("unrelated", "Write a haiku about autumn leaves"),
 )
 _QUESTION = "Requests to the API fail for one customer"
-_GONE = {
-    "JUDGEKIT_API_BASE": "http://127.0.0.1:9/v1",
-    "JUDGEKIT_MODEL": "a-model-that-is-gone",
-    "JUDGEKIT_REPLAY": "",
-}
+_GONE = {"JUDGEKIT_API_BASE": "http://127.0.0.1:9/v1", "JUDGEKIT_MODEL": "gone", "JUDGEKIT_REPLAY": ""}
 _HIT = re.compile(r"^ *\d+\. ", re.MULTILINE)
 _VERDICT = re.compile(r"^([A-Z]+) +(\S+\.md)", re.MULTILINE)
 _MEASURE = "Measure any judge on labelled cases of your own before you rely on it."
@@ -55,7 +51,7 @@ def demo(model: Annotated[str | None, _MODEL] = None) -> None:
         (sample / "documents" / name).rename(sample / neutral)
     project = sample / "project"
     _heading("1. The prompt hook: what a coding agent gets, without any model")
-    injected = []
+    counts = []
     for kind, prompt in _PROMPTS:
         say(f"{kind}: {prompt!r}")
         payload = {"hook_event_name": "UserPromptSubmit", "prompt": prompt, "cwd": str(project)}
@@ -63,7 +59,7 @@ def demo(model: Annotated[str | None, _MODEL] = None) -> None:
         done = subprocess.run(words, input=event, capture_output=True, env=environ, check=False, timeout=60)  # noqa: S603 - ourselves
         text = done.stdout.decode().strip() or "(nothing added to the agent's context)"
         say("\n".join(f"    {line}" for line in lines_of(text + done.stderr.decode())) + "\n")
-        injected.append(str(text.count("<result ")))
+        counts.append(str(text.count("<result ")))
     _heading("2. Search in the same memories, by BM25 alone and with the judge")
     found = _show(["search", _QUESTION, "-n", "5"], project, environ)
     kept = _show(["search", _QUESTION, "-n", "5", "--judge"], project, environ)
@@ -75,8 +71,7 @@ def demo(model: Annotated[str | None, _MODEL] = None) -> None:
     _heading("What was seen, and how far to trust it")
     plain, judged = (len(_HIT.findall(text)) for text in (found, kept))
     said = [f"{name} {word.lower()}" for word, name in _VERDICT.findall(verdicts)]
-    got = ", ".join(injected)
-    say(f"Memories: the prompts got {got}; the search found {plain}, with the judge {judged}.")
+    say(f"Memories: the prompts got {', '.join(counts)}; the search found {plain}, with the judge {judged}.")
     say(f"Documents: {', '.join(said[:-1])}; without a model {''.join(said[-1:])}.")
     say(trust)
 

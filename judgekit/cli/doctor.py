@@ -53,8 +53,7 @@ def _checks(project: Path) -> Iterator[Check]:
         found = [str(path) for path in settings.sources(project) if path.is_file()]
         yield "ok", "configuration", ", ".join(found) or "none; the defaults apply"
         for section in get_args(loader.Section):
-            rubric = getattr(config, section).rubric
-            yield from _guarded("rubrics", _named_rubric(section, rubric, project))
+            yield from _guarded("rubrics", _named_rubric(section, getattr(config, section).rubric, project))
         yield from _guarded("models", _models(config, project))
         if words := config.retrieval.command:
             yield from _guarded("retrieval.command", _command(words, config.retrieval.deadline, project))
@@ -132,8 +131,7 @@ def _models(config: Config, project: Path) -> Iterator[Check]:
     if config.server.url is not None:
         yield "ok", "shared judge", f"documents go to {config.server.url}"
     elif not panel:
-        without = "Until then search uses BM25 alone, and documents are not judged"
-        yield "note", "models", f"{reason}. {without}"
+        yield "note", "models", f"{reason}. Until then search uses BM25 alone, and documents are not judged"
     for tier, jury in panel.items():
         models = ", ".join(f"{endpoint.model} ({endpoint.profile.title})" for endpoint in jury)
         yield "ok", f"models, {tier}", models

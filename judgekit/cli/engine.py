@@ -27,8 +27,7 @@ def start() -> int:
     from judgekit.config import settings
 
     settings.load(None)  # here a person reads what is wrong with it
-    known = process.start(_START_SECONDS)
-    if known is None:
+    if (known := process.start(_START_SECONDS)) is None:
         warn("the engine could not start; judging works without it (see docs/engine.md)")
         return Exit.INTERNAL
     _print(known)
@@ -112,8 +111,7 @@ def migrate(
     from judgekit.config import settings
     from judgekit.ledger.database import Database
 
-    store = settings.load(None).server.store
-    if store is None:
+    if (store := settings.load(None).server.store) is None:
         raise UsageError("no store is set up; server.store in your own configuration names it")
     taken = Database(store).migrate(runtime_role)
     for name in taken:

@@ -72,8 +72,7 @@ def judge(
 
     Exit code 2 when a model did not answer: the figures cover a part of the cases, or none.
     """
-    from judgekit.evaluation import pages, runner
-    from judgekit.evaluation import report as judged
+    from judgekit.evaluation import pages, report, runner
     from judgekit.rubric import loader
 
     project = project_path()
@@ -97,11 +96,11 @@ def judge(
         cases, missing = found.cases, runner.unanswered(found.cases)
         if repeat > 1 and not names:
             cases, judge = found.with_course(loaded.rubric, mode), found.judge
-    report = judged.report(cases, file.name, loaded, mode, wanted)
+    measured = report.report(cases, file.name, loaded, mode, wanted)
     if html is not None:
-        output.write_file(html, pages.judging_page(report))
-    say_judges(report, as_json=as_json, is_comparison=bool(names))
-    kept = keep_noise(report, judge) if keep else Exit.ACCEPTED
+        output.write_file(html, pages.judging_page(measured))
+    say_judges(measured, as_json=as_json, is_comparison=bool(names))
+    kept = keep_noise(measured, judge) if keep else Exit.ACCEPTED
     return answered(missing) or kept
 
 
@@ -223,19 +222,18 @@ def retrieval(
     _out: output.OutOption = None,
 ) -> None:
     """Measure ranking, confidence and injection on a labelled collection."""
-    from judgekit.evaluation import cases
-    from judgekit.evaluation import retrieval as evaluation
+    from judgekit.evaluation import cases, retrieval
     from judgekit.retrieval.profiles import compile_profiles
 
     found = cases.read_collection(folder, scoped=scope_prefix)
     if run is not None:
-        evaluation.check_run(run, (each.id for each in (*found.queries, *found.documents)))
+        retrieval.check_run(run, (each.id for each in (*found.queries, *found.documents)))
     used = Profiles(compile_profiles(project_path())).by_kind[profile]
     shown = progress(len(found.queries), "queries")
-    seen = evaluation.search(found, used, scoped=scope_prefix, progress=shown)
+    seen = retrieval.search(found, used, scoped=scope_prefix, progress=shown)
     if run is not None:
-        evaluation.write_run(run, ((each.query, each.ranking) for each in seen))
-    report = evaluation.report(found, used, seen, scoped=scope_prefix)
+        retrieval.write_run(run, ((each.query, each.ranking) for each in seen))
+    report = retrieval.report(found, used, seen, scoped=scope_prefix)
     if report.strays:
         strays = f"{report.strays} judgements name unknown queries or documents"
         warn(f"{folder / cases.QRELS}: {strays}; such a document counts as not found")
@@ -292,13 +290,20 @@ def memories(
 
     Exit code 1 when less than 80% of what is injected is relevant, 2 with fewer than 20 labelled injections.
     """
+    from judgekit.evaluation import cases
     from judgekit.hooks import settings, trial
     from judgekit.ledger.labels import at_terminal
 
     project = environment.project_root()
     configured, notes = settings.load(project)
     _check_hook(configured, fit=fit)
-    texts = _prompts(prompts, from_, project, limit)
+    if prompts is not None:
+        texts = trial.distinct([text for _, text in cases.lines(prompts, "name a file of prompts")], limit)
+    else:
+        texts = trial.of_project(from_, project, limit)
+    if not texts:
+        place = str(prompts or f"{from_} of {project}")
+        raise InputError(f"{place}: no prompt that the hook answers; use --from log, or --prompts FILE")
     path = trial.answers_file(project)
     kept = labels or (path if path.exists() else None)
     answers = trial.read_answers(kept, project) if kept else {}
@@ -340,20 +345,6 @@ def _check_hook(configured: Settings, *, fit: bool) -> None:
     for key, value in (("inject", "top_k"), ("scorer", "keyword")):
         if fit and configured[key] == value:
             raise UsageError(f"--fit: with retrieval.{key}: {value} no threshold decides; change that first")
-
-
-def _prompts(file: Path | None, source: str, project: str, limit: int) -> list[str]:
-    from judgekit.evaluation import cases
-    from judgekit.hooks import trial
-
-    if file is not None:
-        found = trial.distinct([text for _, text in cases.lines(file, "name a file of prompts")], limit)
-    else:
-        found = trial.of_project(source, project, limit)
-    if not found:
-        place = str(file or f"{source} of {project}")
-        raise InputError(f"{place}: no prompt that the hook answers; use --from log, or --prompts FILE")
-    return found
 
 
 def _ask(pairs: list[tuple[Trial, Candidate]], answers: Answers, path: Path) -> None:
@@ -407,8 +398,7 @@ def _say_memories(report: dict[str, Any], hook: HookReport, judged: HookReport |
     say("\nIn brackets exact 95% intervals (Clopper and Pearson)")
     if report["unanswered"]:
         warn(f"{report['unanswered']} pairs have no answer yet; run this in a terminal to answer them")
-    found = (judged or hook).precision
-    if found is None or found.of < FEWEST:
+    if (found := (judged or hook).precision) is None or found.of < FEWEST:
         say(f"Too few labels: {FEWEST - (found.of if found else 0)} more are needed")
     elif found.value < report["bar"]:
         say(f"The precision, {found.value:.3f}, is below the bar; --fit looks for better thresholds")

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from judgekit.environment import __version__
 from judgekit.judging.redact import without_secrets
@@ -32,8 +33,6 @@ def render(name: str, verdicts: Sequence[Mapping[str, Any]]) -> str:
 
 def sarif(verdicts: Sequence[Mapping[str, Any]]) -> str:
     """Return a SARIF log: one result a verdict, and one for each finding."""
-    from urllib.parse import quote
-
     results: list[dict[str, Any]] = []
     for verdict in verdicts:
         texts = {subject["path"]: _judged_text(subject) for subject in verdict["subjects"]}

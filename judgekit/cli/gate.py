@@ -64,19 +64,15 @@ def gate(
         note(f"nothing to judge: no file selected by gate.paths and gate.authors changed since {base}")
     # At the end, when all else has been said.
     if report.escalate.get("issues") == "on" or report.escalate.get("notify"):
-        _open_issues(report, pre_push[1] if pre_push else "")
+        from judgekit.config.settings import EscalateConfig
+        from judgekit.gate import github
+        from judgekit.judging.verdict import Verdict
+
+        verdicts = [Verdict.model_validate(row["verdict"]) for row in report.rows]
+        settings, address = EscalateConfig.model_validate(report.escalate), pre_push[1] if pre_push else ""
+        for line in github.by_itself(verdicts, Path.cwd(), settings, address):
+            warn(line)
     return blocked_code if report.blocked else Exit.ACCEPTED
-
-
-def _open_issues(report: Report, address: str) -> None:
-    from judgekit.config.settings import EscalateConfig
-    from judgekit.gate import github
-    from judgekit.judging.verdict import Verdict
-
-    verdicts = [Verdict.model_validate(row["verdict"]) for row in report.rows]
-    settings = EscalateConfig.model_validate(report.escalate)
-    for line in github.by_itself(verdicts, Path.cwd(), settings, address):
-        warn(line)
 
 
 def _print(report: Report, form: output.Format) -> None:
@@ -86,8 +82,7 @@ def _print(report: Report, form: output.Format) -> None:
             shown = typer.style(word.ljust(12), fg=output.COLOURS[_KIND[word]], bold=True)
             lines = [f"{shown}  {escaped(row['path'])}  ({row['commit'][:7]} {escaped(row['author'])})"]
             if noise := verdict.get("noise"):
-                may = "judged again, it may get the other answer"
-                lines.append(f"within the noise ({noise:g} points): {may}")
+                lines += [f"within the noise ({noise:g} points): judged again, it may get the other answer"]
             if decided := verdict["human_override"]:
                 lines.append(f"{decided['decision']}ed by {decided['who']}: {decided['why']}")
             elif word == "GO" and verdict["rounds"] and not (verdict.get("depth") and verdict["degraded"]):

@@ -36,10 +36,8 @@ def install_git(scope: _GitScope = "local", print_: _Print = False) -> None:
     change = git_hook.planned_change(place, installs=True)
     if not _installed(change, ": git runs the gate before a push", print_=print_, program=True):
         return
-    kept = change.path.with_name(git_hook.KEPT)
-    if kept.exists():
-        runs = os.access(kept, os.X_OK)
-        what = "runs first" if runs else "does not run, as before: it is not executable"
+    if (kept := change.path.with_name(git_hook.KEPT)).exists():
+        what = "runs first" if os.access(kept, os.X_OK) else "does not run, as before: it is not executable"
         say(f"the earlier hook {what}: {kept}")
     say(f"undo: judgekit uninstall git{' --scope user' if scope == 'user' else ''}")
     note(*git_hook.notes(place))

@@ -292,8 +292,7 @@ def _lines(comparison: Comparison) -> Iterator[str]:
             ahead = f"the best two {comparison.lead:g} apart" if tied else f"ahead by {comparison.lead:g}"
         elif comparison.lead is not None and not tied:
             ahead = f"{comparison.lead:.0%} ahead in votes"
-        consensus = f"{comparison.consensus}{', ' if ahead else ''}{ahead}"
-        decided = f"decided by {comparison.judge_tier} ({consensus})"
+        decided = f"decided by {comparison.judge_tier} ({comparison.consensus}{', ' if ahead else ''}{ahead})"
     about_cost = {"cost_usd", "cost_source", "cost_complete", "rounds"}
     cost = output.cost_text(comparison.model_dump(include=about_cost))
     rounds = "1 round" if len(comparison.rounds) == 1 else f"{len(comparison.rounds)} rounds"

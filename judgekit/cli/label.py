@@ -70,8 +70,7 @@ def label(
     wanted = LineFilter(since=store.point(since) if since else None)
     say_damage = functools.cache(damaged)  # the same files are read twice
     lacking = None if team else readiness(project_path(), on_damage=say_damage)[0]
-    records = ledger.records(wanted, say_damage)
-    waiting = labels.waiting(records, who, lacking)[:limit]
+    waiting = labels.waiting(ledger.records(wanted, say_damage), who, lacking)[:limit]
     count = _go_through(ledger, waiting, who, blind=blind)
     say(f"{count} labelled, {len(waiting) - count} left")
     return 0
@@ -80,8 +79,7 @@ def label(
 def _dismiss(ledger: AnyLedger, name: str, number: int, who: str, *, undo: bool) -> int:
     from judgekit.ledger import DismissalLine
 
-    verdict = _last_verdict(ledger, name)
-    if verdict is None:
+    if (verdict := _last_verdict(ledger, name)) is None:
         raise UsageError(f"{name}: no verdict on it in {ledger.folder}; judgekit triage lists verdicts")
     if number > len(verdict.findings):
         counted = f"the verdict on {verdict.task_id} has {len(verdict.findings)} findings"
@@ -277,8 +275,7 @@ def escalate(
     done = 0
     try:
         # Someone waits for it: each may take as long as all do where it happens by itself.
-        seconds = github.SECONDS * len(verdicts)
-        for _, line in github.ensure(verdicts, settings, Path.cwd(), seconds=seconds):
+        for _, line in github.ensure(verdicts, settings, Path.cwd(), seconds=github.SECONDS * len(verdicts)):
             say(line)
             done += 1
     except github.GhError as error:

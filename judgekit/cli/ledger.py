@@ -113,7 +113,13 @@ def purge(
     if (before is None) != all_:
         raise UsageError("say what to remove: --before WHEN, or --all")
     day = date.max if before is None else store.point(before).date()
-    purges = _purges_of_team(day, project) if team else _purges(day, project)
+    if team:
+        purges = _purges_of_team(day, project)
+    else:
+        check(project)
+        wanted = here().name if project is None else project
+        chosen = [each for each in _all() if project == "all" or store.same_project(each.name, wanted)]
+        purges = {each.name: partial(store.purge, each, day) for each in chosen}
     counts = {name: count for name, purge in purges.items() if (count := purge(preview=True))}
     for name, count in counts.items():
         say(f"{name}: {', '.join(f'{number} {kind}' for kind, number in sorted(count.items()))}")
@@ -130,17 +136,8 @@ def purge(
     say(f"removed {sum(sum(count.values()) for count in counts.values())} lines")
 
 
-def _purges(day: date, project: str | None) -> dict[str, Purge]:
-    """Return what removes the lines from before a day from each ledger, by its name."""
-    from judgekit.ledger import store
-
-    check(project)
-    wanted = here().name if project is None else project
-    chosen = [each for each in _all() if project == "all" or store.same_project(each.name, wanted)]
-    return {each.name: partial(store.purge, each, day) for each in chosen}
-
-
 def _purges_of_team(day: date, project: str | None) -> dict[str, Purge]:
+    """Return what removes the lines from before a day, by the name of their ledger."""
     from judgekit.ledger.database import Database
 
     if project is None or not isinstance(found := team(), Database):
@@ -180,8 +177,7 @@ def team() -> Shared | Database:
         from judgekit.ledger.database import Database
 
         return Database(place)
-    found = shared.configured(configured)
-    if found is None:
+    if (found := shared.configured(configured)) is None:
         raise UsageError("no shared judge is set up; server.url in your own configuration names it")
     return found
 
@@ -190,7 +186,7 @@ class TeamLedger:
     folder = "the team's ledger"
 
     def records(self, wanted: LineFilter, on_damage: OnDamage) -> Iterator[Record]:
-        yield from (each.record for each in _of_team(wanted, on_damage))
+        yield from (each.record for each in _fetched(wanted, on_damage))
 
     def add(self, *records: Record) -> None:
         """Keep records, which name the ledger they belong to; raises `UsageError` for what is refused."""
@@ -200,14 +196,23 @@ class TeamLedger:
             raise UsageError(refused)
 
 
-def _of_team(wanted: LineFilter, on_damage: OnDamage) -> Iterator[ReadLine]:
-    from judgekit.ledger import store
+def _fetched(wanted: LineFilter, on_damage: OnDamage, host: str | None = None) -> Iterator[ReadLine]:
+    """Yield the lines of the shared judge, or those of a `host`; what is wrong there is said at the end."""
+    from judgekit.ledger import importing, store
 
+    unread: list[Damage] = []
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
-        fetched = Path(folder) / "fetched.jsonl"
-        since = _EVER if wanted.since is None else wanted.since.isoformat()
-        team().fetch(since, wanted.project or "all", fetched)
-        yield from store.entries([fetched], wanted, on_damage)
+        fetched, said = Path(folder) / "fetched.jsonl", ""
+        if host is None:
+            since = _EVER if wanted.since is None else wanted.since.isoformat()
+            team().fetch(since, wanted.project or "all", fetched)
+        else:
+            said = importing.fetch(host, wanted.since, fetched)
+        yield from store.entries([fetched], wanted, on_damage if host is None else unread.append)
+    if unread:
+        warn(f"{host}: {len(unread)} lines cannot be read; the first, line {unread[0].line}: {unread[0].why}")
+    if said:
+        warn(f"{host}: {said}")
 
 
 def lines(
@@ -220,7 +225,7 @@ def lines(
     host: str | None = None,
 ) -> Iterator[ReadLine]:
     """Yield the lines of some `places`, of the shared judge or of a `host`; say which cannot be read."""
-    from judgekit.ledger import LineFilter, importing, store
+    from judgekit.ledger import LineFilter, store
 
     name = None if project == "all" else project
     wanted = LineFilter(since=store.point(since) if since else None, until=until, project=name)
@@ -229,18 +234,7 @@ def lines(
         return
     if ledgers or (of_team and host is not None):
         raise UsageError("--team, --host and --ledger or FILE cannot be combined")
-    if host is None:
-        yield from _of_team(wanted, damaged)
-        return
-    unread: list[Damage] = []
-    with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
-        fetched = Path(folder) / "fetched.jsonl"
-        said = importing.fetch(host, wanted.since, fetched)
-        yield from store.entries([fetched], wanted, unread.append)
-    if unread:
-        warn(f"{host}: {len(unread)} lines cannot be read; the first, line {unread[0].line}: {unread[0].why}")
-    if said:
-        warn(f"{host}: {said}")
+    yield from _fetched(wanted, damaged, host)
 
 
 def places(ledgers: list[Path] | None, project: str | None = "all") -> list[Path]:

@@ -275,8 +275,7 @@ def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: b
     ref = f"{verdict['rubric']['id']}@{verdict['rubric']['version']}"
     judged = [f"{rubric_name(ref, verdict['rubric'].get('source'))}, {verdict['mode']}"]
     names = {"tiebreaker": "after review"} if verdict.get("review") else {}
-    opinions = [(each["tier"], each["opinion"], each["failure"]) for each in verdict["rounds"]]
-    if opinions:
+    if opinions := [(each["tier"], each["opinion"], each["failure"]) for each in verdict["rounds"]]:
         came = [(tier, own["outcome"] if own else fault and fault["kind"]) for tier, own, fault in opinions]
         judged.append(", ".join(f"{names.get(tier, tier)} {word}" for tier, word in came))
         model = verdict["model"]
@@ -297,8 +296,7 @@ def verdict_text(verdict: Mapping[str, Any], *, headed: bool = True, degraded: b
         explained = {*terms, *(finding["dimension"] for finding in verdict["findings"])}
         silent = [name for name in verdict["scores"] or {} if name not in explained]
         lines += [f"no reason given for {', '.join(silent)}"] if terms and silent else []
-    review = {(each["issue"], each["quote"]): _reviewed(each) for each in verdict.get("review", ())}
-    if review:
+    if review := {(each["issue"], each["quote"]): _reviewed(each) for each in verdict.get("review", ())}:
         counts = Counter(word for word, _ in review.values())
         lines.append(f"reviewed by peers: {', '.join(f'{n} {word}' for word, n in counts.items())}")
     for finding in verdict["findings"]:

@@ -33,8 +33,7 @@ def list_() -> None:
         mark = "usable" if state.usable else "-"
         say(f"{state.name:<18} {mark:<7} {state.why}{f'; {models}' if models else ''}")
     for family, tiers in panel.by_author(settings.load(project), project):
-        shown = ", ".join(f"{tier} {own.model}" for tier, jury in tiers.items() for own in jury)
-        if shown:
+        if shown := ", ".join(f"{tier} {own.model}" for tier, jury in tiers.items() for own in jury):
             say(f"{f'texts by {family}' if family else 'asked':<18} {shown}")
 
 
@@ -44,15 +43,12 @@ def check(
     fetch: Annotated[bool, Option("--fetch", help="Download the local model first if missing.")] = False,
 ) -> int:
     """Send one short request to each model of a provider; exit code 2 when one does not answer."""
-    import asyncio
-
     from judgekit.config import settings
-    from judgekit.providers import gateway, local, registry
+    from judgekit.providers import gateway, local, registry, running
     from judgekit.providers.resolve import resolve
 
     if fetch:
-        local_model = os.environ.get("JUDGEKIT_LOCAL_MODEL", "")
-        if not local_model:
+        if not (local_model := os.environ.get("JUDGEKIT_LOCAL_MODEL", "")):
             known = ", ".join(local.CATALOGUE)
             raise UsageError(f"set JUDGEKIT_LOCAL_MODEL to a model that can be fetched: {known}")
         place = None
@@ -79,7 +75,7 @@ def check(
             return [await gateway.check(opened, endpoint) for endpoint in endpoints.values()]
 
     code = Exit.ACCEPTED
-    answers = asyncio.run(ask_all())
+    answers = running.run(ask_all())
     for (model, endpoint), (found, milliseconds) in zip(endpoints.items(), answers, strict=True):
         usage = found.usage or Usage()
         if isinstance(found, GatewayError) and found.kind is not FailureKind.TRUNCATED:

@@ -106,8 +106,7 @@ def _verdict(
     from judgekit import environment
     from judgekit.text import one_line
 
-    folder = request.config.stash[_FOLDER]
-    if folder is None:
+    if (folder := request.config.stash[_FOLDER]) is None:
         return _judged(text, rubric, given)
     # The name stands for all that is judged: another text or another question has no recording yet.
     judged = sorted((name, value) for name, value in given.items() if name not in _LIMITS)

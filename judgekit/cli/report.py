@@ -59,8 +59,7 @@ def report(
     if known == {}:
         raise InputError(f"{labels}: no row has a label; write accept, improve or reject into the column")
     second = {each.row_id: each.word for each in files.results(rest[0])} if rest else {}
-    other = (rest[0].name, second) if rest else None
-    found = summarise(files.results(first), first.name, known, by, other)
+    found = summarise(files.results(first), first.name, known, by, (rest[0].name, second) if rest else None)
     sections = _sections(found)
     if html is not None:
         write_file(html, page(f"Results of {found.file}", _about(found), sections))

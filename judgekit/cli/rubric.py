@@ -187,8 +187,7 @@ def _try_wrong(loaded: LoadedRubric, wrong: Sequence[WrongCase], mode: ModeName,
 
 def _repeat(loaded: LoadedRubric, mode: ModeName, times: int, *, keep: bool, as_json: bool) -> Exit:
     """Ask every tier again about a rubric's cases; say how often outcomes flip, and how far scores move."""
-    from judgekit.evaluation import report as judged
-    from judgekit.evaluation import runner
+    from judgekit.evaluation import report, runner
     from judgekit.evaluation.cases import Case
     from judgekit.rubric.loader import read_cases
 
@@ -196,10 +195,9 @@ def _repeat(loaded: LoadedRubric, mode: ModeName, times: int, *, keep: bool, as_
     cases = runner.again(cases, times - 1, swapped=False)
     shown = progress(len(cases), "answers")
     asked = runner.ask(cases, loaded.path.parent, loaded, mode, project_path(), shown)
-    cases = asked.with_course(loaded.rubric, mode)
-    report = judged.report(cases, loaded.rubric.ref, loaded, mode)
-    say_judges(report, as_json=as_json)
-    kept = keep_noise(report, asked.judge) if keep else Exit.ACCEPTED
+    measured = report.report(asked.with_course(loaded.rubric, mode), loaded.rubric.ref, loaded, mode)
+    say_judges(measured, as_json=as_json)
+    kept = keep_noise(measured, asked.judge) if keep else Exit.ACCEPTED
     return answered(runner.unanswered(asked.cases)) or kept
 
 
@@ -226,8 +224,7 @@ def diff(
     from judgekit.evaluation import runner
     from judgekit.rubric.loader import read_cases
 
-    cases = read_cases(new) or read_cases(old)
-    if not cases:
+    if not (cases := read_cases(new) or read_cases(old)):
         raise UsageError(f"neither {old.rubric.ref} nor {new.rubric.ref} has labelled cases to try")
     modes = (mode,) if mode else runner.MODES
     both = [runner.trial(loaded, cases, project_path(), modes=modes) for loaded in (old, new)]
