@@ -80,10 +80,7 @@ def many(
     warn: Callable[[str], None],
     in_order: bool = True,
 ) -> None:
-    """Have the engine do an operation for each of `things`; `locally` does what is left.
-
-    Answers come in the order of the things, or as they are complete.
-    """
+    """Have the engine do an operation for each of `things`, `in_order` or not; `locally` does the rest."""
     try:
         with client.connect_or_start() as connection:
             place = connection.place

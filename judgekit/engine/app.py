@@ -258,8 +258,7 @@ async def task(request: Request, given: JudgeBody) -> Response:
     def work() -> bytes:
         folder = given.folder or Path(given.cwd)
         verdict, notes = tasks.judge(given.document.document(), folder, given.judge_request())
-        notes = [*notes, *github.by_itself([verdict], folder)]
-        return _json({"verdict": verdict.record(), "notes": notes})
+        return _json({"verdict": verdict.record(), "notes": [*notes, *github.by_itself([verdict], folder)]})
 
     return await _done_in_thread(request, given, work)
 
@@ -332,7 +331,7 @@ async def gate(request: Request, given: GateBody) -> Response:
 
 
 async def done(request: Request, carried: Carried, work: Callable[[], Awaitable[bytes]]) -> Response:
-    """Answer with the JSON of `work`, once the engine is ready; raises `ClientGone` if the caller goes."""
+    """Answer with the JSON of `work`, once the engine is ready; end it when the caller goes."""
 
     async def working() -> bytes:
         await request.app.state.service.usable()
@@ -347,7 +346,7 @@ async def done(request: Request, carried: Carried, work: Callable[[], Awaitable[
     try:
         await asyncio.wait({task, watcher}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise ClientGone
+            return Response(status_code=_CLIENT_GONE)
         return Response(task.result(), media_type=JSON)
     finally:
         task.cancel()
@@ -376,10 +375,6 @@ def _json(value: object) -> bytes:
 # What errors become.
 
 
-class ClientGone(Exception):  # noqa: N818 - no error: the caller has hung up
-    pass
-
-
 class OtherRubricError(UsageError):
     """The client means another rubric of the same name."""
 
@@ -393,7 +388,7 @@ _ANSWERS: tuple[tuple[type[JudgekitError], str, int], ...] = (
     (InputError, "input", 422),
     (JudgekitError, "internal", 500),
 )
-_EXPECTED = (JudgekitError, ClientGone, RequestValidationError, HTTPException)
+_EXPECTED = (JudgekitError, RequestValidationError, HTTPException)
 
 
 def say_errors(app: FastAPI, log: Log) -> None:
@@ -412,8 +407,6 @@ def answer_to(error: Exception) -> Response:
     """Return the answer that an error becomes: its kind, its one line, and the exit code of a command."""
     kind, status, exit_code, message = "internal", 500, Exit.INTERNAL, str(error)
     headers: dict[str, str] = {}
-    if isinstance(error, ClientGone):
-        return Response(status_code=_CLIENT_GONE)
     if isinstance(error, RequestValidationError):
         sent = {each["loc"][0]: dict.fromkeys(each["loc"][1:]) for each in error.errors()}
         found = problem(error.errors(), sent | {"body": error.body})

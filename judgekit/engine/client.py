@@ -373,8 +373,7 @@ def call(
 ) -> Value:
     """Have the engine do an operation, and return what `read` makes of its response.
 
-    Where there is no engine or it fails, `warn` gets a line unless the user has switched it off, and
-    `locally` does the operation.
+    Where that fails, `locally` does it, and `warn` gets a line unless the user has switched the engine off.
     """
     try:
         if not (use and wanted()):

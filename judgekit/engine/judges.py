@@ -84,7 +84,6 @@ class Service:
     async def comparison_judge(
         self, texts: ComparisonInput, project: Path | None, judge_request: JudgeRequest
     ) -> PairJudge | RankingJudge:
-        """Return the judge of as many texts, as `judge` does."""
         make = partial(service.comparison_judge, self.gateway, texts, project, judge_request)
         return await self._kept(make, project, judge_request, len(texts.files), len(texts.distinct))
 

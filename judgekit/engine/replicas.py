@@ -13,12 +13,12 @@ from collections import deque
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from judgekit.config.settings import wrong
 from judgekit.engine.admission import Token, Tokens, sha256_of, user_tokens
-from judgekit.errors import ConfigError, GatewayError, JudgekitError, StoreError, UsageError, of_failure
-from judgekit.ledger.database import CONNECTIONS, Attempt, Budget, Database, SharedReplies
+from judgekit.errors import ConfigError, GatewayError, JudgekitError, StoreError, of_failure
+from judgekit.ledger.database import CONNECTIONS, Attempt, Budget, Database
 from judgekit.ledger.records import verdict_line
 from judgekit.providers import running
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from judgekit.judging.score import DocumentJudge
     from judgekit.judging.verdict import Verdict
     from judgekit.providers.base import Endpoint, Gateway, Reply, Request
+
+    Judged: TypeAlias = Callable[[DocumentJudge], Awaitable[Verdict]]
 
 Value = TypeVar("Value")
 
@@ -45,8 +47,6 @@ _SLACK = 30.0  # seconds beyond its deadline after which a judging is given up
 
 
 class StoreTokens(Tokens):
-    """The tokens in a store."""
-
     def __init__(self, database: Database) -> None:
         self._database = database
 
@@ -56,11 +56,9 @@ class StoreTokens(Tokens):
     @contextmanager
     def _changing(self) -> Iterator[list[Token]]:
         before = self.all()
-        tokens = list(before)
-        yield tokens
+        yield (tokens := list(before))
         for token in (each for each in tokens if each not in before):
-            if not self._database.add_token(token.name, token.sha256, token.created):
-                raise UsageError(f"{token.name} has a token; revoke it first")
+            self._database.add_token(token.name, token.sha256, token.created)
         for token in (each for each in before if each not in tokens):
             self._database.remove_token(token.name)
 
@@ -92,13 +90,12 @@ class _Meter:
 class Replica:
     """This process among those with the same store; raises `ConfigError` where it cannot be one."""
 
-    def __init__(self, settings: Config, database: Database, log: Log) -> None:
+    def __init__(self, settings: Config, database: Database, budget: Budget | None, log: Log) -> None:
         self.database, self.id = database, uuid.uuid4().hex
         # Of its own, so that a queue of requests does not make this replica look dead.
         self._pulse = Database(settings.server.store or "")
-        self._log, self._text = log, settings.ledger.text
-        self._budget = _budget(settings)
-        self.tokens, self._replies = StoreTokens(database), SharedReplies(database)
+        self._log, self._text, self._budget = log, settings.ledger.text, budget
+        self.tokens = StoreTokens(database)
         self._turns, self._reading = asyncio.Semaphore(CONNECTIONS), asyncio.Lock()
         self._holders: dict[str, str] = {}
         self._endings: deque[Callable[[], str]] = deque(maxlen=_MOST_ENDINGS)  # that the store could not take
@@ -142,12 +139,6 @@ class Replica:
             except JudgekitError as error:
                 self._log.add(str(error))
 
-    async def _end(self, ending: Callable[[], str]) -> None:
-        """End an attempt, or note its end for when the store is back."""
-        with suppress(JudgekitError):
-            self._endings.append(ending)
-            await self._catch_up()
-
     async def _catch_up(self) -> None:
         while self._endings:
             ending = self._endings.popleft()
@@ -158,10 +149,7 @@ class Replica:
                 raise
 
     async def look(self) -> None:
-        """Read the tokens unless that was just done; raises `StoreError` when the store gave no answer then.
-
-        Strangers can have it read once a second, however many ask.
-        """
+        """Read the tokens, once a second however many ask; raises `StoreError` while that fails."""
         async with self._reading:
             if time.monotonic() - self._read > TOKEN_SECONDS:
                 try:
@@ -179,17 +167,9 @@ class Replica:
         return self._holders.get(sha256_of(token))
 
     async def answer(
-        self,
-        who: str,
-        key: str | None,
-        body: str,
-        judge: DocumentJudge,
-        judged: Callable[[DocumentJudge], Awaitable[Verdict]],
+        self, who: str, key: str | None, body: str, judge: DocumentJudge, judged: Judged
     ) -> bytes:
-        """Return what a request is answered, by `judged` or as before; raises `StoreError`.
-
-        Without a `key` of the client's it is another request than any before.
-        """
+        """Return what a request is answered, by `judged` or as before under `key`; raises `StoreError`."""
         own = uuid.uuid4().hex
         name = own if key is None else f"client:{key}"
         attempt = Attempt(who, name, sha256_of(body), own, self.id)
@@ -201,9 +181,8 @@ class Replica:
             told = await self.aside(claim)
             if told is not None:
                 return told.encode()
-            verdict = await judged(
-                replace(judge, gateway=meter, cache=self._replies if judge.cache is not None else None)
-            )
+            cache = None if judge.cache is None else self.database
+            verdict = await judged(replace(judge, gateway=meter, cache=cache))
             # As of a task: no gate's, until its client says so.
             line = verdict_line(verdict, text=self._text, of_task=True).model_copy(update={"project": SERVED})
             answer = verdict.model_dump_json(by_alias=True)
@@ -211,7 +190,9 @@ class Replica:
             told = await self._surely(ending)
         except BaseException:
             # Whoever asks again gets the verdict, or need not wait; what it cost is known.
-            await self._end(ending or partial(self.database.settle, attempt, meter.usd, None, None))
+            self._endings.append(ending or partial(self.database.settle, attempt, meter.usd, None, None))
+            with suppress(JudgekitError):
+                await self._catch_up()
             raise
         if not told:
             raise StoreError("another replica judges this request; ask again for its verdict", 1)
@@ -233,24 +214,25 @@ def _budget(settings: Config) -> Budget | None:
     server, limit = settings.server, settings.judge.max_cost_usd
     if server.budget_usd is None:
         return None
-    if not limit:
+    if server.store is None:
+        problem = "a budget is kept in the store; set server.store, or remove this key"
+    elif not limit:
         problem = "each judging reserves its own limit; set judge.max_cost_usd to what one may cost"
-        raise wrong("server", "budget_usd", problem, None)
-    if limit > server.budget_usd:
-        raise wrong("server", "budget_usd", f"below judge.max_cost_usd ({limit:g}), so nothing fits", None)
-    return Budget(server.budget_usd, server.budget_per)
+    elif limit > server.budget_usd:
+        problem = f"below judge.max_cost_usd ({limit:g}), so nothing fits"
+    else:
+        return Budget(server.budget_usd, server.budget_per)
+    raise wrong("server", "budget_usd", problem, None)
 
 
 def joined(settings: Config, log: Log) -> Replica | None:
     """Return this process as a replica of the configured store; None without one; raises `ConfigError`."""
+    budget = _budget(settings)
     if settings.server.store is None:
-        if settings.server.budget_usd is not None:
-            problem = "a budget is kept in the store; set server.store, or remove this key"
-            raise wrong("server", "budget_usd", problem, None)
         return None
     database = Database(settings.server.store)
     try:
         database.check()
     except StoreError as error:
         raise ConfigError(str(error)) from None
-    return Replica(settings, database, log)
+    return Replica(settings, database, budget, log)

@@ -41,7 +41,7 @@ from judgekit.judging import panel
 from judgekit.judging.service import JudgeRequest, check_prices
 from judgekit.judging.shared import is_loopback
 from judgekit.judging.verdict import Verdict
-from judgekit.ledger import Ledger, LineFilter, Record, store
+from judgekit.ledger import Ledger, LineFilter, store
 from judgekit.ledger.database import refusal
 from judgekit.ledger.labels import signed
 from judgekit.rubric import loader
@@ -180,24 +180,16 @@ async def judge(
 @router.post("/ledger")
 def keep(request: Request, given: LinesBody) -> Kept:
     """Take lines of a client's ledger, each once; labels and overrides get the name of the token's holder."""
-    refused: dict[int, str] = {}
-    by_name: dict[str, list[Record]] = {}
-    replica: Replica | None = request.app.state.replica
-    for place, line in enumerate(given.lines):
-        found = store.parse(json.dumps(line).encode())
-        if isinstance(found, str):
-            refused[place] = found
-        elif why := store.misplaced(found) if replica is None else refusal(found):
-            refused[place] = why
-        else:
-            by_name.setdefault(found.project, []).append(signed(found, request.scope[HOLDER]))
+    replica, holder = request.app.state.replica, request.scope[HOLDER]
+    raws = (json.dumps(line).encode() for line in given.lines)
+    found, refused = store.sort_out(raws, store.misplaced if replica is None else refusal)
+    records = [signed(record, holder) for record in found]
     if replica is not None:
-        replica.database.add(
-            [each for records in by_name.values() for each in records], request.scope[HOLDER]
-        )
-    for name, records in by_name.items() if replica is None else ():
-        Ledger(store.home() / name, name).add(*records)
-    return Kept(taken=sum(map(len, by_name.values())), refused=refused)
+        replica.database.add(records, holder)
+    else:
+        for name in dict.fromkeys(record.project for record in records):
+            Ledger(store.home() / name, name).add(*(each for each in records if each.project == name))
+    return Kept(taken=len(records), refused=refused)
 
 
 @router.get("/ledger", response_class=StreamingResponse, responses={200: {"content": {local.LINES: {}}}})
@@ -210,16 +202,13 @@ def lines(
     wanted = LineFilter(since=store.point(since), project=None if project == "all" else project)
     replica: Replica | None = request.app.state.replica
 
-    def raws() -> Iterator[bytes]:
-        if replica is None:
-            yield from (each.raw for each in store.entries([store.home()], wanted))
-        else:
-            for page in replica.database.pages(wanted.since, wanted.project):
-                yield from page
-
     def parts() -> Iterator[bytes]:
         held = bytearray()
-        for raw in raws():
+        if replica is not None:
+            raws = replica.database.lines(wanted.since, wanted.project)
+        else:
+            raws = (each.raw for each in store.entries([store.home()], wanted))
+        for raw in raws:
             held += raw + b"\n"
             while len(held) >= _PART:
                 yield bytes(held[:_PART])
@@ -380,8 +369,7 @@ def _listener(host: str, port: int) -> socket.socket:
         family, _, _, _, place = found[0]
         listener = socket.create_server(place[:2], family=family, backlog=512)
     except OSError as error:
-        why = error.strerror or error
-        problem = f"cannot listen on {host}:{port} ({why})"
+        problem = f"cannot listen on {host}:{port} ({error.strerror or error})"
         raise ConfigError(f"{problem}; choose another --host or --port") from None
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)  # connections inherit it
     with suppress(ImportError, ValueError):  # Windows; a system that allows fewer

@@ -1,7 +1,7 @@
 """A team's store in PostgreSQL, for any number of servers: lines, tokens, judgings, spend, kept replies.
 
 The one module that knows the driver. Each public method is one transaction. To run it twice does no harm, so
-one whose outcome was lost with the connection is run again.
+a caller that got no outcome of one, as its connection was lost, runs it again.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import json
 import re
 import weakref
 from collections import Counter
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from queue import Empty, LifoQueue
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit import environment
 from judgekit.config import files
@@ -25,14 +25,12 @@ from judgekit.ledger.records import SCHEMAS, Label, Record, VerdictLine, line
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from types import ModuleType
 
     from judgekit.providers.base import Endpoint, Reply, Request
 
     Connection: TypeAlias = Any  # the driver is an extra
-
-Value = TypeVar("Value")
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 CONNECTIONS = 8  # at a time, of one process
@@ -57,10 +55,6 @@ _MIGRATING, _SPENDING, _TIDYING = 0x6A6B0001, 0x6A6B0002, 0x6A6B0003
 _LOCK = "SELECT pg_advisory_xact_lock(%s)"
 
 
-class ConflictError(UsageError):
-    """What a request asks for goes against an earlier one."""
-
-
 class Budget(NamedTuple):
     """What all replicas may spend in a UTC day or month."""
 
@@ -82,8 +76,13 @@ class Database:
     """The store at a connection string; connections are made when they are needed, up to a few."""
 
     def __init__(self, place: str, migrations: Path = MIGRATIONS) -> None:
-        self._driver = _driver()
-        self._place, self._migrations = _checked(self._driver, place), migrations
+        try:
+            import psycopg  # noqa: PLC0415 - an extra, which only a store needs
+        except ImportError:
+            how = files.install_extra("postgres")
+            raise ConfigError(f"psycopg is not installed; run {how}", key="server.store") from None
+        self._driver: ModuleType = psycopg
+        self._place, self._migrations = _SETTINGS | _checked(psycopg, place), migrations
         raw = environment.table(__file__, "database.toml")
         self._tidying: list[str] = raw.pop("tidy")
         self._sql = {name: _filled(text, raw) for name, text in raw.items()}
@@ -92,28 +91,21 @@ class Database:
             self._slots.put(None)
         self.close = weakref.finalize(self, _close, self._slots)
 
-    def run(self, work: Callable[[Connection], Value]) -> Value:
-        """Return what `work` does in a transaction, on a new connection when the old one has ended.
-
-        Raises `StoreError` where there is no answer, and what `work` raises.
-        """
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Give a connection in a transaction, a new one where the last one has ended; raises `StoreError`."""
         try:
             connection = self._slots.get(timeout=_TURN_SECONDS)
         except Empty:
             raise StoreError("the store is busy; try again", 1) from None
         try:
             if connection is not None:
-                try:
-                    with connection.transaction():
-                        return work(connection)
-                except self._driver.OperationalError:
-                    if not connection.closed:
-                        raise
-            connection = self._driver.connect(
-                **(_SETTINGS | self._place), autocommit=True, prepare_threshold=None
-            )
+                with suppress(self._driver.OperationalError):
+                    connection.execute("")  # which closes it where it has ended
+            if connection is None or connection.closed:
+                connection = self._driver.connect(**self._place, autocommit=True, prepare_threshold=None)
             with connection.transaction():
-                return work(connection)
+                yield connection
         except self._driver.Error as error:
             raise self._failed(error) from None
         finally:
@@ -130,20 +122,16 @@ class Database:
 
     def _do(self, name: str, values: Sequence[object] | dict[str, Any] = ()) -> list[Any]:
         """Return the rows of a statement, if it has any."""
-
-        def work(connection: Connection) -> list[Any]:
+        with self.transaction() as connection:
             done = connection.execute(self._sql[name], values)
-            rows: list[Any] = done.fetchall() if done.description else []
-            return rows
-
-        return self.run(work)
+            return list(done) if done.description else []
 
     # The schema
 
     def check(self) -> None:
         """Raise `ConfigError` where the schema is older than this judgekit needs, or has moved beyond it."""
-        number, needs, _ = self.run(self._schema)
-        own = max(self._steps())
+        with self.transaction() as connection:
+            (number, needs), own = self._schema(connection), max(self._steps())
         if number < own:
             problem = f"the store has schema {number}, and this judgekit needs {own}"
             raise ConfigError(f"{problem}; run: judgekit serve migrate")
@@ -156,22 +144,21 @@ class Database:
 
         All or nothing, one process at a time. Raises `ConfigError` while a replica runs that would not work.
         """
-
-        def work(connection: Connection) -> list[str]:
+        taken: list[str] = []
+        with self.transaction() as connection:
             connection.execute("SET LOCAL statement_timeout = 0")
             connection.execute(_LOCK, (_MIGRATING,))
             connection.execute("SET LOCAL lock_timeout = '5s'")  # what waits for a lock holds up all others
-            number, _, has_replicas = self._schema(connection)
+            number, _ = self._schema(connection)
             if not number:
                 connection.execute("CREATE SCHEMA IF NOT EXISTS judgekit")
                 connection.execute(self._sql["first"])
-            taken = []
             for step, path in sorted(self._steps().items()):
                 if step > number:
                     text = path.read_text(encoding="utf-8")
                     found = _NEEDS.search(text)
                     needs = int(found[1]) if found else step
-                    if has_replicas:
+                    if number:
                         self._check_replicas(connection, needs)
                     connection.execute(text)
                     connection.execute(self._sql["step"], (step, needs, path.name))
@@ -180,19 +167,16 @@ class Database:
                 grants = (self._migrations / "grants.sql").read_text(encoding="utf-8")
                 role = self._driver.sql.Identifier(runtime_role)
                 connection.execute(self._driver.sql.SQL(grants).format(role=role))
-            return taken
-
-        return self.run(work)
+        return taken
 
     def _steps(self) -> dict[int, Path]:
         names = ((_MIGRATION.fullmatch(path.name), path) for path in self._migrations.iterdir())
         return {int(found[1]): path for found, path in names if found}
 
-    def _schema(self, connection: Connection) -> tuple[int, int, bool]:
-        """Return the schema's number, that of the oldest judgekit it works with, and if it has replicas."""
-        is_there, has_replicas = connection.execute(self._sql["tables"]).fetchone()
-        number, needs = connection.execute(self._sql["schema"]).fetchone() if is_there else (0, 0)
-        return number, needs, has_replicas
+    def _schema(self, connection: Connection) -> tuple[int, int]:
+        """Return the schema's number, and that of the oldest judgekit it works with."""
+        (is_there,) = connection.execute(self._sql["is_there"]).fetchone()
+        return connection.execute(self._sql["schema"]).fetchone() if is_there else (0, 0)
 
     def _check_replicas(self, connection: Connection, needs: int) -> None:
         if count := connection.execute(self._sql["old_replicas"], (needs, ALIVE_SECONDS)).fetchone()[0]:
@@ -205,33 +189,29 @@ class Database:
         """Keep lines that the `holder` of a token brought (none: the command line), each once."""
         rows = [_row(record, holder, provisional=False) for record in records]
         rows.sort(key=lambda row: row[:2])  # in one order everywhere, so that no two writers block each other
-
-        def work(connection: Connection) -> None:
-            with connection.cursor() as cursor:
-                cursor.executemany(self._sql["complete" if holder else "add"], rows)
-
-        self.run(work)
+        with self.transaction() as connection, connection.cursor() as cursor:
+            cursor.executemany(self._sql["complete" if holder else "add"], rows)
 
     def send(self, lines: Sequence[bytes]) -> str | None:
         """Keep lines as they are; return which are refused for good, and why. Raises `StoreError`."""
-        found = [store.parse(raw) for raw in lines]
-        refused = [why for each in found if (why := each if isinstance(each, str) else refusal(each))]
-        self.add([each for each in found if not isinstance(each, str) and not refusal(each)])
-        return f"the store rejected {len(refused)} lines ({refused[0]})" if refused else None
+        records, refused = store.sort_out(lines, refusal)
+        self.add(records)
+        why = next(iter(refused.values()), "")
+        return f"the store rejected {len(refused)} lines ({why})" if refused else None
 
-    def pages(self, since: datetime | None, project: str | None) -> Iterator[list[bytes]]:
-        """Yield the lines, oldest first, a few hundred at a time; no connection is held between them."""
+    def lines(self, since: datetime | None, project: str | None) -> Iterator[bytes]:
+        """Yield the lines, oldest first; read page by page, so that no connection is held meanwhile."""
         asked = {"at": since or datetime.min.replace(tzinfo=UTC), "id": "", "who": ""}
         asked |= {"project": project, "n": _PAGE}
         while rows := self._do("read", asked):
-            yield [row[3].encode() for row in rows]
+            yield from (row[3].encode() for row in rows)
             asked |= dict(zip(("at", "id", "who"), rows[-1], strict=False))
 
     def fetch(self, since: str, project: str, into: Path) -> None:
         """Write the lines of the team's ledger into a file. Raises `StoreError`."""
         with into.open("wb") as file:
-            for page in self.pages(store.point(since), None if project == "all" else project):
-                file.writelines(each + b"\n" for each in page)
+            lines = self.lines(store.point(since), None if project == "all" else project)
+            file.writelines(each + b"\n" for each in lines)
 
     def purge(self, before: datetime | None, project: str | None, *, preview: bool = False) -> Counter[str]:
         """Remove lines from before a time, or all, with the labels of their verdicts; return how many."""
@@ -243,13 +223,13 @@ class Database:
     # Tokens
 
     def tokens(self) -> list[dict[str, Any]]:
-        """Return name, hash and date of each token."""
         return [dict(zip(("name", "sha256", "created"), row, strict=True)) for row in self._do("tokens")]
 
-    def add_token(self, name: str, sha256: str, created: datetime) -> bool:
-        """Return whether the token is there now; False where `name` has another one."""
+    def add_token(self, name: str, sha256: str, created: datetime) -> None:
+        """Keep a token; raises `UsageError` where `name` has another one."""
         self._do("add_token", (name, sha256, created))
-        return bool(self._do("has_token", (name, sha256)))
+        if not self._do("has_token", (name, sha256)):
+            raise UsageError(f"{name} has a token; revoke it first")
 
     def remove_token(self, name: str) -> None:
         self._do("remove_token", (name,))
@@ -257,7 +237,6 @@ class Database:
     # Replicas and what they judge
 
     def beat(self, replica: str) -> None:
-        """Say that a replica lives."""
         self._do("beat", (replica, max(self._steps())))
 
     def leave(self, replica: str) -> None:
@@ -266,24 +245,19 @@ class Database:
     def tidy(self) -> None:
         """Forget answers, replicas and kept replies that are old or too many; one process at a time."""
         asked = {"answer": ANSWER_SECONDS, "days": cache.MAX_DAYS, "bytes": REPLY_BYTES}
-
-        def work(connection: Connection) -> None:
+        with self.transaction() as connection:
             connection.execute("SET LOCAL statement_timeout = '5min'")
             if connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (_TIDYING,)).fetchone()[0]:
                 for statement in self._tidying:
                     connection.execute(statement, asked)
 
-        self.run(work)
-
     def claim(self, attempt: Attempt, seconds: float, usd: float, budget: Budget | None) -> str | None:
         """Take a request for `seconds`, with `usd` of the budget, or return the answer that it got before.
 
-        Raises `StoreError` while another attempt has it or where the budget is spent, `ConflictError` when
-        the same key named another request.
+        Raises `StoreError` while another attempt has it or nothing is left, `UsageError` for another body.
         """
         asked = attempt._asdict() | {"seconds": seconds, "usd": usd, "alive": ALIVE_SECONDS}
-
-        def work(connection: Connection) -> str | None:
+        with self.transaction() as connection:
             if budget is not None:  # one at a time, so that two do not both find the last of it
                 connection.execute(_LOCK, (_SPENDING,))
             if connection.execute(self._sql["claim"], asked).fetchone() is not None:
@@ -293,22 +267,18 @@ class Database:
                 return None
             found = connection.execute(self._sql["earlier"], asked).fetchone()
             if found and found[0] != attempt.body:
-                raise ConflictError("this Idempotency-Key came with another request; use a new key")
+                raise UsageError("this Idempotency-Key came with another request; use a new key")
             if found is None or found[2] is None:
                 raise StoreError("this request is being judged; ask again for its verdict", 1, kind="busy")
             return str(found[2])
 
-        return self.run(work)
-
     def settle(self, attempt: Attempt, usd: float, answer: str | None, record: Record | None) -> str:
-        """End an attempt that cost `usd`: with an answer and its ledger line, or without.
+        """End an attempt that cost `usd`, with or without an answer and its ledger line.
 
-        Return the answer that the request has now, which is another attempt's where that was first ("" for
-        none). Only what is returned may be told.
+        Return what alone may be told: the answer of the attempt that was first, "" while there is none.
         """
         asked = attempt._asdict() | {"usd": usd, "answer": answer}
-
-        def work(connection: Connection) -> str:
+        with self.transaction() as connection:
             end = self._sql["give_up" if answer is None else "answer"]
             is_ended = connection.execute(end, asked).rowcount == 1
             found = connection.execute(self._sql["earlier"], asked).fetchone() or ("", attempt.attempt, None)
@@ -318,35 +288,20 @@ class Database:
                 connection.execute(self._sql["add"], _row(record, attempt.who, provisional=True))
             return found[2] or ""
 
-        return self.run(work)
-
-    # Kept replies
-
-    def reply(self, key: str) -> str | None:
-        rows = self._do("reply", (key, cache.MAX_DAYS))
-        return str(rows[0][0]) if rows else None
-
-    def keep_reply(self, key: str, reply: str) -> None:
-        self._do("keep_reply", (key, len(reply.encode()), reply))
-
-
-class SharedReplies:
-    """The kept replies of all replicas; a fault of them costs a call, never a verdict."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    # Kept replies, of all replicas; a fault of them costs a call, never a verdict
 
     def find(self, endpoint: Endpoint, request: Request) -> Reply | None:
         with suppress(JudgekitError):
             if endpoint.profile.kind != "replay":
-                return cache.loaded(self._database.reply(cache.key(endpoint, request)) or "")
+                for row in self._do("reply", (cache.key(endpoint, request), cache.MAX_DAYS)):
+                    return cache.loaded(row[0])
         return None
 
     def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
         with suppress(JudgekitError):
             if endpoint.profile.kind != "replay":
-                kept = dict(zip(cache.PARTS, cache.parts(reply), strict=True))
-                self._database.keep_reply(cache.key(endpoint, request), json.dumps(kept))
+                text = json.dumps(dict(zip(cache.PARTS, cache.parts(reply), strict=True)))
+                self._do("keep_reply", (cache.key(endpoint, request), len(text.encode()), text))
 
 
 def refusal(record: Record) -> str:
@@ -371,16 +326,6 @@ def _check_budget(budget: Budget, usd: float, spent: float, reserved: float, lef
         raise StoreError(told, left_seconds + 1, status=429, kind="budget")
     if spent + reserved + usd > budget.usd:
         raise StoreError(f"the rest of {limit} is reserved for what is judged now; try again", 5)
-
-
-def _driver() -> ModuleType:
-    try:
-        import psycopg  # noqa: PLC0415 - an extra, which only a store needs
-    except ImportError:
-        how = files.install_extra("postgres")
-        raise ConfigError(f"psycopg is not installed; run {how}", key="server.store") from None
-    found: ModuleType = psycopg
-    return found
 
 
 def _checked(driver: ModuleType, place: str) -> dict[str, str]:

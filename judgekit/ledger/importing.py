@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import isfinite
@@ -129,11 +130,9 @@ def _word(words: dict[str, str], found: Fields, word: object) -> str:
 
 
 def _time(found: object, key: str = "timestamp") -> datetime:
-    try:
+    with suppress(ValueError):
         if isinstance(found, str):
             return store.aware(datetime.fromisoformat(found.strip()))
-    except ValueError:
-        pass
     expected = "expected a time as 2026-02-01T08:00:00Z"
     raise ValueError(f"{key}: {expected}, got {one_line(repr(found), _SHOWN)}; correct the line")
 
@@ -145,11 +144,10 @@ def _scores(found: Fields) -> dict[str, float] | None:
 
 
 def _number(found: object) -> float | None:
-    try:
-        number = float(found) if isinstance(found, int | float | str) else None
-    except (ValueError, OverflowError):
-        return None
-    return number if number is not None and isfinite(number) else None
+    with suppress(ValueError, OverflowError):
+        if isinstance(found, int | float | str) and isfinite(number := float(found)):
+            return number
+    return None
 
 
 def _suggestions(found: object) -> list[Fields]:
@@ -235,8 +233,7 @@ def fetch(host: str, since: datetime | None, to: Path) -> str:
     except (OSError, ValueError) as error:
         raise InputError(f"{host}: ssh could not be started ({error})") from None
     to.write_bytes(lines)
-    said = [line for line in lines_of(errors) if line.strip()]
-    last = one_line(said[-1], _SAID) if said else ""
+    last = one_line(next(filter(str.strip, reversed(lines_of(errors))), ""), _SAID)
     if code:
         raise InputError(f"{host}: ssh: {last or f'exit code {code}'}")
     return last

@@ -24,10 +24,6 @@ RateName: TypeAlias = Literal["false_positive_rate", "false_negative_rate"]
 OtherName: TypeAlias = Literal["go", "undetermined", "availability", "latency", "wrong_nogo", "wrong_go"]
 KpiName: TypeAlias = RateName | OtherName
 
-RATES: Mapping[KpiName, tuple[GateWord, Quality]] = {
-    "false_positive_rate": ("NO-GO", "good"),
-    "false_negative_rate": ("GO", "bad"),
-}
 RELIANCE: tuple[KpiName, KpiName] = ("wrong_nogo", "wrong_go")
 """No KPIs: how often a NO-GO, or a GO, can be relied upon."""
 WINDOW = timedelta(days=30)  # what decides about promotion
@@ -37,8 +33,8 @@ CALIBRATION = timedelta(days=14)  # what it must reach back, at least
 class Limit(NamedTuple):
     """What a measure must be: more than `low` and less than `high` (`closed`: they may be reached).
 
-    `labelled` measures are of a sample. A `rate` holds when its estimate does and its interval ends within
-    twice the limit; of any other labelled one the whole interval must be inside; others count every verdict.
+    `labelled` ones are of a sample. A `rate`, of a word and a quality, holds when its estimate does and its
+    interval ends within twice the limit; of any other the whole interval must be inside. The rest count all.
     """
 
     title: str
@@ -46,7 +42,7 @@ class Limit(NamedTuple):
     high: float | None = None
     closed: bool = False
     labelled: bool = False
-    rate: bool = False
+    rate: tuple[GateWord, Quality] | None = None
     unit: Literal["share", "seconds"] = "share"
 
     def holds(self, value: float) -> bool:
@@ -66,8 +62,8 @@ class Limit(NamedTuple):
 
 
 LIMITS: Mapping[KpiName, Limit] = {
-    "false_positive_rate": Limit("false-positive rate", high=0.10, labelled=True, rate=True),
-    "false_negative_rate": Limit("false-negative rate", high=0.05, labelled=True, rate=True),
+    "false_positive_rate": Limit("false-positive rate", high=0.10, labelled=True, rate=("NO-GO", "good")),
+    "false_negative_rate": Limit("false-negative rate", high=0.05, labelled=True, rate=("GO", "bad")),
     "go": Limit("GO", low=0.70, high=0.90, closed=True),
     "undetermined": Limit("UNDETERMINED", high=0.15),
     "availability": Limit("availability", low=0.95),
@@ -213,7 +209,7 @@ def measure(found: Evidence) -> list[Kpi]:
     words = Counter(verdict.word for verdict in found.verdicts)
     total = len(found.verdicts) + found.faults
     seconds = sorted(verdict.duration_ms / 1000 for verdict in found.verdicts if verdict.imported is None)
-    estimates = {name: rates.rate(strata, *of) for name, of in RATES.items()}
+    estimates = {name: rates.rate(strata, *of.rate) for name, of in LIMITS.items() if of.rate}
     return [
         *(Kpi(name, rate.estimate, rate.interval, rate.labels) for name, rate in estimates.items()),
         share("go", words["GO"], total),
@@ -238,8 +234,7 @@ def by_rubric_and_model(found: Evidence) -> tuple[dict[str, Evidence], dict[str,
     for verdict in sorted(found.verdicts, key=lambda verdict: verdict.timestamp, reverse=True):
         name = f"{verdict.rubric.id}@{verdict.rubric.version or 'imported'}"
         rubrics[rubric_name(name, verdict.rubric.source)].append(verdict)
-        model = verdict.model or next((each.model for each in verdict.rounds), "no model")
-        models[model].append(verdict)
+        models[verdict.model or next((each.model for each in verdict.rounds), "no model")].append(verdict)
     by_rubric = {name: found.only(group) for name, group in rubrics.items()}
     return by_rubric, {name: found.only(group) for name, group in models.items()}
 
@@ -269,10 +264,9 @@ def window() -> LineFilter:
 def standing(
     records: Iterable[Record], rubric: str | None = None, now: datetime | None = None
 ) -> BlockingStatus:
-    """Tell whether blocking must be treated as advisory, from the records of the last `WINDOW`.
+    """Tell whether blocking must be treated as advisory, from what people said since the last promotion.
 
-    Only what people said since the last promotion can show that: shares and times are in the hands of who
-    pushes.
+    Shares and times do not show that: they are in the hands of whoever pushes.
     """
     told = False
     since: list[Record] = []
@@ -297,8 +291,8 @@ def readiness(records: Iterable[Record], rubric: str | None = None, now: datetim
     kpis = measure(found)
     for each in kpis:
         wanted: rates.Wanted | None = {}
-        if each.name in RATES:
-            wanted = rates.wanted(strata, *RATES[each.name], each.limit.high or 0)
+        if each.limit.rate:
+            wanted = rates.wanted(strata, *each.limit.rate, each.limit.high or 0)
             labels |= {word: max(count, labels.get(word, 0)) for word, count in (wanted or {}).items()}
         if each.state != "holds":
             missing.append(f"{each}{_remedy(each, wanted)}")

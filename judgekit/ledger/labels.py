@@ -100,13 +100,11 @@ def texts(verdict: VerdictLine, project: Path) -> dict[str, str | None]:
 
 
 def _contents(path: str, commit: str | None, project: Path) -> Iterator[bytes]:
-    try:
+    with suppress(GitError, ValueError):  # ValueError: a NUL in the path
         if commit and not commit.startswith("-"):
             repository = Repository(project)
             blob = repository.ask("rev-parse", "--verify", "--quiet", f"{commit}:{path}").decode().strip()
             yield from (content for _, content in repository.blobs([blob], _MOST) if content is not None)
-    except (GitError, ValueError):  # ValueError: a NUL in the path
-        pass
     with suppress(OSError, ValueError):
         yield (project / path).read_bytes()[:_MOST]
 

@@ -26,14 +26,14 @@ from judgekit.config.files import held
 from judgekit.config.yamlfile import problem_in
 from judgekit.errors import Exit, JudgekitError, UsageError
 from judgekit.ledger import records
-from judgekit.ledger.records import SCHEMAS, DismissalLine, Label, Line, OverrideLine, VerdictLine, line
+from judgekit.ledger.records import SCHEMAS, DismissalLine, Label, OverrideLine, Record, VerdictLine, line
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from judgekit.judging.verdict import Verdict
-    from judgekit.ledger.records import PushRecord, Record
+    from judgekit.ledger.records import PushRecord
 
 MAX_BYTES = 32_000_000  # of one file; a day that has more goes on in a second one
 MAX_LINE = 16_000_000  # bytes: far above any real line
@@ -58,14 +58,9 @@ def home() -> Path:
     return Path(environment.state_home()) / "ledger"
 
 
-def is_project_name(text: str) -> bool:
-    """Whether this can be the name of a ledger: it is then the name of a folder, and of no other place."""
-    return _NAME.fullmatch(text) is not None
-
-
 def misplaced(record: Record) -> str:
     """Say why a line from elsewhere fits into no ledger; "" where it fits."""
-    if not is_project_name(record.project):
+    if not _NAME.fullmatch(record.project):  # which is the name of a folder, and of no other place
         return "project: expected the name of a ledger"
     return "" if _FIRST <= record.timestamp.year <= _LAST else "timestamp: not a time of a verdict"
 
@@ -174,7 +169,7 @@ def raw_lines(path: Path, damaged: OnDamage) -> Iterator[tuple[int, bytes]]:
 
 def parse(raw: bytes) -> Record | str:
     try:
-        return Line.model_validate_json(raw, extra="ignore").root
+        return records.Line.model_validate_json(raw, extra="ignore").root
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         if first["type"] == "json_invalid":
@@ -183,6 +178,20 @@ def parse(raw: bytes) -> Record | str:
             schema = one_line(str(first.get("ctx", {}).get("tag") or ""), _MOST_SHOWN)
             return f"of a kind unknown to this version ({schema})" if schema else "not a ledger line"
         return one_line(str(problem_in(raw, error)), _MOST_SHOWN)
+
+
+def sort_out(lines: Iterable[bytes], why_not: Callable[[Record], str]) -> tuple[list[Record], dict[int, str]]:
+    """Return the records in lines from elsewhere, and by their places why other lines are not taken."""
+    taken, refused = list[Record](), dict[int, str]()
+    for place, raw in enumerate(lines):
+        found = parse(raw)
+        if isinstance(found, str):
+            refused[place] = found
+        elif why := why_not(found):
+            refused[place] = why
+        else:
+            taken.append(found)
+    return taken, refused
 
 
 def files(places: Iterable[Path], damaged: OnDamage = lambda _: None) -> dict[Path, date | None]:
@@ -243,13 +252,11 @@ class Ledger:
         start = start.absolute()
         top = next((folder for folder in (start, *start.parents) if (folder / ".git").exists()), None)
         if top is not None and (top / ".git").is_file():
-            try:
+            with suppress(OSError, ValueError):
                 kind, _, place = os.fsdecode((top / ".git").read_bytes()).rstrip("\r\n").partition(": ")
                 common = os.fsdecode((top / place / "commondir").read_bytes()).rstrip("\r\n")
                 git = Path(os.path.realpath(top / place / common))
                 top = git.parent if kind == "gitdir" and git.name == ".git" else top
-            except (OSError, ValueError):
-                pass
         place = os.path.realpath(top or environment.project_root(str(start)))
         digest = hashlib.sha256(os.path.normcase(place).encode("utf-8", "surrogateescape")).hexdigest()
         readable = re.sub(r"[^A-Za-z0-9._]", "-", Path(place).name).strip("-.")[:_READABLE]
@@ -298,10 +305,7 @@ class Ledger:
     def note(
         self, verdict: Verdict, said: Iterable[Record], gate: PushRecord | None = None, *, text: bool
     ) -> Verdict:
-        """Append a verdict, of a task where no `gate` came to it, and return it with the dismissals `said`.
-
-        Raises `LedgerError`.
-        """
+        """Append a verdict (a task's has no `gate`), and return it with dismissals; raises `LedgerError`."""
         key = self._key() if any(each.quote for each in verdict.findings) else b""
         hashes = [records.quote_hash(each.quote, key) for each in verdict.findings]
         marked = records.with_dismissals(verdict, hashes, said)
@@ -325,8 +329,7 @@ class Ledger:
 def purge(folder: Path, before: date, *, preview: bool = False) -> Counter[str]:
     """Remove the files of days before `before` (UTC), and later labels of the verdicts in them.
 
-    Returns how many lines of each kind go (an unreadable file is one `damaged`); with `preview` they stay. A
-    reader sees the old file or the new one. Raises `LedgerError`.
+    Returns how many lines of each kind go (an unreadable file is one `damaged`). Raises `LedgerError`.
     """
     counts: Counter[str] = Counter()
     gone: set[str] = set()

@@ -15,9 +15,9 @@ from ledger_lines import NOW, label, verdict
 from making import call_usage, reply
 from postgres import OWNER, PASSWORD, RUNTIME, Postgres
 
-from judgekit.errors import KEPT, ConfigError, StoreError
+from judgekit.errors import KEPT, ConfigError, StoreError, UsageError
 from judgekit.ledger import Skip, database
-from judgekit.ledger.database import Attempt, Budget, ConflictError, Database, SharedReplies
+from judgekit.ledger.database import Attempt, Budget, Database
 from judgekit.ledger.records import line
 
 if TYPE_CHECKING:
@@ -116,11 +116,16 @@ def test_a_replica_may_do_what_it_must_and_no_more(owner: Database, shared: Data
     shared.check()
     owner.add_token("ada", "0" * 64, NOW)
     assert [each["name"] for each in shared.tokens()] == ["ada"]
+
+    def drop() -> None:
+        with shared.transaction() as connection:
+            connection.execute("DROP TABLE judgekit.line")
+
     for forbidden in (
         lambda: shared.add_token("eve", "1" * 64, NOW),
         lambda: shared.remove_token("ada"),
         lambda: shared.purge(None, None),
-        lambda: shared.run(lambda connection: connection.execute("DROP TABLE judgekit.line")),
+        drop,
     ):
         with pytest.raises((ConfigError, StoreError), match=r"permission denied|must be owner"):
             forbidden()
@@ -165,7 +170,7 @@ def test_a_connection_that_ended_is_made_again_and_a_server_that_is_gone_is_said
 
 
 def records(shared: Database, since: datetime | None = None, project: str | None = None) -> list[bytes]:
-    return [raw for page in shared.pages(since, project) for raw in page]
+    return list(shared.lines(since, project))
 
 
 def skip(name: str, who: str = "ada", **more: object) -> Skip:
@@ -266,7 +271,7 @@ def test_a_request_has_one_attempt_at_a_time_and_one_answer(
     assert shared.claim(first, 60, 0, None) is None  # the same, whose answer was lost
     with pytest.raises(StoreError, match="is being judged"):
         shared.claim(second, 60, 0, None)
-    with pytest.raises(ConflictError, match="came with another request"):
+    with pytest.raises(UsageError, match="came with another request"):
         shared.claim(attempt("ada", "k", 3, body="another"), 60, 0, None)
     assert shared.claim(attempt("bob", "k"), 60, 0, None) is None  # another person's key is another request
     for _ in range(2):
@@ -368,19 +373,15 @@ def test_replies_are_shared_and_bounded_and_a_fault_of_them_costs_a_call_only(
     shared: Database, server: Postgres, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = reply("text", "model", call_usage(3, 1, 0.5), logprobs=({"yes": -0.1},))
-    endpoint, mine, theirs = (
-        custom("http://h/v1"),
-        SharedReplies(shared),
-        SharedReplies(Database(server.url(name))),
-    )
-    assert mine.find(endpoint, request()) is None
-    mine.keep(endpoint, request(), given)
-    mine.keep(endpoint, request(), given)
-    found = theirs.find(endpoint, request())
+    endpoint, other = custom("http://h/v1"), Database(server.url(name))
+    assert shared.find(endpoint, request()) is None
+    shared.keep(endpoint, request(), given)
+    shared.keep(endpoint, request(), given)
+    found = other.find(endpoint, request())
     assert found is not None
     assert (found.text, found.logprobs, found.usage) == ("text", ({"yes": -0.1},), KEPT)
     for number in range(9):
-        mine.keep(endpoint, request(f"another {number}"), given)
+        shared.keep(endpoint, request(f"another {number}"), given)
     size = server.rows(name, "SELECT max(bytes) FROM judgekit.reply")[0][0]
     monkeypatch.setattr(database, "REPLY_BYTES", 4 * size)
     old = (
@@ -390,11 +391,11 @@ def test_replies_are_shared_and_bounded_and_a_fault_of_them_costs_a_call_only(
     shared.tidy()
     kept = server.rows(name, "SELECT count(*) FROM judgekit.reply")
     assert (kept, server.rows(name, "SELECT * FROM judgekit.judging")) == ([(4,)], [])
-    assert mine.find(endpoint, request("another 8")) is not None
+    assert shared.find(endpoint, request("another 8")) is not None
     server.rows(name, "UPDATE judgekit.reply SET at = at - interval '31 days'")
-    assert mine.find(endpoint, request("another 8")) is None
+    assert shared.find(endpoint, request("another 8")) is None
     shared.tidy()
     assert server.rows(name, "SELECT * FROM judgekit.reply") == []
     server.rows(name, "ALTER TABLE judgekit.reply RENAME TO gone")
-    mine.keep(endpoint, request(), given)
-    assert mine.find(endpoint, request()) is None
+    shared.keep(endpoint, request(), given)
+    assert shared.find(endpoint, request()) is None
