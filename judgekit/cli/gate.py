@@ -96,7 +96,7 @@ def _print(report: Report, form: output.Format) -> None:
         from judgekit.cli import formats
 
         output.emit(formats.render(form, [row["verdict"] for row in report.rows]))
-    warn(*(f"UNDETERMINED: {line}" for line in report.unjudged), *report.notes)
+    warn(*map("UNDETERMINED: {}".format, report.unjudged), *report.notes)
     output.tell_sent(name for row in report.rows for name in row["verdict"].get("substitutes", ()))
     stopping = report.stopping
     words = [row["word"] for row in stopping]
