@@ -35,7 +35,7 @@ from judgekit.config import settings
 from judgekit.evaluation import stats
 from judgekit.judging import panel, pointwise
 from judgekit.judging.cache import ReplyCache
-from judgekit.judging.prompt import PromptCandidate
+from judgekit.judging.documents import PromptCandidate
 from judgekit.judging.select import KEEP_AT
 from judgekit.ledger import rates
 from judgekit.providers.gateway import open_gateway

@@ -119,7 +119,7 @@ def named(text: str) -> None:
 
 
 def candidates(text: str) -> None:
-    shown = of("judging.prompt.PromptCandidate")("a", text, text[:100], (text,) * 3, text[:300])
+    shown = of("judging.documents.PromptCandidate")("a", text, text[:100], (text,) * 3, text[:300])
     of("judging.prompt.candidate_text")(shown)
     own = {"tags": (text,), "updated": 0.0, "root": "/r", "place": "a.json", "kind": PROFILE.kind}
     candidate: Any = of("retrieval.confidence.Candidate")("a", text, text, **own)
@@ -128,7 +128,7 @@ def candidates(text: str) -> None:
 
 def asked_of_models(text: str) -> None:
     fence = of("judging.fence.Fence")()
-    shown = of("judging.prompt.PromptCandidate")("a", text, text[:100], (text,) * 3, text)
+    shown = of("judging.documents.PromptCandidate")("a", text, text[:100], (text,) * 3, text)
     part = of("judging.documents.Part")("A", text, len(text))
     of("judging.prompt.candidate_context")(fence, shown, text, [text])
     of("judging.prompt.pair_context")(fence, text, [part])

@@ -93,7 +93,7 @@ def choose_rules(samples: Sequence[Sample], tiers: Sequence[TierName], promise: 
         source = before, chain.after
         results = [count for step, count in steps.items() if (step.tier, step.outcome) == source]
         level = doubt / len(able) / (1 + sum(results))
-        finality = FinalityRules(rules=tuple(gate.rule for gate in gates))
+        finality = FinalityRules(rules=tuple(gates))
         reaching = []
         for sample in members:
             seen = {tier: sample.united(tier) for tier in tiers[:place]}
@@ -110,8 +110,7 @@ def choose_rules(samples: Sequence[Sample], tiers: Sequence[TierName], promise: 
                 break
             held.append(tested)
         gates += held[-1:]
-    rules = tuple(gate.rule for gate in gates)
-    return ChosenRules(FinalityRules(rules=rules, last=promise.reference), gates, refused)
+    return ChosenRules(FinalityRules(rules=tuple(gates), last=promise.reference), gates, refused)
 
 
 def _chains(samples: Sequence[Sample], tiers: Sequence[TierName], reference: TierName | None) -> Chains:

@@ -21,19 +21,18 @@ from judgekit.evaluation.calibrate import Opinions
 from judgekit.evaluation.cases import Case, Recorded, Variant
 from judgekit.evaluation.samples import Reader
 from judgekit.evaluation.stats import UNDECIDED
-from judgekit.judging import calibration, fence, service
+from judgekit.judging import calibration, documents, fence, service
 from judgekit.judging.compare import PairJudge
-from judgekit.judging.documents import ComparisonInput, Document, Task, file_of
+from judgekit.judging.documents import Candidates, ComparisonInput, Document, PromptCandidate, Task, file_of
 from judgekit.judging.escalation import FinalityRules
 from judgekit.judging.jury import ORDERS
 from judgekit.judging.logprobs import score_source
 from judgekit.judging.orchestrator import Judge, JudgeOptions, JudgingState, ModelTurn
 from judgekit.judging.panel import resolve_panel
-from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.round import gather_limited
 from judgekit.judging.score import DocumentJudge
-from judgekit.judging.select import CandidateJudge, Candidates, Query
+from judgekit.judging.select import CandidateJudge
 from judgekit.judging.service import JudgeRequest
 from judgekit.judging.verdict import Comparison, Selection, Verdict
 from judgekit.ledger import rates
@@ -69,7 +68,7 @@ def prepared(judge: AnyJudge, case: Case, folder: Path | None = None) -> tuple[A
             PromptCandidate(names[each.id], each.title, each.category, tuple(each.tags), each.text)
             for each in case.candidates
         ]
-        return judge.as_judge(CandidateJudge), Candidates(Query(case.query), tuple(candidates))
+        return judge.as_judge(CandidateJudge), Candidates(documents.Query(case.query), tuple(candidates))
     if case.subjects:
         files = tuple(file_of(*each) for each in zip(case.letters, case.subjects, strict=True))
         return judge.as_judge(RankingJudge), ComparisonInput(case.prompt, files)

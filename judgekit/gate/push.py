@@ -127,13 +127,14 @@ def _depths(settings: Config, count: Callable[[], Mapping[str, int]]) -> Depths 
         return None
     from judgekit.judging import depth  # noqa: PLC0415 - what few configure
 
-    choose, lines = depth.chooser(configuration.load(None).gate, settings.gate), cache(count)
+    own, lines = configuration.load(None).gate, cache(count)
 
     def chosen(change: ChangedFile, document: Document) -> Depth:
         hands = (change.commit, *change.earlier)
         people = {text for each in hands for text in (*each.people, *each.trailers)}
         whole = sum(len(lines_of(file.text)) for file in document.files)
-        return choose(depth.Change(change.path, lines().get(change.path, whole), sorted(people)))
+        found = depth.Change(change.path, lines().get(change.path, whole), sorted(people))
+        return depth.choose(own, settings.gate, found)
 
     return chosen
 

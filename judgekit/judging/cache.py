@@ -1,8 +1,4 @@
-"""Keeps replies that could be read, so that judging the same again asks no model and decides the same.
-
-The key is everything that was sent, but for the fence's nonce, and whom it was sent to, so a change of the
-text, the rubric, the wording, a limit or the model is a new question.
-"""
+"""Keeps replies that could be read, so that judging the same again asks no model and decides the same."""
 
 from __future__ import annotations
 
@@ -90,8 +86,7 @@ class ReplyCache:
 
     def state(self) -> CacheState:
         """Return what is kept; nothing where there is no file, or a damaged one."""
-        whole = "SELECT COUNT(*), MIN(at), MAX(at) FROM reply"
-        row = self._run(whole) if self._path.is_file() else None
+        row = self._run("SELECT COUNT(*), MIN(at), MAX(at) FROM reply") if self._path.is_file() else None
         size = sum(each.stat().st_size for end in _FILES if (each := Path(f"{self._path}{end}")).is_file())
         return CacheState(self._path, size if row else 0, *(row or (0, None, None)))
 
@@ -167,7 +162,7 @@ def loaded(text: str) -> Reply | None:
 
 
 def key(endpoint: Endpoint, request: Request) -> str:
-    """Return a hash of all that an answer depends on; of a program's environment only addresses count."""
+    """Return a hash of what is sent, without its nonces, and to whom: of an environment the addresses."""
     asked = [(message.role, without_nonce(message.content)) for message in request.messages]
     profile, secrets = endpoint.profile, secret_values(endpoint)
     whom = [profile.model_dump(mode="json", exclude=_DESCRIBING), endpoint.api_base, endpoint.model]

@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 from pydantic import AwareDatetime, Field
 
 from judgekit import environment
-from judgekit.config import TIERS, ModeName, Outcome, TierName, yamlfile
+from judgekit.config import TIERS, ModeName, TierName, yamlfile
 from judgekit.config import files as lock
 from judgekit.config.yamlfile import Strict
 from judgekit.errors import ConfigError, InputError
-from judgekit.judging import compare, logprobs, pointwise, prompt, select
+from judgekit.judging import compare, documents, logprobs, pointwise, prompt, select
 from judgekit.judging.binomial import lower, upper
 from judgekit.judging.documents import ComparisonInput, Document, Part, Task, file_of
 from judgekit.judging.escalation import FinalityRule, FinalityRules
@@ -79,24 +79,13 @@ class Promise(Strict):
     reference: TierName | None = None
 
 
-class CalibratedRule(Strict):
+class CalibratedRule(FinalityRule):
     """A gate, and what shows that it keeps the promise."""
 
-    tier: TierName
-    outcome: Outcome
-    after: Outcome | None = None
-    least_margin: Annotated[float, Field(allow_inf_nan=False)] = 0.0
-    stands: TierName | None = Field(
-        default=None, description="instead: the wins of this tier that `tier` answers with a tie"
-    )
     labels: Count
     errors: Count
     gains: Count = 0
     bound: float
-
-    @property
-    def rule(self) -> FinalityRule:
-        return FinalityRule(self.tier, self.outcome, self.least_margin, self.after, self.stands)
 
 
 class RefusedRule(CalibratedRule):
@@ -151,9 +140,8 @@ class Calibration(Strict):
     without: Measured
 
     def rules(self) -> FinalityRules:
-        rules = (gate.rule for gate in self.gates)
         read = {(tier, model, how) for tier, models in self.read.items() for model, how in models.items()}
-        return FinalityRules(self.id, tuple(rules), self.promise.reference, frozenset(read))
+        return FinalityRules(self.id, tuple(self.gates), self.promise.reference, frozenset(read))
 
     def text(self) -> str:
         return self.model_dump_json(by_alias=True, indent=2) + "\n"
@@ -281,12 +269,8 @@ def profile_sha256(endpoint: Endpoint) -> str | None:
     return sha256([how, endpoint.output, profile.limits.context_chars])
 
 
-def misfit(known: Calibration, loaded: LoadedRubric, now: PanelFingerprint, subjects: int = 0) -> str | None:
-    """Say in a few words why it does not fit, None where it does; `subjects` is how many are compared."""
-    return next(_differences(known, loaded, now, subjects), None)
-
-
-def _differences(known: Calibration, loaded: LoadedRubric, now: PanelFingerprint, size: int) -> Iterator[str]:
+def misfits(known: Calibration, loaded: LoadedRubric, now: PanelFingerprint, size: int = 0) -> Iterator[str]:
+    """Yield in a few words why a calibration does not fit; `size` is how many subjects are compared."""
     rubric, was, asked, several = loaded.rubric, known.asked, now.asked, known.subjects
     if known.rubric.sha256 != loaded.sha256:
         yield f"it was made for a different {known.rubric.id} ({known.rubric.version})"
@@ -346,12 +330,12 @@ def wording(rubric: Rubric, mode: ModeName) -> str:
         bars = [pointwise.LEAST_MASS, compare.LEAST_LEANING]
     else:
         sent = []
-        candidate = prompt.PromptCandidate("id", "title", "category", ("tag",), "text")
+        candidate = documents.PromptCandidate("id", "title", "category", ("tag",), "text")
         for tier in TIERS:
             messages, (label,) = prompt.select_messages(rubric, mode, tier, "a", ["b"], [candidate])
             # The label is drawn by an installation's own secret.
             sent.append(tuple(one._replace(content=one.content.replace(label, "LABEL")) for one in messages))
-        candidates = select.Candidates(select.Query("a", ("b",)), (candidate,))
+        candidates = documents.Candidates(documents.Query("a", ("b",)), (candidate,))
         points = select.SelectTask(rubric, mode, candidates, "quick").prompts(endpoint, fence)
         bars = [pointwise.LEAST_MASS, pointwise.LEAST_GAIN, pointwise.LEAST_GAIN_OVER_MEMORY]
         bars += [select.KEEP_AT, select.POINTWISE_CHARS]
@@ -381,35 +365,28 @@ _WAIT = 2.0  # seconds for another process that accepts one
 _ID = re.compile(r"(.+-(?:strict|lenient))-[0-9a-f]{12}")
 
 
-class UsableCalibration(NamedTuple):
-    """The gates to judge by, and in one line which calibrations that are there are not used; or neither."""
-
-    finality: FinalityRules | None = None
-    calibration_warning: str | None = None
-
-
 def find(
     loaded: LoadedRubric,
     mode: ModeName,
     panel: Mapping[TierName, Sequence[Endpoint]],
     project: Path | None = None,
     options: JudgeOptions = USUAL,
-    subjects: int = 0,
-) -> UsableCalibration:
-    """Return the newest calibration that fits, the project's first; `subjects` are scored to compare."""
-    one_tier = len(panel) < 2  # noqa: PLR2004 - one opinion cannot go up
-    files = [] if one_tier else list(_calibrations(loaded.rubric.rubric, mode, project))
+    subjects: int = 0,  # that are scored to be compared
+) -> tuple[FinalityRules | None, str | None]:
+    """Return the gates of the newest that fits, the project's first, and in one line which are not used."""
+    # One opinion cannot go up.
+    files = list(_calibrations(loaded.rubric.rubric, mode, project)) if len(panel) > 1 else []
     if not files:
-        return UsableCalibration()
+        return None, None
     now, stale = fingerprint(panel, loaded.rubric, options), list[str]()
     broken = [f"calibration not used: {file}" for file in files if isinstance(file, str)][:MOST_TOLD]
     for known in files:
         if isinstance(known, str) or (known.subjects is None) != (subjects == 0):
             continue
-        if not (why := misfit(known, loaded, now, subjects)):
-            return UsableCalibration(known.rules(), "; ".join(broken) or None)
+        if not (why := next(misfits(known, loaded, now, subjects), None)):
+            return known.rules(), "; ".join(broken) or None
         stale.append(f"calibration {known.id} not used: {why}; {AGAIN}")
-    return UsableCalibration(None, "; ".join([*broken, *stale[:1]]) or None)
+    return None, "; ".join([*broken, *stale[:1]]) or None
 
 
 def _calibrations(rubric: str, mode: ModeName, project: Path | None) -> Iterator[Calibration | str]:

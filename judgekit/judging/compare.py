@@ -166,8 +166,7 @@ class CompareTask(Task[CompareRubric, ComparisonInput, Vote, Vote]):
             numbers: Sequence[int | None] = range(1, samples + 1) if samples > 1 else [None]
             about = product(numbers, self.parts, ORDERS)
             for (sample, criterion, order), answer in zip(about, turn.calls, strict=True):
-                more = {"criterion": criterion or None, "sample": sample, **answer.record()}
-                more["opinion"] = self.record(answer.value) if answer.value else None
+                more = {"criterion": criterion or None, "sample": sample, **answer.record(self.record)}
                 found.append(CompareRound(round=first + len(found), tier=self.tier, order=[*order], **more))
         return found
 

@@ -7,9 +7,9 @@ import hashlib
 import os
 import stat
 from collections import Counter
-from dataclasses import astuple, dataclass, field, fields, replace
+from dataclasses import asdict, astuple, dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, NamedTuple
 
 from judgekit.errors import InputError, UsageError
 from judgekit.git import GitError, Repository
@@ -119,13 +119,11 @@ class Document:
     def body(self, name: Callable[[str], str] = str) -> dict[str, Any]:
         """Return it as an engine and a team's server take it, with names as `name` changes them."""
         # An older server refuses keys that it does not know: these are sent only where they are set.
-        reference = {"reference": self.task.reference} if self.task.reference else {}
+        about = {role: text for role, text in asdict(self.task).items() if text or role != "reference"}
         return {
             "files": [file.body(name) for file in self.files],
             "task_id": name(self.task_id),
-            "description": self.task.description,
-            "acceptance": self.task.acceptance,
-            **reference,
+            **about,
             "author": {"name": self.author.name and name(self.author.name), "family": self.author.family},
             "commit": self.commit,
         }
@@ -174,7 +172,6 @@ class ComparisonInput:
     authors: tuple[str | None, ...] = ()
 
     def body(self) -> dict[str, Any]:
-        """Return it as an engine takes it."""
         return {"prompt": self.prompt, "files": [file.body() for file in self.files], "authors": self.authors}
 
     @property
@@ -224,6 +221,33 @@ class ComparisonInput:
         """Return one hash for the prompt and the subjects as they are shown, by which a reply is known."""
         shown = "\0".join([self.prompt, *(self.file(each).sha256 for each in order)])
         return hashlib.sha256(shown.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class PromptCandidate:
+    id: str
+    title: str
+    category: str = ""
+    tags: tuple[str, ...] = ()
+    text: str = ""
+
+
+class Query(NamedTuple):
+    """What candidates are wanted for: the request and the last turns of the conversation before it."""
+
+    text: str
+    turns: tuple[str, ...] = ()
+
+
+class Candidates(NamedTuple):
+    query: Query
+    candidates: tuple[PromptCandidate, ...]
+    wrote: tuple[str, ...] = ()
+    sided: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return sum(map(len, (self.query.text, *self.query.turns, *(each.text for each in self.candidates))))
 
 
 MAX_BYTES = 64_000_000
@@ -298,14 +322,12 @@ def document(
 
 def _is_text(path: Path) -> bool:
     """Whether a file holds text; one that cannot be read counts as such, so that reading it says why."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
     try:
         with path.open("rb") as file:
-            start = file.read(_SNIFFED)
+            text = decoder.decode(file.read(_SNIFFED))  # the last character may be cut
     except OSError:
         return True
-    try:
-        # The last character may be cut; final=False leaves it undecided.
-        text = codecs.getincrementaldecoder("utf-8-sig")().decode(start, final=False)
     except UnicodeDecodeError:
         return False
     return "\0" not in text and not is_blank(text)

@@ -7,9 +7,12 @@ counts as accept, dropped as reject). `judgekit.evaluation.calibrate` learns whi
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
+
+from pydantic import Field
 
 from judgekit.config import TIERS, ModeName, Outcome, TierName
+from judgekit.config.yamlfile import Strict
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -23,14 +26,16 @@ Seen: TypeAlias = "Mapping[TierName, Outcome | None]"
 """The outcome of each tier that was asked, in order; None for a round that failed."""
 
 
-class FinalityRule(NamedTuple):
-    """Opinions of `tier` that may be final; with `stands`, wins of that tier against its tie."""
+class FinalityRule(Strict):
+    """Which opinions of a tier may be final."""
 
     tier: TierName
     outcome: Outcome
-    least_margin: float = 0.0
     after: Outcome | None = None
-    stands: TierName | None = None
+    least_margin: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+    stands: TierName | None = Field(
+        default=None, description="instead: the wins of this tier that `tier` answers with a tie"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +53,16 @@ class FinalityRules:
     def final(self, tier: TierName, seen: Seen, margins: Mapping[TierName, float]) -> bool:
         if seen[tier] is None:
             return False
-        return tier == self.last or self._lets_through(tier, seen, margins.get(tier), None)
+        return tier == self.last or self._allows(tier, seen, margins.get(tier), None)
 
     def stands(self, tier: TierName, seen: Seen, margins: Mapping[TierName, float]) -> TierName | None:
         """Return the tier whose win stands against the tie of `tier`, the next one in `seen`, if it does."""
         before = _before(tier, seen)
         if before is None or seen[before] != "accept":
             return None
-        return before if self._lets_through(tier, seen, margins.get(before), before) else None
+        return before if self._allows(tier, seen, margins.get(before), before) else None
 
-    def _lets_through(
-        self, tier: TierName, seen: Seen, margin: float | None, stands: TierName | None
-    ) -> bool:
+    def _allows(self, tier: TierName, seen: Seen, margin: float | None, stands: TierName | None) -> bool:
         before = _before(tier, seen)
         wanted = (tier, seen[tier], seen[before] if before else None, stands)
         return margin is not None and any(
@@ -76,10 +79,7 @@ def _before(tier: TierName, seen: Seen) -> TierName | None:
 def margin(
     rubric: ScoreRubric, scores: Mapping[str, float], mode: ModeName, *, signed: bool = False
 ) -> float:
-    """Return how far the scores are from another outcome, in points of the rubric's scale.
-
-    If `signed`, how far they are above what acceptance needs: below 0 where they miss it.
-    """
+    """Return how many points away another outcome is; if `signed`, how far scores are above acceptance."""
     rule: ScoreMode = getattr(rubric.modes, mode)
     values = [scores[name] for name in rubric.dimensions]
     above = [min(values) - rule.accept.each]

@@ -24,8 +24,6 @@ from judgekit.judging.scan import CUT, MAX_ENTRIES, QUOTES, Array, Object, scan,
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["extract", "read"]
-
 Model = TypeVar("Model", bound="BaseModel")
 
 MAX_MENTIONS: Final = 250  # a reply that names keys of its answer more often is refused

@@ -94,9 +94,8 @@ def is_number(kind: object) -> bool:
 
 def fit(found: Object, model: type[Model]) -> Model:
     """Return `found` as a `model`, or raise `Misfit`."""
-    shaped = shape(found, model, "")
     try:
-        return model.model_validate(shaped)
+        return model.model_validate(shape(found, model, ""))
     except ValidationError as invalid:
         error = invalid.errors(include_url=False)[0]
         where = ".".join(str(part) for part in error["loc"])

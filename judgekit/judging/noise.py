@@ -1,7 +1,6 @@
 """How far scores move when the same text is judged again, as it was measured, and which verdicts are within.
 
-A person keeps a measurement in their own configuration folder; a project cannot bring one. The name of its
-file has a hash of the rubric, mode, models, options and prompts that it was made with: it fits no others.
+A person keeps a measurement in their own configuration folder; a project cannot bring one.
 """
 
 from __future__ import annotations

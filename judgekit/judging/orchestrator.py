@@ -11,7 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, Self, TypeVar
 
 from judgekit import errors
 from judgekit.config import TIERS, ModeName, TierName
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
     from judgekit.config.settings import JudgeConfig
     from judgekit.judging.cache import Replies
+    from judgekit.judging.documents import Candidates, ComparisonInput, Document
     from judgekit.judging.jury import JuryRule
-    from judgekit.providers.base import Endpoint, Gateway, Message
+    from judgekit.providers.base import Endpoint, Gateway, Messages
     from judgekit.providers.resolve import Others
     from judgekit.rubric.loader import LoadedRubric
     from judgekit.rubric.schema import CompareRubric, ScoreRubric, SelectRubric, Tier
@@ -38,20 +39,7 @@ AnyRubric = TypeVar("AnyRubric", "ScoreRubric", "SelectRubric", "CompareRubric")
 AnyJudge = TypeVar("AnyJudge", bound="Judge[Any, Any, Any]")
 Value = TypeVar("Value")
 Opinion = TypeVar("Opinion")
-
-
-class Judged(Protocol):
-    """A subject: characters, families that wrote it, and those `sided` that wrote some of its texts only."""
-
-    @property
-    def size(self) -> int: ...
-    @property
-    def wrote(self) -> tuple[str, ...]: ...
-    @property
-    def sided(self) -> tuple[str, ...]: ...
-
-
-Subject = TypeVar("Subject", bound=Judged)
+Subject = TypeVar("Subject", bound="Document | ComparisonInput | Candidates")
 Record = TypeVar("Record")
 
 
@@ -107,7 +95,7 @@ class Task(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
     told: Sequence[Any] = ()
 
     @abstractmethod
-    def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[tuple[Message, ...]]:
+    def prompts(self, endpoint: Endpoint | None, fence: Fence) -> list[Messages]:
         """Return what would be sent to a model, in order."""
 
     @abstractmethod
@@ -154,12 +142,7 @@ class Task(ABC, Generic[AnyRubric, Subject, Value, Opinion]):
 
     def rounds(self, first: int, turns: Sequence[ModelTurn[Opinion]]) -> Sequence[Round | CompareRound]:
         return [
-            Round(
-                round=number,
-                tier=self.tier,
-                opinion=None if turn.answer.value is None else self.record(turn.answer.value),
-                **turn.answer.record(),
-            )
+            Round(round=number, tier=self.tier, **turn.answer.record(self.record))
             for number, turn in enumerate(turns, first)
         ]
 
@@ -237,11 +220,9 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         """Return the record on a subject; failures are in it, never raised."""
         subject = self.attributed(subject)
         # In a thread: it may ask local servers, or a proxy, which models they have.
-        written = self.panel and subject.wrote
-        judge = await asyncio.to_thread(self.for_subject, subject) if written else self
-        state = JudgingState(subject, judge.session())
+        judge = await asyncio.to_thread(self.for_subject, subject) if self.panel and subject.wrote else self
+        state, work = JudgingState(subject, judge.session()), partial(judge.redacted, subject)
         try:
-            work = partial(judge.redacted, subject)
             state.subject, state.secrets = await state.session.aside(work, subject.size)
         except GatewayError as error:
             return judge.unjudged(state, f"{error.kind} ({error.message})")
@@ -259,8 +240,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
             state.opinions[tier] = task.combine([(turn.endpoint, turn.answer.value) for turn in turns])
             state.rounds += task.rounds(len(state.rounds) + 1, turns)
             if state.opinions[tier]:
-                heard = [turn for turn in turns if turn.answer.value]
-                state.voices += [(tier, turn.endpoint, turn.answer.value) for turn in heard]
+                state.voices += [(tier, own.endpoint, own.answer.value) for own in turns if own.answer.value]
             final = self.step(state)
         return self.record(state, final)
 
@@ -268,9 +248,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         state.refused = why
         return replace(self, finality=None, calibration_warning=None).record(state, UNDETERMINED)
 
-    def prompts(
-        self, tier: TierName, subject: Subject, endpoint: Endpoint | None = None
-    ) -> list[tuple[Message, ...]]:
+    def prompts(self, tier: TierName, subject: Subject, endpoint: Endpoint | None = None) -> list[Messages]:
         """Return what would be sent to `endpoint`, or the first model of `tier`, if it were asked first."""
         subject, secrets = self.redacted(subject)
         if self.options.refusal(secrets):
@@ -278,7 +256,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         first = endpoint or next(iter(self.panel.get(tier, ())), None)
         return self.task(tier, JudgingState(subject, self.session())).prompts(first, Fence())
 
-    def prompts_by_model(self, subject: Subject) -> list[tuple[TierName, str, list[tuple[Message, ...]]]]:
+    def prompts_by_model(self, subject: Subject) -> list[tuple[TierName, str, list[Messages]]]:
         judge = self.for_subject(subject)
         if not judge.panel:
             return [(tier, "no model is set up", judge.prompts(tier, subject)) for tier in TIERS]
@@ -309,21 +287,16 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
         panel = apart(before, set(wrote) - self.claimed, self.others, mixed=mixed)
         panel = apart(apart(panel, wrote), set(sided) - self.claimed, self.others, mixed=mixed)
         panel = apart(panel, sided)
-        calibration_warning, finality = self.calibration_warning, self.finality
+        warning, finality = self.calibration_warning, self.finality
         models, were = ([[each.model for each in jury] for jury in own.values()] for own in (panel, before))
         if models != were and finality is not None:
             stay, gone = ({each.family for jury in own.values() for each in jury} for own in (panel, before))
             left = ", ".join(family for family in dict.fromkeys([*wrote, *sided]) if family in gone - stay)
             why = f"calibration {finality.id} not used: {left} wrote this text, so other models judge it"
             # A calibration holds only for the models that it was learned for.
-            finality, calibration_warning = None, "; ".join(filter(None, (why, self.calibration_warning)))
-        return replace(
-            self,
-            panel=panel,
-            finality=finality,
-            calibration_warning=calibration_warning,
-            substitutes=_providers(panel) - _providers(before),
-        )
+            finality, warning = None, "; ".join(filter(None, (why, warning)))
+        instead = _providers(panel) - _providers(before)
+        return replace(self, panel=panel, finality=finality, calibration_warning=warning, substitutes=instead)
 
     def session(self) -> Session:
         return Session(self.gateway, self.deadline, self.max_cost_usd, self.call_seconds, cache=self.cache)

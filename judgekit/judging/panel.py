@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 _AGENTS: dict[str, list[str]] = environment.table(__file__, "agents.toml")
 # Who helped to write; a reviewer or a tester did not.
-_WROTE = re.compile(
-    r"(?:co-)?(?:authored|written|created|generated|made|assisted)-(?:by|with):\s*", re.IGNORECASE
-)
+_WROTE = re.compile(r"(?i:(?:co-)?(?:authored|written|created|generated|made|assisted)-(?:by|with)):\s*")
 
 
 def signed(people: Iterable[str], trailers: Iterable[str] = ()) -> tuple[str, ...]:
@@ -126,8 +124,7 @@ def wanted(
     model = model or environ.get(ONLY_MODEL, "").strip() or None
     allow, order = config.providers.allow, config.providers.order
     if model is not None:
-        every = {tier: [encodable(model)] for tier in TIERS}
-        return PanelRequest(every, allow, order, by="named by --model")
+        return PanelRequest({tier: [encodable(model)] for tier in TIERS}, allow, order, by="named by --model")
     if any(environ.get(name, "").strip() for name in _VARIABLES):
         return PanelRequest({}, allow, order)
     theirs = settings.tiers_of_project(project)

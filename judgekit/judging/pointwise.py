@@ -16,7 +16,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.errors import KEPT, FailureKind, GatewayError, Usage, of_failure
-from judgekit.judging.prompt import PromptCandidate
+from judgekit.judging.documents import PromptCandidate
 from judgekit.judging.round import Answer, Session, failure_of, ms_since
 from judgekit.providers import running
 from judgekit.providers.base import CallKey, Endpoint, Message, Messages, Reply, Request

@@ -1,15 +1,11 @@
-"""Renders a rubric and a subject into messages; trusted and untrusted text never mix.
-
-Everything that a person, a file or a model wrote stands inside a fence.
-"""
+"""Renders a rubric and a subject into messages: what a person, a file or a model wrote is in a fence."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from judgekit import environment
-from judgekit.judging.documents import PROMPT_CHARS, TASK_ROLES, TURN_CHARS, Part, Task
+from judgekit.judging.documents import PROMPT_CHARS, TASK_ROLES, TURN_CHARS, Part, PromptCandidate, Task
 from judgekit.judging.fence import Fence, labels, plain
 from judgekit.providers.base import Message
 from judgekit.rubric.schema import CompareRubric, Dimension, Given, Rubric, ScoreRubric, SelectRubric
@@ -27,18 +23,8 @@ ANSWER = "Answer with one JSON object and nothing else:"
 _WORDS: dict[str, str] = environment.table(__file__, "prompt.toml")
 
 
-@dataclass(frozen=True, slots=True)
-class PromptCandidate:
-    id: str
-    title: str
-    category: str = ""
-    tags: tuple[str, ...] = ()
-    text: str = ""
-
-
-def document_context(fence: Fence, parts: Sequence[Part], task: Task, given: Given | None = None) -> str:
+def document_context(fence: Fence, parts: Sequence[Part], task: Task, given: Given) -> str:
     """Return the fenced document, its task and its sources before it; a rubric's `given` has the headings."""
-    given = given or Given()
     blocks = []
     for role in TASK_ROLES:
         if (text := getattr(task, role)) and (heading := getattr(given, role)):
@@ -132,19 +118,15 @@ def _examples(rubric: ScoreRubric) -> list[str]:
     return rated
 
 
-def rating_question(rubric: ScoreRubric, name: str) -> str:
-    """Return the question that a pointwise model answers with one number, or yes or no: short, two labels."""
-    return _rate(rubric, rubric.dimensions[name])
-
-
 def idle_question(rubric: ScoreRubric, scale: Literal["binary"] | None = None) -> str:
     """Return a question like `rating_question`, about a subject that hardly any text has."""
     look_for = ["its length", "its source", "the countries it flows through"]
     question = "Does the text describe the river Danube well?"
-    return _rate(rubric, Dimension(question=question, look_for=look_for, scale=scale))
+    return rating_question(rubric, Dimension(question=question, look_for=look_for, scale=scale))
 
 
-def _rate(rubric: ScoreRubric, dimension: Dimension) -> str:
+def rating_question(rubric: ScoreRubric, dimension: Dimension) -> str:
+    """Return the question that a pointwise model answers with one number, or yes or no: short, two labels."""
     looks = f" A good text has: {'; '.join(dimension.look_for)}." if dimension.look_for else ""
     if dimension.scale:
         return f"{dimension.question}{looks}\nAnswer with one word, yes or no."
@@ -168,13 +150,10 @@ def select_messages(
         texts[candidate.id] = "\n".join([lines[0], *(f"  {line}".rstrip() for line in lines[1:])])
     by_id = labels(query, list(texts), "\n".join([query, *turns, *texts.values()]))
     listing = "\n\n".join(f"[{label}] {texts[name]}" for name, label in by_id.items())
-    questions = [f"- {name}: {getattr(text, mode)}" for name, text in rubric.criteria.items()]
+    questions = "\n".join(f"- {name}: {getattr(text, mode)}" for name, text in rubric.criteria.items())
     keys = ["keep"] if len(rubric.criteria) == 1 else list(rubric.criteria)
     answer = ", ".join(f'"{key}": ["<label>", …]' for key in keys)
-    rules = [
-        getattr(rubric.prompt.instructions, tier),
-        "\n".join(["Question, asked of each memory:", *questions]),
-    ]
+    rules = [getattr(rubric.prompt.instructions, tier), f"Question, asked of each memory:\n{questions}"]
     blocks = [
         query_context(fence, query, turns),
         "The memories, each after its label in brackets:",
@@ -227,8 +206,7 @@ def rubric_text(rubric: Rubric, mode: ModeName) -> str:
             f"Accept when {good}. Reject when {bad}. Otherwise the verdict is improve.",
             f"Answer with {answer}.",
         ]
-    about = [first, "\n".join(questions), *rules]
-    return "\n\n".join([rubric.prompt.system, *about, _WORDS["agent_fence"]])
+    return "\n\n".join([rubric.prompt.system, first, "\n".join(questions), *rules, _WORDS["agent_fence"]])
 
 
 def query_context(fence: Fence, query: str, turns: Sequence[str]) -> str:

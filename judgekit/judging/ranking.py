@@ -148,8 +148,7 @@ class RankingRules(NamedTuple):
         pooled = [(name, voter, scored) for name, by in counted for voter, scored in by.items()]
         found = values((((name, voter.name), scored) for name, voter, scored in pooled), alive) or {}
         heard = frozenset(voter for _, voter, scored in pooled if all(map(scored.get, alive)))
-        leader = max(here, key=here.__getitem__)
-        step = RankingStep(tier, alive, said, found, leader, heard, cut=cut)
+        step = RankingStep(tier, alive, said, found, max(here, key=here.__getitem__), heard, cut=cut)
         finality, best = self.finality, contending(found, 0.0)[0]
         last = self._after([*before, step]) is None or (finality is not None and tier == finality.last)
         partial = {voter.family for voter in heard} <= set(self.sided.get(best, ()))
@@ -239,8 +238,7 @@ class RankingTask(TierTask[ScoreRubric, ComparisonInput, Opinion, dict[str, Opin
             for letter, opinion in (opinions or {}).items():
                 points = scored.setdefault(Voter(endpoint.model, endpoint.family), defaultdict(list))
                 points[letter].append(self.rubric.mean(opinion.scores))
-                how = logprobs.score_source(endpoint, opinion.scores, opinion.expected)
-                read.add((endpoint.model, how))
+                read.add((endpoint.model, logprobs.score_source(endpoint, opinion.scores, opinion.expected)))
         barred = finality is not None and not finality.knows(self.tier, read)
         return self.rules.step(self.before, self.tier, scored, cut=self.is_cut, barred=barred)
 
@@ -251,9 +249,8 @@ class RankingTask(TierTask[ScoreRubric, ComparisonInput, Opinion, dict[str, Opin
         calls = [(letter, turn.calls[place]) for place, letter in enumerate(self.letters) for turn in turns]
         found = []
         for number, (letter, answer) in enumerate(calls, first):
-            opinion = self.score_task(letter).record(answer.value) if answer.value else None
-            more = {"opinion": opinion, **answer.record()}
-            found.append(CompareRound(round=number, tier=self.tier, order=[letter], **more))
+            about = answer.record(self.score_task(letter).record)
+            found.append(CompareRound(round=number, tier=self.tier, order=[letter], **about))
         return found
 
 
@@ -280,8 +277,7 @@ class RankingJudge(ComparisonJudge[ScoreRubric]):
         return RankingTask(*given, rules=rules, before=before, models=models, letters=letters)
 
     def step(self, state: JudgingState[ComparisonInput]) -> TierName | Final:
-        steps = list(state.opinions.values())
-        return self.ranking_rules(state.subject).following(steps) or UNDETERMINED
+        return self.ranking_rules(state.subject).following(list(state.opinions.values())) or UNDETERMINED
 
     def record(self, state: JudgingState[ComparisonInput], final: Final) -> Comparison:
         del final  # the last step knows more

@@ -196,9 +196,7 @@ def _windows(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, int, li
 
 def _view(text: str, start: int, end: int, changes: list[tuple[int, int, str]]) -> View:
     """Return the part of a text from `start` to `end`, other words in the place of some."""
-    said: list[str] = []
-    starts: list[int] = []
-    pieces: list[tuple[int, int, bool]] = []
+    said, starts, pieces = list[str](), list[int](), list[tuple[int, int, bool]]()
     at, length = start, 0
     for first, last, other in [*changes, (end, end, "")]:
         for piece, words, same in (((at, first), text[at:first], True), ((first, last), other, False)):

@@ -1,8 +1,4 @@
-"""One round: ask a model, read its reply, ask once more if it cannot be read; a failure is a value.
-
-A session holds what one judging may still take in seconds and US dollars. Several calls for one answer run
-at once, within the limits of the judging and of the provider.
-"""
+"""One round: ask a model, read its reply, ask once more if it cannot be read; a failure is a value."""
 
 from __future__ import annotations
 
@@ -14,15 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
-from judgekit.errors import (
-    KEPT,
-    AmbiguousReply,
-    FailureKind,
-    GatewayError,
-    InvalidReply,
-    Usage,
-    of_failure,
-)
+from judgekit.errors import KEPT, AmbiguousReply, FailureKind, GatewayError, InvalidReply, Usage, of_failure
 from judgekit.judging.extract import read
 from judgekit.judging.fence import Fence
 from judgekit.judging.fit import WORDS
@@ -132,9 +120,11 @@ class Answer(Generic[Value]):
     latency_ms: int
     model: str
 
-    def record(self) -> dict[str, Any]:
+    def record(self, write: Callable[[Value], dict[str, Any]]) -> dict[str, Any]:
+        """Return it as a round has it, with the opinion that `write` makes of its value."""
+        opinion = None if self.value is None else write(self.value)
         names = ("model", "failure", "latency_ms", "usage")
-        return {name: getattr(self, name) for name in names}
+        return {"opinion": opinion, **{name: getattr(self, name) for name in names}}
 
 
 async def run_round(
@@ -149,8 +139,7 @@ async def run_round(
     """Ask once, and once more if the reply cannot be read; `messages` are made of `size` characters."""
     started, usage, model = time.monotonic(), Usage(), endpoint.model
     sent, failure = tuple[Message, ...](), None
-    key = request.call_key
-    key = key.within(f"sample{request.sample}") if request.sample else key
+    key = request.call_key.within(f"sample{request.sample}" if request.sample else "")
     for call_key in (key, key.within("reask")):
         try:
             sent = sent or await session.aside(messages, size)

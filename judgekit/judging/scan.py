@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from judgekit.errors import InvalidReply
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 MAX_DEPTH: Final = 64  # objects nested deeper are no reply; keeps memory and recursion small
 MAX_ENTRIES: Final = 50_000  # a text with more objects, keys and items is a flood, not a reply
@@ -138,7 +135,7 @@ class Array(list[Any]):
     closed = cut = False
 
 
-def scan(raw: str) -> Sequence[Object]:
+def scan(raw: str) -> deque[Object]:
     """Return the last outermost objects of `raw`, as far as each goes; raises `InvalidReply`."""
     objects: deque[Object] = deque(maxlen=MAX_OBJECTS)
     reader, end = _Reader(raw), 0

@@ -1,7 +1,4 @@
-"""The task `score`: each tier's models rate a document, and the rubric's thresholds decide.
-
-A model rates in one call or several, by its words or by the probabilities of its tokens.
-"""
+"""The task `score`: each tier's models rate a document, and the rubric's thresholds decide."""
 
 from __future__ import annotations
 
@@ -193,13 +190,14 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
 
     def _points(self, endpoint: Endpoint, fence: Fence) -> Points:
         scale, shown = self.rubric.scale, self.subject.seen_by(self.limits, endpoint)
-        kinds = {each.scale for each in self.rubric.dimensions.values()}
+        dimensions = self.rubric.dimensions
+        kinds = {each.scale for each in dimensions.values()}
         tokens = [str(value) for value in range(scale.min, scale.max + 1)] if None in kinds else []
         tokens += scale.answers if "binary" in kinds else []
         return Points(
             prompt.rating_system(self.rubric, fence),
             prompt.document_context(fence, shown, self.subject.task, self.rubric.given),
-            {name: prompt.rating_question(self.rubric, name) for name in self.rubric.dimensions},
+            {name: prompt.rating_question(self.rubric, each) for name, each in dimensions.items()},
             tokens,
             CallKey(self.subject.sha256, self.rubric.ref, self.tier),
         )
@@ -211,10 +209,7 @@ class ScoreTask(Task[ScoreRubric, Document, RatedReply, Opinion]):
 
 @dataclass(frozen=True, slots=True)
 class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
-    """Judges documents. Where another program judges them `elsewhere`, no model is asked from here.
-
-    `deeper` judges a prepared document at a depth of its own.
-    """
+    """Judges documents; `elsewhere` is another program's judging, `deeper` judging at another depth."""
 
     elsewhere: Callable[[DocumentJudge, Document], Awaitable[Verdict]] | None = None
     deeper: Callable[[DocumentJudge, JudgingState[Document]], Awaitable[Verdict]] | None = None

@@ -17,9 +17,8 @@ from judgekit.config import settings as configuration
 from judgekit.errors import ConfigError, InputError
 from judgekit.judging import redact as redaction
 from judgekit.judging import service
-from judgekit.judging.documents import PROMPT_CHARS
-from judgekit.judging.prompt import PromptCandidate
-from judgekit.judging.select import CandidateJudge, Candidates, Query
+from judgekit.judging.documents import PROMPT_CHARS, Candidates, PromptCandidate, Query
+from judgekit.judging.select import CandidateJudge
 from judgekit.providers import running
 from judgekit.providers.gateway import open_gateway, prepare
 from judgekit.retrieval import command, transcript
@@ -139,10 +138,9 @@ def _folder(root: str) -> str:
     """Return the absolute path of a root that a caller names; raises `InputError` when it is no folder."""
     if root == api.AUTO_ROOT:
         return root
-    try:
-        path = Path(root).expanduser()
-    except RuntimeError:  # the home folder of nobody
-        path = Path(root)
+    path = Path(root)
+    with suppress(RuntimeError):  # the home folder of nobody
+        path = path.expanduser()
     if not root or not path.is_dir():
         raise InputError(f"{visible(root)}: no such folder; name a store or a folder of Markdown files")
     return str(path.resolve())

@@ -8,15 +8,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise, product
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from judgekit.judging import jury, pointwise, prompt, redact
-from judgekit.judging.documents import CONTEXT_CHARS, PROMPT_CHARS, TURN_CHARS
+from judgekit.judging.documents import (
+    CONTEXT_CHARS,
+    PROMPT_CHARS,
+    TURN_CHARS,
+    Candidates,
+    PromptCandidate,
+    Query,
+)
 from judgekit.judging.escalation import UNDETERMINED, Final, certainty
 from judgekit.judging.jury import Mark, Marks
 from judgekit.judging.orchestrator import Judge, JudgingState, ModelTurn, Task
 from judgekit.judging.pointwise import Points, ask_pointwise
-from judgekit.judging.prompt import PromptCandidate, candidate_text
+from judgekit.judging.prompt import candidate_text
 from judgekit.judging.replies import KEEP, ReplyForm, select_reply_model
 from judgekit.judging.round import Answer, Calls, Session, joined, run_round
 from judgekit.judging.verdict import Decision, Selection, failures
@@ -37,25 +44,6 @@ KEEP_AT = 0.5  # a pointwise candidate is kept when yes is likelier than no
 POINTWISE_CHARS = 300  # of a candidate's text; a small model judges it no better by more, only slower
 REPLY_TOKENS = 64  # the object around the labels, and a fence that a model may put around it
 LABEL_TOKENS = 16
-
-
-class Query(NamedTuple):
-    """What candidates are wanted for: the request and the last turns of the conversation before it."""
-
-    text: str
-    turns: tuple[str, ...] = ()
-
-
-class Candidates(NamedTuple):
-    query: Query
-    candidates: tuple[PromptCandidate, ...]
-    wrote: tuple[str, ...] = ()
-    sided: tuple[str, ...] = ()
-
-    @property
-    def size(self) -> int:
-        texts = (candidate.text for candidate in self.candidates)
-        return sum(map(len, (self.query.text, *self.query.turns, *texts)))
 
 
 def batches(items: Sequence[PromptCandidate]) -> list[Sequence[PromptCandidate]]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterable, Sequence
 
     from judgekit.config.settings import Config
-    from judgekit.providers.base import Gateway, Message
+    from judgekit.providers.base import Gateway, Messages
     from judgekit.rubric.loader import LoadedRubric
 
 Thing = TypeVar("Thing")
@@ -93,18 +93,15 @@ def _depths(wanted: AnyDepth, settings: Config) -> Callable[[Document], Depth]:
     own, rules = configuration.load(None).gate, settings.gate
     if not rules.depth and rules.review is None:
         own = rules = configuration.GateConfig.model_validate({"depth": "usual"})
-    choose = depth.chooser(own, rules)
 
     def chosen(document: Document) -> Depth:
         file = document.files[0]
-        return choose(depth.Change(file.path, len(lines_of(file.text))))
+        return depth.choose(own, rules, depth.Change(file.path, len(lines_of(file.text))))
 
     return chosen
 
 
-def rubric(
-    settings: Config, project: Path | None = None, judge_request: JudgeRequest = AS_CONFIGURED
-) -> LoadedRubric:
+def rubric(settings: Config, project: Path | None, judge_request: JudgeRequest) -> LoadedRubric:
     """Return the rubric that a request or the configuration names; raises `ConfigError` or `UsageError`."""
     name = judge_request.rubric
     if name is None:
@@ -125,27 +122,22 @@ def judge_of(
     judge_request: JudgeRequest = AS_CONFIGURED,
     *,
     tiers: Collection[TierName] = TIERS,
-    subjects: int = 0,
+    subjects: int = 0,  # so many texts are scored to compare them
 ) -> AnyJudge:
-    """Return the judge by a request and `settings`, with the models of `tiers`; raises `ConfigError`.
-
-    `subjects` is how many texts are scored to compare them.
-    """
+    """Return the judge by a request and `settings`, with the models of `tiers`; raises `ConfigError`."""
     found = Panel({}, None, "")
     if tiers:
         found = resolve(panel.wanted(settings, project, model=judge_request.model), environment.environ())
     models = {tier: jury for tier, jury in found.endpoints.items() if tier in tiers}
     own, mode, options = settings.judge, judge_request.mode or settings.judge.mode, configured(settings.judge)
-    limit, others = judge_request.max_cost_usd, found.others
-    if limit is None:
-        limit = own.max_cost_usd
+    asked, others = judge_request.max_cost_usd, found.others
+    limit = own.max_cost_usd if asked is None else asked
     if limit:
-        check_prices(models, limit, project, asked=judge_request.max_cost_usd is not None)
+        check_prices(models, limit, project, asked=asked is not None)
 
         def others() -> Sequence[Tiers]:
             return [other for other in found.others() if not _unpriced(other)]
 
-    learned = calibration.find(loaded, mode, models, project, options, subjects)
     return kind(
         gateway,
         models,
@@ -155,8 +147,7 @@ def judge_of(
         limit,
         found.reason,
         ReplyCache() if judge_request.cache and not is_recording(environment.environ()) else None,
-        learned.finality,
-        learned.calibration_warning,
+        *calibration.find(loaded, mode, models, project, options, subjects),
         options,
         own.author_family,
         others=others,
@@ -196,10 +187,7 @@ def max_concurrency(judge: Judge[Any, Any, Any], at_once: int) -> int:
 async def results(
     things: Iterable[Thing], judge: Callable[[Thing], Awaitable[Value]], most: int, *, in_order: bool = True
 ) -> AsyncGenerator[tuple[Thing, Value], None]:
-    """Yield each thing with its result, up to `most` judged at a time: in order, or as they are complete.
-
-    In order up to `AHEAD` times as many are held.
-    """
+    """Yield each thing with its result, up to `most` judged at a time: in order, or as they are complete."""
     room = asyncio.Semaphore(AHEAD * most if in_order else most)
     rest, taking = enumerate(things), asyncio.Lock()
     ready = asyncio.Queue[tuple[int, Thing, Value] | asyncio.Task[None]]()
@@ -261,7 +249,7 @@ async def ajudge_documents(
 
 def prompts(
     subject: Document | ComparisonInput, project: Path | None = None, wish: JudgeRequest = AS_CONFIGURED
-) -> list[tuple[TierName, str, list[tuple[Message, ...]]]]:
+) -> list[tuple[TierName, str, list[Messages]]]:
     """Return what each model of a tier would be sent."""
     gateway = open_gateway({})
     if isinstance(subject, ComparisonInput):

@@ -77,11 +77,9 @@ class Shared:
         }
         body = {"document": document.body(redact.words if judge.options.redact else str), "wish": wish}
         try:
-            answer = await self._judged(body, seconds)
-            judged = Verdict.model_validate_json(answer)
+            judged = Verdict.model_validate_json(await self._judged(body, seconds))
         except (*_FAILURES, SharedError, ValidationError) as error:
-            why = f"the shared judge at {self.url}: {_told(error)}"
-            return judge.unjudged(state, why)
+            return judge.unjudged(state, f"the shared judge at {self.url}: {_told(error)}")
         # The server was not told of names that hold a secret.
         subjects = [Subject(path=file.path, sha256=file.sha256) for file in document.files]
         author = document.author
@@ -93,9 +91,7 @@ class Shared:
         for number, wait in enumerate((*_WAITS, 0.0)):
             left = end - time.monotonic()
             try:
-                return await self._answer(
-                    "POST", "/v1/judge", left, of_one_read=left, json=body, headers=headers
-                )
+                return await self._answer("POST", "/v1/judge", left, read=left, json=body, headers=headers)
             except (httpx.NetworkError, httpx.RemoteProtocolError, SharedError) as error:
                 tries = _UNREACHED if isinstance(error, httpx.ConnectError) else len(_WAITS)
                 passes = error.passing if isinstance(error, SharedError) else True
@@ -107,8 +103,7 @@ class Shared:
     def send(self, lines: Sequence[bytes]) -> str | None:
         """Send ledger lines; return which are refused for good, and why. Raises `SharedError`."""
         body = b'{"lines": [' + b",".join(lines) + b"]}"
-        headers = {"Content-Type": "application/json"}
-        answer = self._of_ledger("POST", content=body, headers=headers)
+        answer = self._of_ledger("POST", content=body, headers={"Content-Type": "application/json"})
         try:
             refused = dict(json.loads(answer).get("refused") or {})
         except (ValueError, TypeError, AttributeError, RecursionError):
@@ -133,12 +128,12 @@ class Shared:
         path: str,
         seconds: float,
         *,
-        of_one_read: float = _LEDGER_SECONDS,
+        read: float = _LEDGER_SECONDS,
         most: int = servers.MOST,
         **sent: Any,  # noqa: ANN401 - httpx's own
     ) -> bytes:
         """Return what the server answers within `seconds`; raises `SharedError` or one of `_FAILURES`."""
-        timeout = httpx.Timeout(of_one_read, connect=_CONNECT_SECONDS)
+        timeout = httpx.Timeout(read, connect=_CONNECT_SECONDS)
         with servers.bounded(most):
             async with (
                 asyncio.timeout(seconds),
@@ -162,8 +157,7 @@ def configured(settings: Config) -> Shared | None:
         return None
     address = httpx.URL(url)
     if address.scheme != "https" and not (address.scheme == "http" and is_loopback(address.host)):
-        problem = f"expected https://…, or http:// on this machine, got {url!r}"
-        raise wrong("server", "url", problem, None)
+        raise wrong("server", "url", f"expected https://…, or http:// on this machine, got {url!r}", None)
     token = environment.environ().get(TOKEN, "").strip()
     try:
         token = token or (Path(file).expanduser().read_text(encoding="utf-8").strip() if file else "")

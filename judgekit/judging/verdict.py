@@ -239,10 +239,7 @@ def rubric_ref(loaded: LoadedRubric) -> RubricRef:
 
 
 def failures(rounds: Sequence[Round | CompareRound]) -> str | None:
-    """Say in one line which tiers failed and why; tiers that failed in the same way are named together.
-
-    Of several failures of one kind, of one model in a tier, only the first counts.
-    """
+    """Say in one line which tiers failed, and why: of a model's failures of one kind the first counts."""
     tiers: dict[str, dict[str, None]] = {}
     known = set()
     for own in rounds:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 from making import PanelModels, candidate_judge, document, document_judge, file, prompt_candidate, query
 
 if TYPE_CHECKING:
-    from judgekit.judging.prompt import PromptCandidate
+    from judgekit.judging.documents import PromptCandidate
     from judgekit.providers.base import Gateway
     from judgekit.rubric.loader import LoadedRubric
 

@@ -6,19 +6,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from judgekit.errors import Usage
 from judgekit.judging.calibration import Promise
-from judgekit.judging.documents import ComparisonInput, Document, File, Task, file_of
+from judgekit.judging.documents import ComparisonInput, Document, File, PromptCandidate, Query, Task, file_of
 from judgekit.judging.escalation import FinalityRule, FinalityRules
 from judgekit.judging.orchestrator import JudgeOptions
-from judgekit.judging.prompt import PromptCandidate
 from judgekit.judging.score import DocumentJudge
-from judgekit.judging.select import CandidateJudge, Query
+from judgekit.judging.select import CandidateJudge
 from judgekit.providers.base import Endpoint, Reply
 from judgekit.rubric import loader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from judgekit.config import TierName
+    from judgekit.config import Outcome, TierName
     from judgekit.judging.logprobs import ScoreSource
     from judgekit.providers.base import Gateway
     from judgekit.rubric.loader import LoadedRubric
@@ -33,7 +32,7 @@ def models_by_tier(panel: PanelModels) -> dict[TierName, tuple[Endpoint, ...]]:
     return {tier: (jury,) if isinstance(jury, Endpoint) else tuple(jury) for tier, jury in panel.items()}
 
 
-call_usage, finality_rule, judge_options = Usage, FinalityRule, JudgeOptions
+call_usage, judge_options = Usage, JudgeOptions
 prompt_candidate, query = PromptCandidate, Query
 
 
@@ -88,6 +87,15 @@ def candidate_judge(
 
 def promise(rate: float = 0.05, confidence: float = 0.95, reference: TierName | None = None) -> Promise:
     return Promise(rate=rate, confidence=confidence, reference=reference)
+
+
+def finality_rule(
+    tier: TierName,
+    outcome: Outcome,
+    least_margin: float = 0.0,
+    **more: Any,  # noqa: ANN401 - of any field
+) -> FinalityRule:
+    return FinalityRule(tier=tier, outcome=outcome, least_margin=least_margin, **more)
 
 
 def finality_rules(
