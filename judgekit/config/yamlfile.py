@@ -21,6 +21,7 @@ from pydantic import BaseModel, RootModel, StringConstraints, ValidationError
 
 from judgekit.config import files
 from judgekit.errors import MOST_ERRORS, ConfigError
+from judgekit.text import lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,6 +68,26 @@ def _validated(raw: bytes, path: Path, model: type[Model], version_key: str | No
             for each in islice(problems(error.errors(include_url=False), data, model), MOST_ERRORS + 1)
         ]
         raise ConfigError.of(sorted(wrong, key=lambda each: each.line or 0)) from None
+
+
+def read_lines(path: Path, model: type[Model]) -> list[Model]:
+    """Return the objects of a JSON Lines file; raises `ConfigError` for each line that is wrong."""
+    try:
+        lines = lines_of(path.read_bytes().decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
+    except OSError as error:
+        raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
+    found, errors = list[Model](), list[ConfigError]()
+    for number, line in enumerate(lines, 1):
+        try:
+            found += [model.model_validate_json(line)] if line.strip() else []
+        except ValidationError as error:
+            wrong = problem_in(line, error)
+            errors.append(ConfigError(wrong.text, path=path, line=number, key=wrong.key))
+    if errors:
+        raise ConfigError.of(errors)
+    return found
 
 
 def load_yaml(path: Path) -> dict[str, Any]:

@@ -15,21 +15,20 @@ the reply to ids, since labels differ between installations. Neither keys nor pr
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from judgekit import environment
 from judgekit.config import TierName
-from judgekit.config.yamlfile import Strict, problem_in
+from judgekit.config.yamlfile import Strict, read_lines
 from judgekit.errors import ConfigError, CostSource, FailureKind, GatewayError, Usage
 from judgekit.providers import registry
 from judgekit.providers.base import CallKey, Endpoint, Gateway, Reply, Request
-from judgekit.text import encodable, lines_of
+from judgekit.text import encodable
 
 REPLAY_VARIABLE = "JUDGEKIT_REPLAY"
 RECORD_VARIABLE = "JUDGEKIT_RECORD"
@@ -75,30 +74,12 @@ class RecordedLine(Strict):
         return self
 
 
-def read(path: Path) -> list[RecordedLine]:
-    try:
-        texts = lines_of(path.read_bytes().decode())
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the recording cannot be read ({error})", path=path) from None
-    lines = []
-    for number, text in enumerate(texts, 1):
-        try:
-            if text.strip():
-                lines.append(RecordedLine.model_validate(json.loads(text)))
-        except ValidationError as error:
-            problem = problem_in(text, error)
-            raise ConfigError(problem.text, path=path, line=number, key=problem.key) from None
-        except ValueError as error:
-            raise ConfigError(f"not JSON ({error})", path=path, line=number) from None
-    return lines
-
-
 def recorded_models(path: Path) -> dict[TierName, tuple[Endpoint, ...]]:
     """Return the endpoints of each tier in the recording: the models that its first subject was shown to."""
     profile = registry.find("replay")
     found: dict[TierName, dict[str, Endpoint]] = {}
     first: dict[TierName, tuple[str, str]] = {}
-    lines = read(path)
+    lines = read_lines(path, RecordedLine)
     with_tokens = {line.model for line in lines if line.reply and line.reply.tokens and not line.pointwise}
     for line in lines:
         subject = line.subject, line.rubric
@@ -123,7 +104,7 @@ class ReplayGateway:
             raise GatewayError(FailureKind.BAD_REQUEST, f"{endpoint.profile.provider} is not a recording")
         if file not in self._recordings:
             try:
-                lines = read(Path(file))
+                lines = read_lines(Path(file), RecordedLine)
             except ConfigError as error:
                 raise GatewayError(FailureKind.NOT_RECORDED, str(error)) from None
             recording = self._recordings[file] = {}
@@ -153,10 +134,7 @@ class ReplayGateway:
 
 
 class Recorder:
-    """A gateway that appends what another one answers, failures too, to a recording.
-
-    Raises `ConfigError` when the recording cannot be written: before anything is asked, and paid for.
-    """
+    """Appends another gateway's answers to a recording; raises `ConfigError` before any is asked for."""
 
     def __init__(self, inner: Gateway, path: Path) -> None:
         self._inner, self._path = inner, path

@@ -12,20 +12,17 @@ import json
 import re
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar, get_args
-
-from pydantic import TypeAdapter, ValidationError
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
 from judgekit.config import files, settings, yamlfile
 from judgekit.errors import ConfigError, UsageError
 from judgekit.rubric.schema import CASES, Case, Rubric, RubricFile, ScoreRubric, SelectRubric, WrongCase
 from judgekit.rubric.search_path import Origin, folders, published, rubric_files
-from judgekit.text import lines_of, rubric_name
+from judgekit.text import rubric_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-AnyCase = TypeVar("AnyCase", bound=Case)
 Section: TypeAlias = Literal["judge", "gate", "retrieval"]
 """Where a configuration names a rubric."""
 Starter: TypeAlias = Literal["score", "select", "compare"]
@@ -60,9 +57,7 @@ class LoadedRubric(NamedTuple):
 
 
 def rubrics(project: Path | None = None) -> Iterator[LoadedRubric]:
-    """Yield every rubric that can be found, in look-up order."""
-    for origin, path in rubric_files(project):
-        yield load_rubric(path, origin)
+    return (load_rubric(path, origin) for origin, path in rubric_files(project))
 
 
 def find_rubric(
@@ -135,34 +130,15 @@ def beside(rubric_path: Path, what: Literal["cases", "leniency"]) -> Path:
 
 def read_cases(loaded: LoadedRubric) -> list[Case]:
     """Return the labelled cases beside a rubric, if any; raises `ConfigError` naming the line and the key."""
-    return _read(beside(loaded.path, "cases"), TypeAdapter(CASES[loaded.rubric.task]))
+    path = beside(loaded.path, "cases")
+    return yamlfile.read_lines(path, CASES[loaded.rubric.task]) if path.is_file() else []
 
 
 def read_wrong(loaded: LoadedRubric) -> list[WrongCase]:
     """Return the wrong texts beside a rubric that scores, if any; raises `ConfigError` as for cases."""
-    scores = isinstance(loaded.rubric, ScoreRubric)
-    return _read(beside(loaded.path, "leniency"), TypeAdapter(WrongCase)) if scores else []
-
-
-def _read(path: Path, adapter: TypeAdapter[AnyCase]) -> list[AnyCase]:
-    if not path.is_file():
-        return []
-    try:
-        lines = lines_of(path.read_bytes().decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"not UTF-8 (byte {error.start}); save it as UTF-8", path=path) from None
-    except OSError as error:
-        raise ConfigError(f"cannot be read ({error.strerror})", path=path) from None
-    cases, errors = list[AnyCase](), list[ConfigError]()
-    for number, line in enumerate(lines, 1):
-        try:
-            cases += [adapter.validate_json(line)] if line.strip() else []
-        except ValidationError as error:
-            wrong = yamlfile.problem_in(line, error)
-            errors.append(ConfigError(wrong.text, path=path, line=number, key=wrong.key))
-    if errors:
-        raise ConfigError.of(errors)
-    return cases
+    path = beside(loaded.path, "leniency")
+    is_there = isinstance(loaded.rubric, ScoreRubric) and path.is_file()
+    return yamlfile.read_lines(path, WrongCase) if is_there else []
 
 
 def begin(name: str, to: Path, *, task: Starter = "score", like: LoadedRubric | None = None) -> list[Path]:

@@ -25,6 +25,7 @@ from looped import looped
 from making import call_usage, reply
 from scripted import NothingOpen
 
+from judgekit.config.yamlfile import read_lines
 from judgekit.errors import ConfigError, FailureKind, GatewayError
 from judgekit.providers import replay
 from judgekit.providers.base import CallKey, Endpoint, Message, Reply, Request, endpoint
@@ -34,6 +35,7 @@ from judgekit.providers.litellm import LitellmGateway
 from judgekit.providers.pace import Pace, Paces, caller, seconds_of
 from judgekit.providers.registry import CommandProfile, Limits
 from judgekit.providers.replay import (
+    RecordedLine,
     Recorder,
     ReplayGateway,
 )
@@ -171,16 +173,16 @@ def test_a_line_is_found_by_its_call_key_and_model_in_order_and_the_last_stays(t
 
 def test_a_wrong_line_is_named(tmp_path: Path) -> None:
     for text, number, problem in (
-        ("{not json\n", 1, "not JSON"),
+        ("{not json\n", 1, "not valid JSON"),
         (line() + "\n" + line(replay=2), 3, "expected 1"),
         (line(failure={"kind": "timeout", "message": ""}), 1, "either reply or failure"),
         (line(tier="medium"), 1, "expected 'quick', 'deep' or 'tiebreaker'"),
     ):
         with pytest.raises(ConfigError) as caught:
-            replay.read(recording(tmp_path, text))
+            read_lines(recording(tmp_path, text), RecordedLine)
         assert (caught.value.line, problem in str(caught.value)) == (number, True), str(caught.value)
     with pytest.raises(ConfigError, match="cannot be read"):
-        replay.read(tmp_path / "none.jsonl")
+        read_lines(tmp_path / "none.jsonl", RecordedLine)
     with pytest.raises(ConfigError, match="JUDGEKIT_RECORD"):
         replay.recorded_models(recording(tmp_path))
 
@@ -192,7 +194,7 @@ def test_lines_of_many_writers_never_mix(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         for _ in range(40):
             pool.submit(ask, Recorder(Always(long), file), custom("http://127.0.0.1:1/v1"), request())
-    assert [len(line.reply.text) for line in replay.read(file) if line.reply] == [20_000] * 40
+    assert [len(line.reply.text) for line in read_lines(file, RecordedLine) if line.reply] == [20_000] * 40
 
 
 class Flights:
