@@ -1,4 +1,4 @@
-"""Opens issues about verdicts on GitHub, through its command line program; says which concern a person."""
+"""Says which verdicts concern a person; opens GitHub issues about them and tells a program of the user's."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit import environment, programs
 from judgekit.config import settings as configuration
+from judgekit.config.files import held
 from judgekit.errors import Exit, JudgekitError
-from judgekit.gate import issues, notify
+from judgekit.gate import issues
 from judgekit.git import GitError, Repository
 from judgekit.ledger import Ledger, LineFilter, Record, VerdictLine
 from judgekit.ledger.labels import triage
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
     from judgekit.config.settings import EscalateConfig
     from judgekit.judging.verdict import Verdict
 
-SECONDS = 10.0  # for all issues of one run
+SECONDS = 10.0  # for all issues of one run, and for all that a program is told
 MOST = 10  # issues of one push
-_SAID = 200  # characters of gh's own words
+_TOLD = "notified"  # the file of what a program was told
+_SAID = 200  # characters of a program's own words
 _IMPROVED = 2  # rounds
 _LATER = "retry with judgekit escalate"
 _NOT_SIGNED_IN = 4  # gh's exit code
@@ -139,7 +141,7 @@ def by_itself(
                 settings = configuration.load(Path(environment.project_root(str(folder)))).escalate
         if settings.notify:
             divided = [verdict for verdict in verdicts if concerns(verdict, rejects=False)]
-            lines += notify.tell(divided, settings.notify.command, Ledger.of(folder).name)
+            lines += tell(divided, settings.notify.command, Ledger.of(folder).name)
         if settings.issues != "on":
             return lines
         before: Sequence[VerdictLine] = ()
@@ -160,6 +162,39 @@ def by_itself(
     if count:
         lines.append(f"no issue was opened for {count} more: {MOST} at a time is the limit; {_LATER}")
     return lines
+
+
+def tell(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> list[str]:
+    """Start the command for each verdict that it was not told of, its record on stdin; return what failed."""
+    if not verdicts:
+        return []
+    until, state = time.monotonic() + SECONDS, Path(environment.state_home())
+    environ = programs.known("notify", environment.environ())
+    program, failed = programs.find(command[0], environ), f"escalate.notify: {command[0]}: "
+    if program is None:
+        return [f"{failed}not found; name a program on PATH, or its absolute path"]
+    try:
+        environment.private_folder(str(state))
+        with held(state / f"{_TOLD}.lock", seconds=SECONDS):
+            path = state / _TOLD
+            told = path.read_text().split() if path.exists() else []
+            for verdict in verdicts:
+                issue = issues.of(verdict)
+                name = environment.digest(f"{project} {issue.token} {issue.state}")
+                if name in told:
+                    continue
+                record = json.dumps(verdict.record(), ensure_ascii=False) + "\n"
+                argv, left = [program, *command[1:]], until - time.monotonic()
+                code, _, errors = programs.run(argv, environ, record, seconds=left)
+                if code:
+                    return [failed + (one_line(errors, _SAID) or f"exit code {code}")]
+                told.append(name)
+                environment.write_private(str(path), "\n".join(told[-1_000:]))
+    except programs.Unfinished:
+        return [f"{failed}not done after {SECONDS:g} s"]
+    except (OSError, ValueError) as error:
+        return [f"{failed}{error}"]
+    return []
 
 
 def concerns(verdict: Verdict, before: Iterable[VerdictLine] = (), *, rejects: bool) -> bool:
@@ -196,10 +231,7 @@ def ensure(
     address: str = "",
     seconds: float = SECONDS,
 ) -> Iterator[tuple[str, str]]:
-    """Make sure that each verdict has its issue; yield a word and a line for each. Raises `GhError`.
-
-    `stands`: there is an issue about this very content, open or closed.
-    """
+    """Yield what becomes of each verdict's issue, `stands` where there is one already; raises `GhError`."""
     if not verdicts:
         return
     environ = environment.environ()

@@ -16,7 +16,7 @@ from loopback import says as reply
 from scripted import scores
 
 from judgekit.cli.schema import json_schema
-from judgekit.gate import notify
+from judgekit.gate import github
 from judgekit.ledger import Ledger, OverrideLine, VerdictLine
 
 if TYPE_CHECKING:
@@ -244,7 +244,7 @@ def test_the_gate_tells_it_too_beside_an_issue(
 def test_a_program_that_fails_costs_a_line(
     tiers: Tiers, told: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, more: str | None, said: str
 ) -> None:
-    monkeypatch.setattr(notify, "SECONDS", 0.5)
+    monkeypatch.setattr(github, "SECONDS", 0.5)
     file = told(more or "")
     if more is None:
         (file.parent / "tell.sh").unlink()
