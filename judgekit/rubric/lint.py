@@ -43,7 +43,7 @@ def remarks(loaded: LoadedRubric, cases: Sequence[Case], wrong: Sequence[WrongCa
     for path, own in ((beside(loaded.path, "cases"), cases), (beside(loaded.path, "leniency"), wrong)):
         found += _lines(path, loaded.rubric, own)
     if isinstance(loaded.rubric, ScoreRubric):
-        found += [*_dimensions(loaded.path, loaded.rubric), *_scored(loaded.path, loaded.rubric, cases)]
+        found += _dimensions(loaded.path, loaded.rubric)
     return sorted(found, key=lambda remark: not remark.wrong)
 
 
@@ -91,11 +91,12 @@ def _dimensions(path: Path, rubric: ScoreRubric) -> Iterator[Remark]:
 
 
 def _cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
-    path = beside(loaded.path, "cases")
+    path, rubric = beside(loaded.path, "cases"), loaded.rubric
     if not cases:
         yield Remark(path, "", "no labelled cases; add some to show what the rubric does")
     elif len(cases) < FEW:
         yield Remark(path, "", f"{len(cases)} cases: agreement is not meaningful below {FEW}")
+    reached = outcomes(rubric) if isinstance(rubric, ScoreRubric) else None
     for number, case in enumerate(cases, 1):
         label = case.label
         if isinstance(case, CompareCase) and case.a == case.b and {label.strict, label.lenient} != {"tie"}:
@@ -104,12 +105,23 @@ def _cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
         if isinstance(case, SelectCase) and set(case.label.strict) - set(case.label.lenient):
             text = f"{case.id}: strict keeps what lenient drops; is that intended?"
             yield Remark(path, "label", text, line=number)
+        if reached is not None and (label.strict, label.lenient) not in reached:
+            both = f"{label.strict} in strict and {label.lenient} in lenient"
+            text = f"{case.id}: no scores give {both}; change one label"
+            yield Remark(path, "label", text, wrong=True, line=number)
+    if len(cases) < FEW:
+        return
     for mode in MODES:
-        labels = [getattr(case.label, mode) for case in cases if isinstance(case, CompareCase)]
-        wins, for_a = len(labels) - labels.count("tie"), labels.count("A")
-        if len(labels) >= FEW and not (wins and LEAST_SHARE <= for_a / wins <= 1 - LEAST_SHARE):
+        labels = [getattr(case.label, mode) for case in cases]
+        wins, for_a, accepted = len(labels) - labels.count("tie"), labels.count("A"), labels.count("accept")
+        if rubric.task == "compare" and not (wins and LEAST_SHARE <= for_a / wins <= 1 - LEAST_SHARE):
             text = f"in {mode} {for_a} labels are A and {labels.count('B')} are B"
             yield Remark(path, "label", f"{text}: swap some of the texts")
+        if rubric.task == "score" and not LEAST_SHARE <= accepted / len(labels) <= 1 - LEAST_SHARE:
+            text = f"{accepted} of {len(labels)} should be accepted in {mode}"
+            yield Remark(path, "label", f"{text}: a judge that always gives the same verdict would look good")
+    if rubric.task == "score" and all(case.label.strict == case.label.lenient for case in cases):
+        yield Remark(path, "label", "strict and lenient agree on every case; add a case where they differ")
 
 
 def _lines(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterator[Remark]:
@@ -125,25 +137,6 @@ def _lines(path: Path, rubric: Rubric, cases: Sequence[Case]) -> Iterator[Remark
             if not (case.files if need == "sources" else getattr(case, need).strip()):
                 text = f"{case.id}: {rubric.ref} needs {need}, and the case has none; add them"
                 yield Remark(path, "files" if need == "sources" else need, text, wrong=True, line=number)
-
-
-def _scored(rubric_path: Path, rubric: ScoreRubric, cases: Sequence[Case]) -> Iterator[Remark]:
-    path, reached = beside(rubric_path, "cases"), outcomes(rubric)
-    scored = [case for case in cases if isinstance(case, ScoreCase)]
-    for number, case in enumerate(scored, 1):
-        strict, lenient = case.label.strict, case.label.lenient
-        if reached is not None and (strict, lenient) not in reached:
-            text = f"{case.id}: no scores give {strict} in strict and {lenient} in lenient; change one label"
-            yield Remark(path, "label", text, wrong=True, line=number)
-    if len(scored) < FEW:
-        return
-    for mode in MODES:
-        accepted = sum(getattr(case.label, mode) == "accept" for case in scored)
-        if not LEAST_SHARE <= accepted / len(scored) <= 1 - LEAST_SHARE:
-            text = f"{accepted} of {len(scored)} should be accepted in {mode}"
-            yield Remark(path, "label", f"{text}: a judge that always gives the same verdict would look good")
-    if all(case.label.strict == case.label.lenient for case in scored):
-        yield Remark(path, "label", "strict and lenient agree on every case; add a case where they differ")
 
 
 def changes(before: Rubric, after: Rubric) -> list[str]:
