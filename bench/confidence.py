@@ -226,13 +226,14 @@ def ask(
     """Return the hits of each part of a prompt that may be injected or are shown; `where` begins `Asked`."""
     cut = parts.parse(text, profile.language)
     pool = max(POOL // len(cut), bm25.LEAST) if cut else 0
+    store.index.profile = profile
     hits = [
         {
             candidate.id: Hit(
                 tuple(candidate.features[name] for name in FEATURES),
                 tuple(candidate.id in right for right in relevant),
             )
-            for candidate in store.by_part(part, pool)
+            for candidate in bm25.match(store.index, [part], pool, quick=True)
         }
         for part in cut
     ]

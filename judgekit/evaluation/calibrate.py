@@ -14,7 +14,6 @@ results which that chain could have had.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -89,8 +88,7 @@ def choose_rules(samples: Sequence[Sample], tiers: Sequence[TierName], promise: 
             continue
         # As many results as the chains before this one had gates, and none, were possible.
         place = tiers.index(chain.tier)
-        before = tiers[place - 1] if chain.after is not None else None
-        source = before, chain.after
+        source = tiers[place - 1] if chain.after is not None else None, chain.after
         results = [count for step, count in steps.items() if (step.tier, step.outcome) == source]
         level = doubt / len(able) / (1 + sum(results))
         finality = FinalityRules(rules=tuple(gates))
@@ -194,14 +192,11 @@ class Walked(NamedTuple):
 
 
 def measured(walks: Sequence[Walked], tiers: Sequence[TierName]) -> calibration.Measured:
-    calls: Counter[TierName] = Counter(dict.fromkeys(tiers, 0))
-    for walked in walks:
-        calls.update(walked.calls)
     return calibration.Measured(
         decided=sum(walked.right is not None for walked in walks),
         errors=sum(walked.right is False for walked in walks),
         by_gate=sum(walked.by_gate for walked in walks),
-        calls=dict(calls),
+        calls={tier: sum(walked.calls.get(tier, 0) for walked in walks) for tier in tiers},
     )
 
 
@@ -216,7 +211,6 @@ def walk(sample: Sample, rules: EscalationRules) -> Walked:
 
 
 def ended(sample: Sample, rules: EscalationRules) -> tuple[Final, list[TierName]]:
-    """Return how one judging ends, and which tiers are asked on the way."""
     rules = replace(rules, truncated=sample.cut)
     seen: dict[TierName, Outcome | None] = {}
     divided: dict[TierName, bool] = {}
@@ -282,7 +276,7 @@ def ranked(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Ranked
     for case, apart in zip(cases, score_sources(cases)[1], strict=True):
         if len(case.subjects) < 2:  # noqa: PLR2004 - one text is not compared
             wanted = "at least two texts" if case.subjects else "in all cases, or in none"
-            raise InputError(f"{case.where}: subjects: expected {wanted}")
+            raise case.wrong(f"subjects: expected {wanted}")
         said = {tier: points(case, case.judges[tier]) for tier in TIERS if tier in case.judges}
         found.append(RankedCase(case, rubric, mode, said, reader.labels(case)[""], apart))
     return found
@@ -298,11 +292,8 @@ class Opinions(NamedTuple):
 
     def with_course(self, rubric: Rubric, mode: ModeName) -> list[Case]:
         """Return cases about documents or candidates with one judge more: what the tiers come to."""
-        if (
-            self.judge is None
-            or isinstance(rubric, CompareRubric)
-            or any(case.subjects for case in self.cases)
-        ):
+        has_several = any(case.subjects for case in self.cases)
+        if self.judge is None or isinstance(rubric, CompareRubric) or has_several:
             return self.cases
         rules = self.judge.rules(margin=self.judge.options.margin)
         reader, found = Reader(rubric, mode), list[Case]()

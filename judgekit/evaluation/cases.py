@@ -115,9 +115,9 @@ class Case(Strict):
     pair: str = ""
     _place: str = PrivateAttr(default="")
 
-    @property
-    def where(self) -> str:
-        return f"{self._place}: case {self.id}" if self._place else f"case {self.id}"
+    def wrong(self, text: str) -> InputError:
+        place = f"{self._place}: " if self._place else ""
+        return InputError(f"{place}case {self.id}: {text}")
 
     @property
     def letters(self) -> str:
@@ -159,12 +159,11 @@ def read(path: Path) -> list[Case]:
     cases = _items(path, "name a JSONL file of labelled cases", "labelled case", Case.read)
     originals = {case.id for case in cases if case.variant == "original"}
     for case in cases:
-        where, is_original = case.where, case.variant == "original"
+        is_original = case.variant == "original"
         if is_original and case.pair:
-            raise InputError(f"{where}: variant: expected swapped, rerun or injected, together with pair")
+            raise case.wrong("variant: expected swapped, rerun or injected, together with pair")
         if not is_original and case.pair not in originals:
-            wanted = f"expected the id of an original case of this file, got {case.pair!r}"
-            raise InputError(f"{where}: pair: {wanted}")
+            raise case.wrong(f"pair: expected the id of an original case of this file, got {case.pair!r}")
     return cases
 
 

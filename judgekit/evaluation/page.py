@@ -1,7 +1,4 @@
-"""Pages for a browser: figures with intervals, charts and tables, in one file that loads nothing.
-
-A page can be read and printed without scripts; a script of its own lets a reader filter and sort the tables.
-"""
+"""Pages for a browser: figures with intervals, charts and tables, in one file that loads nothing."""
 
 from __future__ import annotations
 
@@ -69,15 +66,12 @@ class Table(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """Points (x, y, low, high) in a square from 0 to 1, joined by lines; None interrupts the line.
-
-    `guides` are heights with their names, `ends` the names of the left and the right edge.
-    """
+    """Points (x, y, low, high) in a square from 0 to 1, joined by lines; None interrupts the line."""
 
     title: str
     points: Sequence[tuple[float, float, float, float] | None]
-    ends: tuple[str, str]
-    guides: Sequence[tuple[float, str]] = ()
+    ends: tuple[str, str]  # the names of the left and the right edge
+    guides: Sequence[tuple[float, str]] = ()  # heights with their names
     diagonal: bool = False
     note: str = ""
 

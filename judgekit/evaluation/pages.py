@@ -43,8 +43,7 @@ def judging_page(report: JudgingReport) -> str:
     for judge in judges:
         if found := judge.probabilities:
             points = [(one.confidence, one.relevant, one.relevant, one.relevant) for one in found.bins]
-            note = f"ECE {found.ece:.3f}"
-            curves.append(Chart(judge.judge, points, ("0", "1"), diagonal=True, note=note))
+            curves.append(Chart(judge.judge, points, ("0", "1"), diagonal=True, note=f"ECE {found.ece:.3f}"))
     if curves:
         sections.append(Section("Reliability", [_TEXTS["reliability"], curves]))
     if report.outcomes:
@@ -101,7 +100,6 @@ def _spreads(judges: Sequence[JudgeReport], spreads: Sequence[BootstrapInterval 
 
 
 def kpi_page(evidence: Evidence) -> str:
-    """Return the page about a gate: its KPIs now, over time, and by rubric version and model."""
     over_time = Section(_TEXTS["days"], [kpi_charts(evidence)])
     sections = [Section("All verdicts", [_kpi_table(evidence)]), over_time]
     for group in kpi.by_rubric_and_model(evidence):
@@ -132,9 +130,7 @@ def kpi_days(evidence: Evidence) -> dict[date, list[Kpi]]:
     for count in range((dates[-1] - dates[0]).days + 1 if dates else 0):
         day = dates[0] + timedelta(days=count)
         end = datetime.combine(day + timedelta(days=1), time(), UTC)
-        within = [
-            verdict for verdict in evidence.verdicts if end - timedelta(days=7) <= verdict.timestamp < end
-        ]
+        within = [each for each in evidence.verdicts if end - timedelta(days=7) <= each.timestamp < end]
         days[day] = kpi.measure(evidence.only(within))
     return days
 

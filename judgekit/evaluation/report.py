@@ -31,15 +31,12 @@ class Flips(stats.ReportPart):
 
 
 class Spread(stats.ReportPart):
-    """How far scores move when asked again: standard deviations, in points, pooled over cases.
-
-    `distance` is that of the distance from acceptance, and `noise` what 95 % of judgements are within.
-    """
+    """How far scores, and the distance from acceptance, move when asked again: pooled standard deviations."""
 
     cases: int
     answers: int
     distance: stats.BootstrapInterval
-    noise: float
+    noise: float  # of the distance: 95 % of judgements are within it
     scores: dict[str, stats.BootstrapInterval]
 
 
@@ -98,10 +95,7 @@ class Outcome(stats.ReportPart):
 
 
 class JudgeReport(stats.ReportPart):
-    """One judge on the originals; `unanswered` counts items, variants too, without an answer by failure.
-
-    `behind` is by how much it is less accurate than the most accurate judge, on items that both answered.
-    """
+    """One judge on the originals; `unanswered` counts items, variants too, without an answer by failure."""
 
     judge: str
     model: str
@@ -119,7 +113,7 @@ class JudgeReport(stats.ReportPart):
     cost: MeanCost
     probabilities: Probabilities | None = None
     scores: Scores | None = None
-    behind: stats.BootstrapInterval | None = None
+    behind: stats.BootstrapInterval | None = None  # the most accurate judge, on items that both answered
     spread: Spread | None = None
 
 
@@ -263,8 +257,7 @@ def _items(case: Case, judge: str, recorded: Recorded, reader: Reader | None) ->
     else:
         label = case.right("strict")
         if not isinstance(label, str) or (recorded.choice is None and recorded.failure is None):
-            wanted = "expected a choice; name the --rubric to read others by"
-            raise InputError(f"{case.where}: judges.{judge}: {wanted}")
+            raise case.wrong(f"judges.{judge}: expected a choice; name the --rubric to read others by")
         answers, labels = {"": recorded.choice}, {"": label}
     cost, calls = recorded.cost_usd, recorded.calls
     for part, label in labels.items():

@@ -1,7 +1,4 @@
-"""Measures retrieval on a labelled collection: runs every query and computes the measures of trec_eval.
-
-Rankings are written in TREC's run format, which trec_eval and ir-measures read.
-"""
+"""Measures retrieval on a labelled collection: runs every query and computes the measures of trec_eval."""
 
 from __future__ import annotations
 
@@ -45,9 +42,9 @@ class CollectionIndex:
         self._everything.noise_floor = 0.0
         profiles, category = Profiles({"languages": {}, "profiles": {}}), next(iter(profile.categories))
         profiles.by_kind[profile.kind] = profile
-        self._index = Index(index_file.connect(":memory:"), "", profiles)
-        update.create(self._index.connection, "", profiles, profile.kind)
-        with update.transaction(self._index) as writer:
+        self.index = Index(index_file.connect(":memory:"), "", profiles)
+        update.create(self.index.connection, "", profiles, profile.kind)
+        with update.transaction(self.index) as writer:
             for number, document in enumerate(documents, 1):
                 entry = Entry(document.id, document.title, category, body=document.text[: profile.max_bytes])
                 title = encodable(entry.title).replace("\0", " ")
@@ -64,17 +61,13 @@ class CollectionIndex:
         """Return what the product finds; the prompt hook looks at a smaller `pool` than a search."""
         return self._find(text, self._profile, pool)
 
-    def by_part(self, part: parts.Part, pool: int) -> list[Candidate]:
-        self._index.profile = self._profile
-        return bm25.match(self._index, [part], pool, quick=True)
-
     def close(self) -> None:
-        self._index.close()
+        self.index.close()
 
     def _find(self, text: str, profile: Profile, pool: int) -> list[Candidate]:
-        self._index.profile = profile
+        self.index.profile = profile
         cut = parts.parse if pool < bm25.POOL else parts.whole
-        return bm25.match(self._index, cut(text, profile.language), pool, quick=pool < bm25.POOL)
+        return bm25.match(self.index, cut(text, profile.language), pool, quick=pool < bm25.POOL)
 
 
 class ConfidenceReport(ReportPart):
@@ -289,15 +282,12 @@ def check_run(path: Path, names: Iterable[str]) -> None:
 
 
 def write_run(path: Path, rankings: Iterable[tuple[str, Sequence[str]]], mode: str = "w") -> None:
-    """Write a line `query Q0 document rank score tag` for each document of a ranking; raises `UsageError`.
-
-    The score counts down to 1: programs that read runs order by score and break ties in ways of their own.
-    """
+    """Write a TREC run, a line `query Q0 document rank score tag` a document; raises `UsageError`."""
     try:
         with path.open(mode, encoding="utf-8", newline="\n") as file:
             for query, ranking in rankings:
                 for rank, document in enumerate(ranking, 1):
-                    score = len(ranking) - rank + 1
+                    score = len(ranking) - rank + 1  # ties would be broken in ways of each reader
                     file.write(f"{query} Q0 {document} {rank} {score} judgekit-{__version__}\n")
     except OSError as error:
         problem = f"{path}: cannot be written ({error.strerror}); name another file for --run"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from judgekit import environment
 from judgekit.config import ModeName, TierName
 from judgekit.config import settings as configuration
-from judgekit.errors import InputError, UsageError
+from judgekit.errors import UsageError
 from judgekit.evaluation.calibrate import Opinions
 from judgekit.evaluation.cases import Case, Recorded, Variant
 from judgekit.evaluation.samples import Reader
@@ -52,14 +52,13 @@ AnyJudge: TypeAlias = "Judge[Any, Any, Any]"
 Progress: TypeAlias = "Callable[[int], None]"
 Result: TypeAlias = "Verdict | Selection | Comparison"
 
-AT_ONCE = 8
 MODES: tuple[ModeName, ...] = ("strict", "lenient")
 
 
 def prepared(judge: AnyJudge, case: Case, folder: Path | None = None) -> tuple[AnyJudge, Any]:
     if isinstance(judge.rubric, CompareRubric):
         if not (case.a and case.b):
-            raise InputError(f"{case.where}: expected the texts a and b, or what judges said")
+            raise case.wrong("expected the texts a and b, or what judges said")
         pair = (file_of("A", case.a), file_of("B", case.b))
         return judge.as_judge(PairJudge), ComparisonInput(case.prompt, pair)
     if not isinstance(judge.rubric, ScoreRubric):
@@ -75,13 +74,12 @@ def prepared(judge: AnyJudge, case: Case, folder: Path | None = None) -> tuple[A
     text = case.text
     if text is None:
         if case.path is None or folder is None:
-            raise InputError(f"{case.where}: expected text, a path, or what judges said")
+            raise case.wrong("expected text, a path, or what judges said")
         try:
             text = (folder / case.path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{case.where}: {case.path} cannot be read ({error})") from None
-    texts = {case.path or "text": text, **case.files}
-    files = tuple(file_of(*each) for each in texts.items())
+            raise case.wrong(f"{case.path} cannot be read ({error})") from None
+    files = tuple(file_of(*each) for each in {case.path or "text": text, **case.files}.items())
     task = Task(case.description, case.acceptance, case.reference)
     return judge, Document(files, case.path or case.id, task)
 
@@ -98,7 +96,7 @@ def ask(
     progress: Progress = lambda _: None,
     *,
     models: Sequence[str | None] = (None,),
-    at_once: int = AT_ONCE,
+    at_once: int = service.AT_ONCE,
 ) -> Opinions:
     """Return the cases with the opinion of every tier; paths of cases are relative to `folder`.
 
@@ -117,14 +115,13 @@ def ask(
             found, done = list(cases), 0
             for model, judge in zip(models, judges, strict=True):
                 panel = {"quick": judge.panel["quick"]} if model else judge.panel
-                endpoints = [endpoint for jury in panel.values() for endpoint in jury]
-                limits = [endpoint.profile.limits.concurrency or at_once for endpoint in endpoints]
                 # Every opinion goes up, and models are measured on texts whoever wrote them.
                 changes: dict[str, Any] = {"calibration_warning": None, "written_by": None, "panel": panel}
                 asked = replace(judge, finality=FinalityRules(), **changes)
                 opinions_of = partial(opinions, asked, folder=folder)
                 answered, found = found, []
-                async with aclosing(service.results(answered, opinions_of, min(at_once, *limits))) as answers:
+                most = service.max_concurrency(asked, at_once)
+                async with aclosing(service.results(answered, opinions_of, most)) as answers:
                     async for case, said in answers:
                         own = {model: said["quick"]} if model else said
                         found.append(case.model_copy(update={"judges": case.judges | own}))
@@ -169,7 +166,7 @@ async def opinions(judge: AnyJudge, case: Case, folder: Path) -> dict[TierName, 
         await judge.run(state)
         cut |= set(state.cut)
     if isinstance(judge, DocumentJudge) and not state.turns:
-        raise InputError(f"{case.where}: no model was asked (not judged: {state.refused})")
+        raise case.wrong(f"no model was asked (not judged: {state.refused})")
     return {
         tier: _joined([_answer(judge, case, turn) for turn in turns], judge.options, cut=tier in cut)
         for tier, turns in state.turns.items()

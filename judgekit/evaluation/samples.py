@@ -99,15 +99,12 @@ def score_sources(cases: Sequence[Case]) -> tuple[Readings, list[frozenset[TierN
 
 
 class TierOpinion(NamedTuple):
-    """One tier's opinion; no outcome where it failed, no margin where no gate may let it through.
-
-    `rated` are a document's scores, and under "" its distance from acceptance.
-    """
+    """One tier's opinion; no outcome where it failed, no margin where no gate may let it through."""
 
     outcome: Outcome | None
     margin: float | None = 0.0
     divided: bool | None = None
-    rated: Mapping[str, float] | None = None
+    rated: Mapping[str, float] | None = None  # a document's scores, under "" its distance from acceptance
 
 
 FAILED = TierOpinion(None)
@@ -179,11 +176,11 @@ class Reader(NamedTuple):
     def score(self, case: Case, recorded: Recorded) -> float | None:
         """Return the mean of a document's scores, as a judge gave them; None where they are unreadable."""
         if not isinstance(self.rubric, ScoreRubric) or case.subjects:
-            raise InputError(f"{case.where}: label: expected words; a number is for a scored document")
+            raise case.wrong("label: expected words; a number is for a scored document")
         scale = self.rubric.scale
         if case.score is not None and not scale.min <= case.score <= scale.max:
             wanted = f"a number from {scale.min} to {scale.max}, as on the rubric's scale"
-            raise InputError(f"{case.where}: label: expected {wanted}, got {case.score:g}")
+            raise case.wrong(f"label: expected {wanted}, got {case.score:g}")
         scores = [_scores(self.rubric, case, juror) for juror in recorded.jurors]
         known = [self.rubric.mean(each) for each in scores if each]
         return fmean(known) if jury.has_quorum(len(known), len(scores)) else None
@@ -199,13 +196,13 @@ class Reader(NamedTuple):
         if isinstance(self.rubric, SelectRubric):
             ids = [candidate.id for candidate in case.candidates]
             if not isinstance(label, list) or set(label) - set(ids) or not ids:
-                raise InputError(f"{case.where}: label: expected a list of ids of its candidates")
+                raise case.wrong("label: expected a list of ids of its candidates")
             return {each: "accept" if each in label else "reject" for each in ids}
         words: Sequence[str] = _BETTER
         if isinstance(self.rubric, ScoreRubric):
             words = (*case.letters, TIE) if case.subjects else _OUTCOMES
         if label not in words:
-            raise InputError(f"{case.where}: label: expected {', '.join(words)}, got {label!r}")
+            raise case.wrong(f"label: expected {', '.join(words)}, got {label!r}")
         return {"": str(label)}
 
     def samples(self, case: Case, apart: Collection[TierName] = ()) -> Iterator[Sample]:
@@ -263,8 +260,7 @@ class Reader(NamedTuple):
         ids = [candidate.id for candidate in case.candidates]
         for key in ("probabilities", "keep", "unjudged"):
             if strange := sorted(set(getattr(recorded, key) or ()) - set(ids)):
-                expected = f"{key}: expected ids of its candidates"
-                raise InputError(f"{case.where}: {expected}, got {', '.join(strange)}")
+                raise case.wrong(f"{key}: expected ids of its candidates, got {', '.join(strange)}")
         if (known := recorded.probabilities) is not None:
             marked = {each: Mark(jury.leaning(share), share) for each, share in known.items()}
             return {each: marked.get(each) for each in ids}
@@ -297,8 +293,7 @@ def _scores(rubric: ScoreRubric, case: Case, recorded: Recorded) -> dict[str, fl
         except InvalidReply:
             return None
     if scores is not None and set(scores) != set(rubric.dimensions):
-        expected = ", ".join(rubric.dimensions)
-        raise InputError(f"{case.where}: scores: expected {expected}, got {', '.join(scores)}")
+        raise case.wrong(f"scores: expected {', '.join(rubric.dimensions)}, got {', '.join(scores)}")
     return scores
 
 
@@ -311,13 +306,12 @@ def _vote(case: Case, recorded: Recorded) -> Vote | None:
         return jury.vote([Vote(word) if word else None for word in recorded.orders.values()])
     if (shares := recorded.probabilities) is not None:
         if set(shares) != set(jury.WINS):
-            got = ", ".join(sorted(shares)) or "nothing"
-            raise InputError(f"{case.where}: probabilities: expected A and B, got {got}")
+            raise case.wrong(f"probabilities: expected A and B, got {', '.join(sorted(shares)) or 'nothing'}")
         ahead = shares["A"] - shares["B"]
         return Vote(jury.word_of(ahead), share=abs(ahead) or 1.0)
     word = next((each for each in (*jury.WINS, "tie") if each == recorded.choice), None)
     if word is None and recorded.failure is None:
-        raise InputError(f"{case.where}: expected orders or a choice of {', '.join(_BETTER)}")
+        raise case.wrong(f"expected orders or a choice of {', '.join(_BETTER)}")
     return Vote(word) if word else None
 
 
@@ -325,8 +319,7 @@ def points(case: Case, recorded: Recorded) -> ranking.Said:
     found: dict[ranking.Voter, dict[str, list[float]]] = {}
     for juror in recorded.jurors:
         if juror.failure is None and (juror.points is None or set(juror.points) - set(case.letters)):
-            expected = f"expected points for {', '.join(case.letters)}, what each was given"
-            raise InputError(f"{case.where}: {expected}")
+            raise case.wrong(f"expected points for {', '.join(case.letters)}, what each was given")
         scored = found.setdefault(ranking.Voter(juror.model, juror.endpoint.family), {})
         for letter, given in (juror.points or {}).items():
             scored.setdefault(letter, []).extend(given)

@@ -99,7 +99,7 @@ def agree(documents: Sequence[CollectionDocument], texts: Sequence[str], *, ever
     compared = 0
     for text in texts:
         wanted = parts.whole(text, PROFILE.language)
-        scores = {hit.id: hit.bm25 for hit in bm25.match(store._index, wanted, pool)}
+        scores = {hit.id: hit.bm25 for hit in bm25.match(store.index, wanted, pool)}
         expected = oracle.scores(
             [term for part in wanted for term in part.terms], oracle.rows if everything else scores
         )
@@ -142,7 +142,7 @@ def fillers(count: int, *, pancakes: bool = True) -> list[CollectionDocument]:
 
 def match(documents: list[CollectionDocument], text: str, *, quick: bool = False) -> list[Candidate]:
     store = CollectionIndex(documents, PROFILE)
-    hits = bm25.match(store._index, parts.whole(text, PROFILE.language), quick=quick)
+    hits = bm25.match(store.index, parts.whole(text, PROFILE.language), quick=quick)
     store.close()
     return hits
 

@@ -58,7 +58,7 @@ def store_of(document: str) -> CollectionIndex:
 
 def matches(store: CollectionIndex, prompt: str) -> bool:
     """Whether an index finds its document: FTS5 by its tokenizer, and the scoring by our own."""
-    hits = bm25.match(store._index, parts.whole(prompt, LANGUAGE))
+    hits = bm25.match(store.index, parts.whole(prompt, LANGUAGE))
     assert all(hit.matched and hit.bm25 > 0 for hit in hits), "what finds and what rates must agree"
     return bool(hits)
 
