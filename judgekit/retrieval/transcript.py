@@ -41,25 +41,21 @@ class Exchange(NamedTuple):
 
 def last_turns(path: str, count: int) -> tuple[str, ...]:
     """Return up to `count` turns, oldest first, as "user: …" or "assistant: …"; fewer where it is odd."""
-    lines = _lines(path, -400_000) if count > 0 else []  # far more bytes than a few turns need
-    turns = filter(None, (_turn(_entry(line)) for line in reversed(lines)))
+    turns = filter(None, map(_turn, _entries(path, -400_000)))  # far more bytes than a few turns need
     return tuple(f"{who}: {text[:2_000]}" for who, text in [*islice(turns, max(count, 0))][::-1])
 
 
 def prompts(project: str, most: int, wanted: Callable[[str], bool]) -> list[str]:
-    """Return the latest `most` texts that people typed in `project` and that are `wanted`, the newest first.
-
-    Each text counts once. What an agent asked another one is left out.
-    """
+    """Return the latest texts that people (no agents) typed in `project` and that are `wanted`, each once."""
     found: dict[str, float] = {}
     stamps = ((environment.stamp(path), path) for path in _files())
     for changed, path in sorted(((stamp[1] / 1e9, path) for stamp, path in stamps if stamp), reverse=True):
         if len(found) >= most and changed < sorted(found.values())[-most]:
             break
-        heres = (_is_here(_entry(line), project) for line in _lines(path, _HEAD_BYTES))
+        heres = (_is_here(entry, project) for entry in _entries(path, _HEAD_BYTES))
         if not next((here for here in heres if here is not None), False):
             continue
-        for entry in map(_entry, _lines(path, _WHOLE_BYTES)):
+        for entry in _entries(path, _WHOLE_BYTES):
             role, text = _turn(entry) or ("", "")
             typed = role == "user" and not entry.get("isCompactSummary") and not text.startswith(_NOT_TYPED)
             if typed and wanted(text):
@@ -85,7 +81,7 @@ def _is_here(entry: dict[str, Any], project: str) -> bool | None:
 
 def started(path: str) -> float | None:
     """Return when a conversation began, in seconds since the epoch; None where that is not known."""
-    moments = (_moment(_entry(line)) for line in _lines(path, _HEAD_BYTES))
+    moments = map(_moment, _entries(path, _HEAD_BYTES))
     return next((moment for moment in moments if moment is not None), None)
 
 
@@ -104,21 +100,18 @@ def of_sessions(digests: Collection[str]) -> dict[str, list[Exchange]]:
         name = Path(path).stem
         session: object = name[-_SESSION_CHARS:]
         if name.startswith("session-"):  # Gemini's, which begins with the id
-            session = _entry((_lines(path, _HEAD_BYTES) or [b""])[0]).get("sessionId")
-        if (digest := environment.digest(str(session))) in digests:
-            found.setdefault(digest, []).extend(_exchanges(path))
-    return found
-
-
-def _exchanges(path: str) -> list[Exchange]:
-    found: list[Exchange] = []
-    for entry in map(_entry, _lines(path, _WHOLE_BYTES)):
-        turn = _turn(entry)
-        if turn and turn[0] == "user":
-            found.append(Exchange(turn[1], [], []))
-        elif found:
-            found[-1].answer.extend(turn[1:] if turn else ())
-            found[-1].calls.extend(_calls(entry))
+            session = next(_entries(path, _HEAD_BYTES), {}).get("sessionId")
+        if (digest := environment.digest(str(session))) not in digests:
+            continue
+        exchanges: list[Exchange] = []
+        for entry in _entries(path, _WHOLE_BYTES):
+            turn = _turn(entry)
+            if turn and turn[0] == "user":
+                exchanges.append(Exchange(turn[1], [], []))
+            elif exchanges:
+                exchanges[-1].answer.extend(turn[1:] if turn else ())
+                exchanges[-1].calls.extend(_calls(entry))
+        found.setdefault(digest, []).extend(exchanges)
     return found
 
 
@@ -147,27 +140,25 @@ def _homes() -> list[Path]:
     return [Path(environ.get(name) or home).expanduser() / folder for name, home, folder in _HOMES]
 
 
-def _lines(path: str, size: int) -> list[bytes]:
-    """Return the first lines of a client's own transcript, or for a negative size the last ones."""
+def _entries(path: str, size: int) -> Iterator[dict[str, Any]]:
+    """Yield the first entries of a client's own transcript; for a negative size the last ones, last first."""
     try:
         file = Path(path)
         is_inside = any(file.resolve().is_relative_to(home.resolve()) for home in _homes())
         if not (path.endswith(".jsonl") and is_inside and stat.S_ISREG(file.lstat().st_mode)):
-            return []
+            return
         with file.open("rb") as stream:
             if size < 0:
                 stream.seek(max(0, stream.seek(0, os.SEEK_END) + size))
-            return stream.read(abs(size)).split(b"\n")
+            lines = stream.read(abs(size)).split(b"\n")
     except (OSError, ValueError):
-        return []
-
-
-def _entry(line: bytes) -> dict[str, Any]:
-    try:
-        entry = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return entry if isinstance(entry, dict) else {}
+        return
+    for line in lines if size > 0 else reversed(lines):
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError):
+            entry = {}
+        yield entry if isinstance(entry, dict) else {}
 
 
 def _turn(entry: dict[str, Any]) -> tuple[str, str] | None:
