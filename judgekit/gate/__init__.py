@@ -41,15 +41,12 @@ class Row(TypedDict):
 
 
 class Run(NamedTuple):
-    """How a run is wanted: `mode` goes before the configured one; `spent` are seconds of the budget.
-
-    A run that is begun again with the same `id` names its verdicts alike, so that a ledger counts none twice.
-    """
+    """How a run is wanted: `mode` before the configured one, `spent` seconds of the budget, by its `id`."""
 
     mode: GateMode | None
     on_verdict: Callable[[Row], None]
     on_start: Callable[[Begin], None]
-    id: str = ""
+    id: str = ""  # begun again with the same, its verdicts have the same ids: a ledger counts none twice
     spent: float = 0.0
 
 

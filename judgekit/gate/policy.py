@@ -75,10 +75,7 @@ def commits_of(repository: Repository, updates: Updates, remote: str, url: str =
 
 @contextmanager
 def rules(repository: Repository, commit: str | None) -> Iterator[Path]:
-    """Give a temporary folder that holds a commit's rules where a project has them.
-
-    A `ConfigError` from here or from inside names the file as git does, `COMMIT:PATH`.
-    """
+    """Give a folder with a commit's rules; a `ConfigError` from inside names the file as `COMMIT:PATH`."""
     with tempfile.TemporaryDirectory(prefix="judgekit-") as folder:
         root = Path(folder).resolve()
         if commit is not None:

@@ -70,10 +70,7 @@ def read(change: ChangedFile, data: bytes | None) -> tuple[Document, str]:
 def check(
     repository: Repository, updates: Sequence[RefUpdate], remote: str, url: str, base: str | None, run: Run
 ) -> Report:
-    """Judge what changed since `base`, under its rules, or else what a push to `remote` brings there.
-
-    Raises `UnknownCommit` for the base, `JudgekitError`, or `Held` to stop the push.
-    """
+    """Judge what changed since `base`, or else what a push to `remote` brings; raises `Held` to stop it."""
     if base is None:
         refs = ", ".join(update.remote_ref for update in updates if not update.deletes)
         push = PushRecord(remote=url or remote, ref=refs)
@@ -183,10 +180,7 @@ def _judged(
 
 @dataclass(frozen=True, slots=True)
 class _Gatekeeper:
-    """Judges the files of one push under a rubric, and the project's rules in `folder`.
-
-    As they come, verdicts go to `ledger` with their `push`, a row for each to `rows`, and remarks to `notes`.
-    """
+    """Judges the files of a push: verdicts go to `ledger`, a row of each to `rows`, remarks to `notes`."""
 
     settings: Config
     folder: Path

@@ -54,10 +54,7 @@ def of_project(project: Path) -> TaskFile:
 def judge(
     document: Document, project: Path, judge_request: JudgeRequest = AS_CONFIGURED
 ) -> tuple[Verdict, list[str]]:
-    """Judge the files of one task and note the verdict in the ledger of `project`; return it, and notes.
-
-    An override of this content goes before any model, and is not noted. Raises `ConfigError`, `UsageError`.
-    """
+    """Return the verdict on a task, noted in the ledger, and notes; an override goes before any model."""
     settings = configuration.load(project)
     ledger = Ledger.of(project)
     task, hashes = document.task_id, [file.sha256 for file in document.files]
@@ -101,10 +98,7 @@ def without_models(
 
 
 def files(project: Path, paths: Sequence[str], *, since: float | None = None, most: int = 10) -> list[File]:
-    """Return uncommitted files that match and can be judged, sorted by path; raises `InputError`.
-
-    Where `since` is given (s), only those changed after it count; of more than `most` those changed last.
-    """
+    """Return the `most` uncommitted files changed last, after `since` (s) if given, that can be judged."""
     wanted = Patterns(paths)
     repository, root = Repository(project), os.path.realpath(project)
     listing = ("ls-files", "-z", "--cached", "--others", "--exclude-standard")

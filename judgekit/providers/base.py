@@ -52,8 +52,7 @@ Messages: TypeAlias = tuple[Message, ...]
 class CallKey(NamedTuple):
     """What a call is about, however its prompt is worded: a recording is matched by it.
 
-    `subject` is the SHA-256 of what is judged. `part` names, joined by slashes, a dimension or candidate, one
-    of several replies, and "reask".
+    `subject` is the SHA-256 of what is judged; `part` joins a dimension or candidate, a reply and "reask".
     """
 
     subject: str
@@ -70,8 +69,7 @@ class Request:
     """One call. `timeout` is a deadline in seconds for the whole call, its retries included.
 
     `top_logprobs` asks for so many alternatives of each token; without a schema they are the answer. `labels`
-    maps labels in the prompt to ids. `sample` numbers replies to one question from 1: these have temperature
-    1.
+    maps labels in the prompt to ids. `sample` numbers replies to one question from 1, with temperature 1.
     """
 
     messages: Messages
@@ -86,10 +84,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model answered; `model` is the name in the reply.
-
-    `logprobs` are the alternatives of each of the `tokens`. `held`: the provider was to hold to the schema.
-    """
+    """What a model answered, with alternatives of each token; `held`: the provider was given the schema."""
 
     text: str
     model: str

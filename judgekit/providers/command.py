@@ -174,11 +174,9 @@ def explained(output: str, profile: CommandProfile) -> str:
     if profile.reply == "text":
         return ""
     keys = ((profile.reply_key,) if profile.reply_key and profile.reply == "json" else ()) + _EXPLANATIONS
-    for value in reversed(_printed_values(output, profile)):
-        for words in (words for key in keys for words in at(value, key)):
-            if isinstance(words, str) and words.strip():
-                return " ".join(words.split())
-    return ""
+    values = reversed(_printed_values(output, profile))
+    said = (words for value in values for key in keys for words in at(value, key))
+    return next((" ".join(words.split()) for words in said if isinstance(words, str) and words.strip()), "")
 
 
 def at(value: Any, key: str) -> list[Any]:  # noqa: ANN401 - any JSON

@@ -128,8 +128,7 @@ class Pace:
         reason, why = FailureKind.RATE_LIMIT, f"{self._per_minute} calls were made in a minute"
         if self._paused_until >= minute:
             reason, why = self._reason, "the provider asked for a pause"
-        why += ": no model was asked, because the next call is allowed in "
-        why += f"{later:.3g} s, after the deadline"
+        why += f": no model was asked, because the next call is allowed in {later:.3g} s, after the deadline"
         for turn, end in (waiter for queue in self._queues.values() for waiter in queue):
             if now + later >= end and not turn.done():
                 turn.set_exception(GatewayError(reason, why, retry_after=later, usage=Usage()))

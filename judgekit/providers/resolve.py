@@ -58,10 +58,7 @@ class PanelRequest:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """Who judges: the endpoints of each tier, several of which are its jury; none when no model was found.
-
-    `reason` says in one line what was chosen or what to do; `others` what else could judge.
-    """
+    """The jury of each tier, none without a model; `reason` says what was chosen or what to do."""
 
     endpoints: dict[TierName, tuple[Endpoint, ...]]
     provider: str | None
@@ -192,7 +189,6 @@ def _unusable(profile: Profile, tier: TierName, wanted: PanelRequest, environ: V
 
 
 def fill(endpoints: Tiers) -> dict[TierName, tuple[Endpoint, ...]]:
-    """Give every tier models: its own, else those of the nearest deeper tier, else of the shallower one."""
     return {tier: nearest(tier, endpoints) for tier in TIERS} if endpoints else {}
 
 
@@ -302,10 +298,7 @@ class ProviderState(NamedTuple):
 
 
 def provider_report(environ: Mapping[str, str], wanted: PanelRequest | None = None) -> list[ProviderState]:
-    """Return all providers in the order they are tried; asks local servers for their models, up to 0.3 s.
-
-    Raises `ConfigError` when a profile's file is wrong.
-    """
+    """Return all providers in the order they are tried; asks local servers (0.3 s); raises `ConfigError`."""
     wanted, known = wanted or PanelRequest(), registry.profiles()
     listed, addressed = _listed(known, environ), _addressed(known, environ)
     meant = {name for models in wanted.models.values() if models for name in names(models)}

@@ -81,10 +81,7 @@ def _serve(jobs: Jobs) -> None:
 
 
 async def inside(work: Callable[[], Coroutine[Any, Any, Value]], patience: float = 0.0) -> Value:
-    """Return what the coroutine of `work` returns, run in the process's loop with the caller's context.
-
-    When the caller is cancelled, so is the work; the caller then waits up to `patience` seconds for its end.
-    """
+    """Return what `work` returns in the process's loop; a cancelled caller waits `patience` s for its end."""
     global _home  # noqa: PLW0603 - one for the process
     with _lock:
         if _home is None:

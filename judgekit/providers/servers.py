@@ -71,10 +71,7 @@ def bounded(most: int = MOST) -> Iterator[None]:
 
 @contextmanager
 def carried(carry: Callable[[httpx.Request], httpx.Response | None]) -> Iterator[None]:
-    """Have `carry` answer this task's requests, or change them: those that it answers leave no process."""
-    import httpx  # noqa: PLC0415 - the same
-
-    bound(httpx.AsyncHTTPTransport)
+    """Have `carry` answer `bounded` requests, or change them: those that it answers leave no process."""
     before = _carrier.set(carry)
     try:
         yield
@@ -130,22 +127,20 @@ def _check_origin(here: httpx.URL, location: str) -> None:
 
 async def _body(response: httpx.Response, most: int) -> bytes:
     """Return the body; raises `GatewayError` if it is too large, packed all the same, or no JSON."""
+    invalid = functools.partial(GatewayError, FailureKind.INVALID_REPLY)
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity"):
-        problem = f"the reply has an encoding that was not asked for ({encoding[:40]!r})"
-        raise GatewayError(FailureKind.INVALID_REPLY, problem)
+        raise invalid(f"the reply has an encoding that was not asked for ({encoding[:40]!r})")
     body = bytearray()
     async for part in response.stream:  # type: ignore[union-attr]  # of an asynchronous transport
         body += part
         if len(body) > most:
-            problem = f"the reply is larger than {most / 1_000_000:g} MB"
-            raise GatewayError(FailureKind.INVALID_REPLY, problem)
+            raise invalid(f"the reply is larger than {most / 1_000_000:g} MB")
     if response.is_success and len(body) > _MOST_SAID and most <= MOST:
         with suppress(ValueError, RecursionError):
             if isinstance(json.loads(body), dict):
                 return bytes(body)
-        problem = f"the reply of {len(body):,} bytes is not a JSON object"
-        raise GatewayError(FailureKind.INVALID_REPLY, problem)
+        raise invalid(f"the reply of {len(body):,} bytes is not a JSON object")
     return bytes(body)
 
 
@@ -203,8 +198,7 @@ async def _listed(url: str, key: str | None, seconds: float, most: int) -> list[
 def with_family(endpoint: Endpoint) -> Endpoint:
     """Return a model with the family that its proxy tells, unless its profile says it.
 
-    A proxy is asked once a day, and never while a prompt waits. A name that stands for several has none
-    known.
+    A proxy is asked once a day, never while a prompt waits. A name that stands for several has none known.
     """
     profile = endpoint.profile
     if not isinstance(profile, LitellmProfile) or not profile.base_env or not endpoint.api_base:

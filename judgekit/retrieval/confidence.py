@@ -99,9 +99,8 @@ class Candidate:
 class RankedCandidates:
     """The answer to a query, best first, and `notes`, one line each for stderr.
 
-    `pinned` were asked for by name and are not among `candidates`; `fallback` says in a word why the
-    full-text index was not used; `repeated` are held back, since the conversation has them. `degraded` says
-    in a line why a program of the user's found nothing, where one was asked in vain.
+    `pinned` were asked for by name and are no `candidates`, `repeated` the conversation has already.
+    `fallback` says why the index was not used, `degraded` why a program of the user's was asked in vain.
     """
 
     def __init__(self, candidates: list[Candidate], notes: list[str], fallback: str | None = None) -> None:

@@ -30,10 +30,7 @@ _FILES = "SELECT number, path, size, mtime, inode, read FROM file"
 
 
 def open_index(root: str, profiles: Profiles, *, anew: bool = False, patience: float | None = None) -> Index:
-    """Return an up-to-date index of the store at `root`, a real path: a kept file, or one in memory.
-
-    With `anew` the kept file is replaced. Reading ends after `patience` seconds. Raises `NoFullTextError`.
-    """
+    """Return an up-to-date index of the store at `root`, kept or in memory; raises `NoFullTextError`."""
     if index_file.sqlite is None:
         raise NoFullTextError("Python was built without SQLite")
     try:

@@ -1,7 +1,4 @@
-"""Reads and writes JSON without importing `json`, which (with `re`) costs more than a whole query.
-
-The parser is the one that `json` uses, written in C.
-"""
+"""Reads and writes JSON by the C code of `json` alone: to import that, and `re`, costs more than a query."""
 
 from __future__ import annotations
 

@@ -12,10 +12,6 @@ from __future__ import annotations
 
 from judgekit.retrieval.compiled import Language, bundled
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 _MOST_BARE = 8192  # characters; few texts have as many different ones
 _MAX_KNOWN = 100_000  # words whose stems are remembered: some 10 MB
 _VOWELS = frozenset("aeiouy")
@@ -170,13 +166,7 @@ class Term:
     __slots__ = ("common", "count", "expression", "number", "phrases", "prefix", "rarity", "shown", "text")
 
     def __init__(
-        self,
-        text: str,
-        phrases: Sequence[str],
-        forms: Sequence[str],
-        *,
-        prefix: bool = False,
-        common: bool = False,
+        self, text: str, phrases: list[str], forms: list[str], *, prefix: bool = False, common: bool = False
     ) -> None:
         self.text, self.phrases, self.common = text, phrases, common
         self.number, self.count, self.rarity = 0, 0, 0.0
@@ -184,7 +174,7 @@ class Term:
         self.expression, self.shown = _any_of(phrases, prefix=prefix), _any_of(forms, prefix=prefix)
 
 
-def _any_of(forms: Sequence[str], *, prefix: bool) -> str:
+def _any_of(forms: list[str], *, prefix: bool) -> str:
     quoted = ['"' + form.replace('"', " ") + '"' for form in forms]
     if prefix:
         quoted[0] += "*"

@@ -91,8 +91,7 @@ def replace(root: str, profiles: Profiles, path: str | None) -> None:
         for entry in list(entries):
             limit = _ABANDONED if _MAKING in entry.name else _UNUSED
             with suppress(OSError):  # it has been finished or swept meanwhile, or is none of ours
-                old = time.time() - entry.stat().st_mtime > limit
-                if old and not entry.name.startswith(f"v{VERSION}."):
+                if time.time() - entry.stat().st_mtime > limit and not entry.name.startswith(f"v{VERSION}."):
                     os.unlink(entry.path)
 
 

@@ -48,10 +48,7 @@ def parse(text: str, name: str) -> list[tuple[str, str]]:
 
 
 def add(loaded: LoadedRubric, pairs: Iterable[tuple[str, str]]) -> tuple[dict[str, list[str]], Counter[str]]:
-    """Add terms to a rubric's file, whose comments stay; raises `UsageError` and `ConfigError`.
-
-    Returns what was new to each dimension, and how many terms name each dimension that does not exist.
-    """
+    """Add terms to a rubric's file; return the new ones by dimension, and counts by unknown dimension."""
     rubric = loaded.rubric
     if loaded.sha256 in published().values():
         own = f"judgekit rubric new my-{rubric.rubric} --from {rubric.ref}"
