@@ -49,9 +49,6 @@ _NO_BODY = "body, with Content-Type: application/json"
 router = APIRouter(prefix="/v1")
 
 
-# What requests bring.
-
-
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError("expected a text")  # noqa: TRY004 - what pydantic turns into a message
@@ -188,9 +185,6 @@ class GateBody(Carried):
     mode: Literal["advisory", "blocking"] | None = None
 
 
-# What is done for them.
-
-
 def create_app(service: Service, log: Log, *, token: str = "") -> AdmissionMiddleware:
     app = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
     app.include_router(router)
@@ -205,9 +199,9 @@ def create_app(service: Service, log: Log, *, token: str = "") -> AdmissionMiddl
 
 
 @router.get("/health")
-async def health(request: Request) -> Response:
+async def health(request: Request) -> dict[str, object]:
     service, door = request.app.state.service, request.app.state.door
-    found = {
+    return {
         "protocol": PROTOCOL,
         "version": __version__,
         "pid": os.getpid(),
@@ -219,7 +213,6 @@ async def health(request: Request) -> Response:
         "waiting": door.inside.total(),
         "rss_bytes": rss_bytes(),
     }
-    return Response(_json(found), media_type=JSON)
 
 
 @router.post("/stop")
@@ -372,21 +365,18 @@ def _json(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-# What errors become.
-
-
 class OtherRubricError(UsageError):
     """The client means another rubric of the same name."""
 
 
-_ANSWERS: tuple[tuple[type[JudgekitError], str, int], ...] = (
+_ANSWERS: tuple[tuple[type[Exception], str, int], ...] = (
     (NotReady, "not_ready", 503),
     (LedgerError, "ledger", 503),
     (OtherRubricError, "usage", 409),
     (UsageError, "usage", 422),
     (ConfigError, "config", 422),
     (InputError, "input", 422),
-    (JudgekitError, "internal", 500),
+    (Exception, "internal", 500),
 )
 _EXPECTED = (JudgekitError, RequestValidationError, HTTPException)
 
@@ -405,7 +395,8 @@ def say_errors(app: FastAPI, log: Log) -> None:
 
 def answer_to(error: Exception) -> Response:
     """Return the answer that an error becomes: its kind, its one line, and the exit code of a command."""
-    kind, status, exit_code, message = "internal", 500, Exit.INTERNAL, str(error)
+    kind, status = next((name, code) for each, name, code in _ANSWERS if isinstance(error, each))
+    exit_code, message = getattr(error, "exit_code", Exit.INTERNAL), str(error)
     headers: dict[str, str] = {}
     if isinstance(error, RequestValidationError):
         sent = {each["loc"][0]: dict.fromkeys(each["loc"][1:]) for each in error.errors()}
@@ -417,11 +408,7 @@ def answer_to(error: Exception) -> Response:
     elif isinstance(error, HTTPException):
         kind, status, exit_code, message = "input", error.status_code, Exit.BAD_INPUT, str(error.detail)
     elif isinstance(error, StoreError):
-        kind, status, exit_code = error.kind, error.status, error.exit_code
-        headers["retry-after"] = f"{error.retry_after:.0f}"
-    elif isinstance(error, JudgekitError):
-        kind, status = next((name, code) for each, name, code in _ANSWERS if isinstance(error, each))
-        exit_code = error.exit_code
-    else:
+        kind, status, headers["retry-after"] = error.kind, error.status, f"{error.retry_after:.0f}"
+    elif not isinstance(error, JudgekitError):
         message = f"internal error ({type(error).__name__}); see the engine's log"
     return Response(error_body(kind, message, int(exit_code)), status, headers, media_type=JSON)

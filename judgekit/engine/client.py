@@ -98,8 +98,7 @@ def find(*, make: bool = False) -> EngineAddress | None:
         stamp = "" if os.path.isdir(os.path.join(package, "_bundled")) else _stamp(package)
         version = f"{environment.__version__}\0{package}\0{stamp}"
         _own_code = environment.checksum(os.fsencode(version))[:12]
-    network = [f"{name}={environ.get(name, '')}" for name in SHARED]
-    key = "\0".join([os.path.expanduser("~"), *network])
+    key = "\0".join([os.path.expanduser("~"), *[f"{name}={environ.get(name, '')}" for name in SHARED]])
     compat_key = environment.checksum(key.encode("utf-8", "surrogateescape"))[:12]
     runtime, temporary = environ.get("XDG_RUNTIME_DIR", ""), environ.get("TMPDIR", "")
     folders = [os.path.join(runtime, "judgekit")] if os.path.isabs(runtime) and private(runtime) else []

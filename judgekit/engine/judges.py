@@ -130,11 +130,11 @@ def rss_bytes() -> int:
     """Return the memory of this process, or the most it ever had."""
     with suppress(OSError), open("/proc/self/statm", encoding="ascii", newline="\n") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    try:
+    with suppress(ImportError):
         import resource  # noqa: PLC0415 - not on Windows
-    except ImportError:
-        return 0
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS, which is what is left
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # bytes on macOS, which is what is left
+    return 0
 
 
 class ThreadGateway:

@@ -42,8 +42,7 @@ class _Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         peer = transport.get_extra_info("socket")
-        is_unix = peer is not None and peer.family == getattr(_socket, "AF_UNIX", None)
-        if is_unix and not client.ours(peer):
+        if peer and peer.family == getattr(_socket, "AF_UNIX", None) and not client.ours(peer):
             transport.abort()
 
 
@@ -75,8 +74,7 @@ class Engine(uvicorn.Server):
             return
         self._log.add(f"ready, {rss_bytes() // 1_000_000} MB")
         try:
-            settings = await asyncio.to_thread(configuration.load, None)
-            minutes = settings.engine.idle_minutes
+            minutes = (await asyncio.to_thread(configuration.load, None)).engine.idle_minutes
         except JudgekitError:  # reported with each request
             minutes = configuration.EngineConfig().idle_minutes
         self._idle = min(self._idle, minutes * 60)
@@ -116,8 +114,7 @@ class Engine(uvicorn.Server):
             self._leave("asked to stop")
 
     def _leave(self, why: str) -> None:
-        self._why = why
-        self.should_exit = True
+        self._why, self.should_exit = why, True
 
 
 def run(engine_lock: process.EngineLock, log: process.Log) -> None:

@@ -104,8 +104,7 @@ def create_team_app(
     app.include_router(router)
     app.include_router(public)
     local.say_errors(app, log)
-    door = AdmissionMiddleware(app, log, tokens.holder, always=_OPEN, free=_OPEN, hint=_HINT)
-    metrics = Metrics(door)
+    metrics = Metrics(AdmissionMiddleware(app, log, tokens.holder, always=_OPEN, free=_OPEN, hint=_HINT))
     app.state.service, app.state.metrics, app.state.project = service, metrics, project
     app.state.replica = tokens if isinstance(tokens, Replica) else None
     return metrics
@@ -123,8 +122,7 @@ async def healthz(request: Request) -> dict[str, str]:
 @public.get("/metrics", dependencies=[_bearer], responses=_ERRORS, response_class=PlainTextResponse)
 async def metrics(request: Request) -> Response:
     """Return figures for monitoring."""
-    text = generate_latest(request.app.state.metrics.registry)
-    return Response(text, media_type=CONTENT_TYPE_LATEST)
+    return Response(generate_latest(request.app.state.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/rubrics")
@@ -316,10 +314,7 @@ def serve(
     key: Path | None = None,
     begun: Callable[[str], None],
 ) -> None:
-    """Serve until a signal ends it; `begun` gets a line with the URL and the provider, once it listens.
-
-    Raises before that `UsageError` for an address that would show tokens, `ConfigError` for what is lacking.
-    """
+    """Serve until a signal ends it; `begun` gets a line once it listens; may raise `UsageError` before."""
     if bool(certificate) != bool(key):
         raise UsageError("--tls-cert and --tls-key must be given together")
     if certificate is not None:

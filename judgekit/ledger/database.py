@@ -126,8 +126,6 @@ class Database:
             done = connection.execute(self._sql[name], values)
             return list(done) if done.description else []
 
-    # The schema
-
     def check(self) -> None:
         """Raise `ConfigError` where the schema is older than this judgekit needs, or has moved beyond it."""
         with self.transaction() as connection:
@@ -158,8 +156,10 @@ class Database:
                     text = path.read_text(encoding="utf-8")
                     found = _NEEDS.search(text)
                     needs = int(found[1]) if found else step
-                    if number:
-                        self._check_replicas(connection, needs)
+                    asked = (needs, ALIVE_SECONDS)
+                    if number and (old := connection.execute(self._sql["old"], asked).fetchone()[0]):
+                        problem = f"{old} running servers have a judgekit of a schema before {needs}"
+                        raise ConfigError(f"{problem}; upgrade and restart them first, then migrate")
                     connection.execute(text)
                     connection.execute(self._sql["step"], (step, needs, path.name))
                     taken.append(path.name)
@@ -177,13 +177,6 @@ class Database:
         """Return the schema's number, and that of the oldest judgekit it works with."""
         (is_there,) = connection.execute(self._sql["is_there"]).fetchone()
         return connection.execute(self._sql["schema"]).fetchone() if is_there else (0, 0)
-
-    def _check_replicas(self, connection: Connection, needs: int) -> None:
-        if count := connection.execute(self._sql["old_replicas"], (needs, ALIVE_SECONDS)).fetchone()[0]:
-            problem = f"{count} running servers have a judgekit of a schema before {needs}"
-            raise ConfigError(f"{problem}; upgrade and restart them first, then migrate")
-
-    # Lines of the ledger
 
     def add(self, records: Sequence[Record], holder: str = "") -> None:
         """Keep lines that the `holder` of a token brought (none: the command line), each once."""
@@ -220,15 +213,12 @@ class Database:
         rows = self._do("count" if preview else "purge", asked)
         return Counter({schema.partition("/")[2].partition("@")[0]: number for schema, number in rows})
 
-    # Tokens
-
     def tokens(self) -> list[dict[str, Any]]:
         return [dict(zip(("name", "sha256", "created"), row, strict=True)) for row in self._do("tokens")]
 
     def add_token(self, name: str, sha256: str, created: datetime) -> None:
         """Keep a token; raises `UsageError` where `name` has another one."""
-        self._do("add_token", (name, sha256, created))
-        if not self._do("has_token", (name, sha256)):
+        if not self._do("add_token", (name, sha256, created)):
             raise UsageError(f"{name} has a token; revoke it first")
 
     def remove_token(self, name: str) -> None:

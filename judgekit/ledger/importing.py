@@ -5,11 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import isfinite
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, get_args
 
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
@@ -162,36 +161,34 @@ def _text(found: object) -> str:
     return encodable(found if isinstance(found, str) else "" if found is None else json.dumps(found))
 
 
-@dataclass(slots=True)
-class Imported:
-    added: int = 0
-    known: int = 0
-    damaged: list[Damage] = field(default_factory=list)
+class Imported(NamedTuple):
+    added: int
+    known: int
+    damaged: list[Damage]
 
 
 def bring(ledger: Ledger, places: Iterable[Path], *, text: bool = False) -> Imported:
     """Add every line of files and folders that the ledger does not have yet; raises `LedgerError`."""
-    done = Imported()
-    ids = {record.id for record in ledger.records()}
-    waiting: list[Record] = []
-    for path in store.files(places, done.damaged.append):
-        for number, raw in store.raw_lines(path, done.damaged.append):
+    before = {record.id for record in ledger.records()}
+    ids, known = set(before), 0
+    damaged, waiting = list[Damage](), list[Record]()
+    for path in store.files(places, damaged.append):
+        for number, raw in store.raw_lines(path, damaged.append):
             record = _read(raw, text=text)
             if isinstance(record, str):
-                done.damaged.append(Damage(path, number, record))
+                damaged.append(Damage(path, number, record))
             elif record.id in ids:
-                done.known += 1
+                known += 1
             else:
                 ids.add(record.id)
                 if isinstance(record, OverrideLine):  # nobody typed it at a terminal of ours
                     record = record.model_copy(update={"terminal": False})
                 waiting.append(record)
-                done.added += 1
             if len(waiting) == _AT_ONCE:
                 ledger.add(*waiting)
                 waiting.clear()
     ledger.add(*waiting)
-    return done
+    return Imported(len(ids) - len(before), known, damaged)
 
 
 def _read(raw: bytes, *, text: bool) -> Record | str:

@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from judgekit.ledger.records import GateWord, LabelWord, Record
 
 State: TypeAlias = Literal["holds", "missed", "open"]
-RateName: TypeAlias = Literal["false_positive_rate", "false_negative_rate"]
-OtherName: TypeAlias = Literal["go", "undetermined", "availability", "latency", "wrong_nogo", "wrong_go"]
-KpiName: TypeAlias = RateName | OtherName
+_Name: TypeAlias = Literal["go", "undetermined", "availability", "latency", "wrong_nogo", "wrong_go"]
+KpiName: TypeAlias = Literal["false_positive_rate", "false_negative_rate"] | _Name
 
 RELIANCE: tuple[KpiName, KpiName] = ("wrong_nogo", "wrong_go")
 """No KPIs: how often a NO-GO, or a GO, can be relied upon."""
@@ -145,9 +144,9 @@ def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
     Each content counts once: its last verdict, one that models answered first. With a `rubric`, `id@version`,
     only verdicts under it are measured; an older record names no version and counts for each.
     """
+    records = list(records)
     measured: dict[str, VerdictLine] = {}
     contents, tasks = dict[str, str](), dict[str, str]()
-    labels, overrides, unjudged = list[Label](), list[OverrideLine](), set[str]()
     for record in records:
         if isinstance(record, VerdictLine) and not record.of_task:
             name = contents[record.id] = tasks[record.task_id] = content(record)
@@ -157,21 +156,19 @@ def evidence(records: Iterable[Record], rubric: str | None = None) -> Evidence:
                 before = measured.setdefault(name, record)
                 if (record.answered, record.timestamp) > (before.answered, before.timestamp):
                     measured[name] = record
-        elif isinstance(record, Label):
-            labels.append(record)
-        elif isinstance(record, OverrideLine) and record.terminal:
-            overrides.append(record)
-        elif isinstance(record, Fault):
-            unjudged.update(record.paths or [f"\0{record.id}"])
-    said = [label.model_copy(update={"of": contents[label.of]}) for label in labels if label.of in contents]
+    labels = (each for each in records if isinstance(each, Label) and each.of in contents)
+    said = [label.model_copy(update={"of": contents[label.of]}) for label in labels]
     decided: set[str] = set()
-    for override in overrides:  # who accepts a content says that it should go
+    for override in (each for each in records if isinstance(each, OverrideLine) and each.terminal):
+        # Who accepts a content says that it should go.
         by_task = (name for task, name in tasks.items() if same_blob(task, override.task_id))
         of = _joined(override.subjects) or next(by_task, None)
         if of is not None:
             word: LabelWord = "go" if override.decision == "accept" else "no-go"
             said.append(Label(of=of, label=word, who=override.who, timestamp=override.timestamp))
             decided |= {measured[of].id} if of in measured else set()
+    faults = (each for each in records if isinstance(each, Fault))
+    unjudged = {path for each in faults for path in each.paths or [f"\0{each.id}"]}
     words = agreed(said)
     by_id = {verdict.id: words[name] for name, verdict in measured.items() if name in words}
     return Evidence(list(measured.values()), by_id, len(unjudged), decided)
@@ -275,9 +272,8 @@ def standing(
             told = record.mode == "advisory"
             since = since if told else []
         since.append(record)
-    kpis = measure(evidence(since, rubric))
-    why = [str(kpi) for kpi in kpis if kpi.limit.rate and kpi.state == "missed"]
-    return BlockingStatus(why, told)
+    missed = (kpi for kpi in measure(evidence(since, rubric)) if kpi.limit.rate and kpi.state == "missed")
+    return BlockingStatus([*map(str, missed)], told)
 
 
 def readiness(records: Iterable[Record], rubric: str | None = None, now: datetime | None = None) -> Readiness:

@@ -102,9 +102,7 @@ def texts(verdict: VerdictLine, project: Path) -> dict[str, str | None]:
 def _contents(path: str, commit: str | None, project: Path) -> Iterator[bytes]:
     with suppress(GitError, ValueError):  # ValueError: a NUL in the path
         if commit and not commit.startswith("-"):
-            repository = Repository(project)
-            blob = repository.ask("rev-parse", "--verify", "--quiet", f"{commit}:{path}").decode().strip()
-            yield from (content for _, content in repository.blobs([blob], _MOST) if content is not None)
+            yield Repository(project).ask("cat-file", "blob", f"{commit}:{path}")[:_MOST]
     with suppress(OSError, ValueError):
         yield (project / path).read_bytes()[:_MOST]
 

@@ -75,11 +75,6 @@ def weighted(parts: Iterable[tuple[float, Estimate]]) -> Estimate:
     return _around(sum(weight * estimate.value for weight, estimate in known), known)
 
 
-def product(one: Estimate, other: Estimate) -> Estimate:
-    """Return the product of two independent estimates, none below 0, by the method of `weighted`."""
-    return _around(one.value * other.value, [(other.value, one), (one.value, other)])
-
-
 def _around(value: float, parts: Sequence[tuple[float, Estimate]]) -> Estimate:
     below = hypot(*(weight * (estimate.value - estimate.low) for weight, estimate in parts))
     above = hypot(*(weight * (estimate.high - estimate.value) for weight, estimate in parts))
@@ -150,7 +145,9 @@ def rate(strata: Sequence[Stratum], word: GateWord, quality: Quality) -> Rate:
     bounds = []
     for instead in (_NOTHING, _EVERYTHING):
         parts = [(stratum.verdicts / rest, stratum.share(quality) or instead) for stratum in others]
-        bounds.append(product(odds_against, weighted(parts) if others else instead))
+        share = weighted(parts) if others else instead
+        ends = [(share.value, odds_against), (odds_against.value, share)]  # of a product, as of a sum
+        bounds.append(_around(odds_against.value * share.value, ends))
     fewest, most = bounds
     if mine.value + fewest.value == 0:
         return Rate(None, None, labels)

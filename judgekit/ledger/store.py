@@ -13,7 +13,6 @@ import re
 import secrets
 from collections import Counter
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from itertools import chain, count
 from pathlib import Path
@@ -85,8 +84,7 @@ def aware(when: datetime) -> datetime:
     return when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class LineFilter:
+class LineFilter(NamedTuple):
     """Which lines to read; None takes all. Labels, about earlier verdicts, are taken however late."""
 
     since: datetime | None = None
@@ -239,8 +237,7 @@ class LedgerError(JudgekitError):
         super().__init__(f"{why}, make it a writable folder, or set JUDGEKIT_HOME to a folder elsewhere")
 
 
-@dataclass(frozen=True, slots=True)
-class Ledger:
+class Ledger(NamedTuple):
     """The lines of one project, in `folder`; `name` stands in each of them."""
 
     folder: Path
