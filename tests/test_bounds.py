@@ -130,10 +130,11 @@ def asked_of_models(text: str) -> None:
     fence = of("judging.fence.Fence")()
     shown = of("judging.documents.PromptCandidate")("a", text, text[:100], (text,) * 3, text)
     part = of("judging.documents.Part")("A", text, len(text))
-    of("judging.prompt.candidate_context")(fence, shown, text, [text])
+    query = of("judging.documents.Query")(text, (text,))
+    of("judging.prompt.candidate_context")(fence, shown, query)
     of("judging.prompt.pair_context")(fence, text, [part])
     select = of("rubric.loader.find_rubric")("memory-relevance").rubric
-    of("judging.prompt.select_messages")(select, "strict", "quick", text, [text], [shown])
+    of("judging.prompt.select_messages")(select, "strict", "quick", query, [shown])
     compare = of("rubric.loader.find_rubric")("answer-preference").rubric
     of("judging.compare.pair_messages")(compare, "quick", text, [part, part])
 

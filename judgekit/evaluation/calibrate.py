@@ -24,7 +24,7 @@ from judgekit.evaluation.cases import Case, Recorded
 from judgekit.evaluation.samples import Reader, Sample, TierOpinion, asked, points, samples, score_sources
 from judgekit.judging import calibration, ranking
 from judgekit.judging.binomial import needed
-from judgekit.judging.calibration import CalibratedRule, Calibration, ErrorCounts, Promise, RefusedRule, bound
+from judgekit.judging.calibration import CalibratedRule, Calibration, Promise, RefusedRule, bound
 from judgekit.judging.escalation import EscalationRules, Final, FinalityRules
 from judgekit.judging.ranking import RankingRules, RankingStep, Said
 from judgekit.judging.verdict import TIE, RubricRef
@@ -169,14 +169,15 @@ def _tested(
         # A win that stands against a tie of the reference is worse than that where it is wrong.
         losses += wrong and (chain.stands is not None or not beaten)
         gains += beaten and not wrong
-    counts = ErrorCounts(len(members), losses, gains)
-    limit = bound(counts, level, promise)
-    evidence = {**chain._asdict(), **counts._asdict(), "bound": round(limit, 6), "least_margin": least_margin}
+    labels = len(members)
+    limit = bound(labels, losses, gains, level, promise)
+    evidence = {"labels": labels, "errors": losses, "gains": gains, "bound": round(limit, 6)}
+    evidence |= {**chain._asdict(), "least_margin": least_margin}
     if limit <= promise.rate:
         return CalibratedRule(**evidence)
-    wanted = _labels(promise, level, max(0.0, counts.rate))
+    wanted = _labels(promise, level, max(0.0, (losses - gains) / labels))
     why = "too many errors" if wanted is None else "too few labels"
-    more = None if wanted is None else max(1, wanted - counts.labels)
+    more = None if wanted is None else max(1, wanted - labels)
     return RefusedRule(**evidence, why=why, more=more)
 
 

@@ -130,8 +130,8 @@ def _depths(settings: Config, count: Callable[[], Mapping[str, int]]) -> Depths 
         hands = (change.commit, *change.earlier)
         people = {text for each in hands for text in (*each.people, *each.trailers)}
         whole = sum(len(lines_of(file.text)) for file in document.files)
-        found = depth.Change(change.path, lines().get(change.path, whole), sorted(people))
-        return depth.choose(own, settings.gate, found)
+        changed = lines().get(change.path, whole)
+        return depth.choose(own, settings.gate, change.path, changed, sorted(people))
 
     return chosen
 

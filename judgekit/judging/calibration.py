@@ -42,9 +42,10 @@ from judgekit.rubric import search_path
 from judgekit.rubric.schema import CompareRubric, Rubric, ScoreRubric
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator
 
     from judgekit.judging.logprobs import ScoreSource
+    from judgekit.providers.resolve import Tiers
     from judgekit.rubric.loader import LoadedRubric
 
 SCHEMA = "judgekit/calibration@1"
@@ -150,25 +151,14 @@ class Calibration(Strict):
 # --- Whether its gates follow from its counts
 
 
-class ErrorCounts(NamedTuple):
-    """Over a gate's labels: `errors` against it and, with a reference, `gains` where only that one erred."""
+def bound(labels: int, errors: int, gains: int, level: float, promise: Promise) -> float:
+    """Return what the rate of `errors` exceeds with a probability of at most `level`.
 
-    labels: int
-    errors: int
-    gains: int = 0
-
-    @property
-    def rate(self) -> float:
-        """The share that counts against the promise."""
-        return (self.errors - self.gains) / self.labels if self.labels else 0.0
-
-
-def bound(counts: ErrorCounts, level: float, promise: Promise) -> float:
-    """Return what the rate exceeds with a probability of at most `level`, shared by losses and gains."""
+    With a reference it is less the rate of the `gains`, where only that one erred: both share the `level`.
+    """
     if promise.reference is None:
-        return upper(counts.errors, counts.labels, level)
-    losses = upper(counts.errors, counts.labels, level / 2)
-    return losses - lower(counts.gains, counts.labels, level / 2)
+        return upper(errors, labels, level)
+    return upper(errors, labels, level / 2) - lower(gains, labels, level / 2)
 
 
 _ROUNDED = 1e-6  # bounds are written with six digits
@@ -210,7 +200,7 @@ def _flaws(known: Calibration) -> Iterator[tuple[str, str]]:
         labels = sum(each.labels for each in known.gates if each.tier == gate.tier and not each.stands)
         if labels > known.cases:
             yield f"{where}.labels", f"expected up to {known.cases} in all gates of {gate.tier}, got {labels}"
-        least = bound(ErrorCounts(gate.labels, gate.errors, gate.gains), share, known.promise)
+        least = bound(gate.labels, gate.errors, gate.gains, share, known.promise)
         if least > rate:
             seen = f"{gate.errors} wrong of {gate.labels} does not support a rate of at most {rate:g}"
             yield f"{where}.labels", f"{seen}: it may be up to {least:.3g}"
@@ -230,9 +220,7 @@ class PanelFingerprint(NamedTuple):
     asking: Asking
 
 
-def fingerprint(
-    panel: Mapping[TierName, Sequence[Endpoint]], rubric: Rubric, options: JudgeOptions = USUAL
-) -> PanelFingerprint:
+def fingerprint(panel: Tiers, rubric: Rubric, options: JudgeOptions = USUAL) -> PanelFingerprint:
     criteria: Literal["together", "each"] = "each" if options.each else "together"
     asked = Asked(samples=options.samples, criteria=criteria, jury=options.jury, redact=bool(options.redact))
     now, scores = PanelFingerprint({}, asked, {}, {}), isinstance(rubric, ScoreRubric)
@@ -331,11 +319,12 @@ def wording(rubric: Rubric, mode: ModeName) -> str:
     else:
         sent = []
         candidate = documents.PromptCandidate("id", "title", "category", ("tag",), "text")
+        query = documents.Query("a", ("b",))
         for tier in TIERS:
-            messages, (label,) = prompt.select_messages(rubric, mode, tier, "a", ["b"], [candidate])
+            messages, (label,) = prompt.select_messages(rubric, mode, tier, query, [candidate])
             # The label is drawn by an installation's own secret.
             sent.append(tuple(one._replace(content=one.content.replace(label, "LABEL")) for one in messages))
-        candidates = documents.Candidates(documents.Query("a", ("b",)), (candidate,))
+        candidates = documents.Candidates(query, (candidate,))
         points = select.SelectTask(rubric, mode, candidates, "quick").prompts(endpoint, fence)
         bars = [pointwise.LEAST_MASS, pointwise.LEAST_GAIN, pointwise.LEAST_GAIN_OVER_MEMORY]
         bars += [select.KEEP_AT, select.POINTWISE_CHARS]
@@ -368,7 +357,7 @@ _ID = re.compile(r"(.+-(?:strict|lenient))-[0-9a-f]{12}")
 def find(
     loaded: LoadedRubric,
     mode: ModeName,
-    panel: Mapping[TierName, Sequence[Endpoint]],
+    panel: Tiers,
     project: Path | None = None,
     options: JudgeOptions = USUAL,
     subjects: int = 0,  # that are scored to be compared

@@ -7,7 +7,7 @@ and nothing that the user's own rules ask for is lowered.
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, NamedTuple, get_args
+from typing import TYPE_CHECKING, get_args
 
 from judgekit.config import DepthName
 from judgekit.config.patterns import Patterns
@@ -21,40 +21,35 @@ if TYPE_CHECKING:
 DEPTHS: tuple[DepthName, ...] = get_args(DepthName)
 
 
-class Change(NamedTuple):
-    """A changed file: those who `signed` it (`Name <address>`) with their trailers, and its changed lines."""
+def choose(own: GateConfig, rules: GateConfig, path: str, lines: int, signed: Sequence[str] = ()) -> Depth:
+    """Return how deep a file with changed `lines` is judged by `rules` and the user's `own`.
 
-    path: str
-    lines: int
-    signed: Sequence[str] = ()
-
-
-def choose(own: GateConfig, rules: GateConfig, change: Change) -> Depth:
-    """Return how deep a change is judged by `rules` and the user's `own`."""
-    found = _first_fitting(rules, change)
+    Those who `signed` it are given as `Name <address>`, with their trailers.
+    """
+    found = _first_fitting(rules, path, lines, signed)
     if (own.depth, own.review) == (rules.depth, rules.review):
         return found
     if _rank(found) > DEPTHS.index(own.depth_limit):
         rule = f"{found.rule}: {found.depth}, but your gate.depth_limit is {own.depth_limit}"
         found = Depth(depth=own.depth_limit, rule=rule)
-    return max(found, _first_fitting(own, change), key=_rank)
+    return max(found, _first_fitting(own, path, lines, signed), key=_rank)
 
 
 def _rank(chosen: Depth) -> int:
     return DEPTHS.index(chosen.depth)
 
 
-def _first_fitting(gate: GateConfig, change: Change) -> Depth:
+def _first_fitting(gate: GateConfig, path: str, lines: int, signed: Sequence[str]) -> Depth:
     if gate.review is not None:
         return Depth(depth=gate.review, rule="gate.review")
-    path, signed = change.path.lower(), [text.casefold() for text in change.signed]
+    people = [text.casefold() for text in signed]
     for rule in gate.depth:
         authors = [each.casefold() for each in rule.authors]
         if (
-            (not rule.paths or Patterns(map(str.lower, rule.paths)).match(path))
-            and (not authors or any(fnmatchcase(text, each) for each in authors for text in signed))
-            and rule.least_lines <= change.lines
-            and (rule.most_lines is None or change.lines <= rule.most_lines)
+            (not rule.paths or Patterns(map(str.lower, rule.paths)).match(path.lower()))
+            and (not authors or any(fnmatchcase(text, each) for each in authors for text in people))
+            and rule.least_lines <= lines
+            and (rule.most_lines is None or lines <= rule.most_lines)
         ):
             return Depth(depth=rule.depth, rule=rule.name)
     return Depth(depth="tiers", rule="no rule fits")

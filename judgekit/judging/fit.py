@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from types import NoneType, UnionType
@@ -169,7 +169,9 @@ def _container(value: object, kind: object, where: str) -> object:
     """Shape the values of a mapping, or the items of a list."""
     origin, wanted = get_origin(kind), get_args(kind)
     if origin in (dict, Mapping) and isinstance(value := _keyed(value) or value, Object):
-        _refuse_repeated(value, value, where)
+        for key in value:
+            if key in value.repeated:
+                raise Misfit(f"`{_join(where, key)}` is given twice")
         return {key: shape(item, wanted[1], _join(where, key)) for key, item in value.items()}
     if not isinstance(value, Array):
         return value
@@ -221,14 +223,9 @@ def _match(value: Object, name: str, model: type[BaseModel], where: str = "") ->
         if len(alike) > 1:
             raise Misfit(f"`{name}` is given as {' and '.join(map(repr, alike[:2]))}")
         key = alike[0] if alike else None
-    _refuse_repeated(value, [] if key is None else [key], where)
+    if key in value.repeated:
+        raise Misfit(f"`{_join(where, key)}` is given twice")
     return key
-
-
-def _refuse_repeated(value: Object, used: Iterable[str], where: str) -> None:
-    for key in used:
-        if key in value.repeated:
-            raise Misfit(f"`{_join(where, key)}` is given twice")
 
 
 def _keyed(value: object) -> Object | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from judgekit import environment
-from judgekit.judging.documents import PROMPT_CHARS, TASK_ROLES, TURN_CHARS, Part, PromptCandidate, Task
+from judgekit.judging.documents import PROMPT_CHARS, TASK_ROLES, TURN_CHARS
 from judgekit.judging.fence import Fence, labels, plain
 from judgekit.providers.base import Message
 from judgekit.rubric.schema import CompareRubric, Dimension, Given, Rubric, ScoreRubric, SelectRubric
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from judgekit.config import ModeName, TierName
+    from judgekit.judging.documents import Part, PromptCandidate, Query, Task
     from judgekit.judging.jury import Opinion
 
 TITLE_CHARS = 200
@@ -136,26 +137,21 @@ def rating_question(rubric: ScoreRubric, dimension: Dimension) -> str:
 
 
 def select_messages(
-    rubric: SelectRubric,
-    mode: ModeName,
-    tier: TierName,
-    query: str,
-    turns: Sequence[str],
-    shown: Sequence[PromptCandidate],
+    rubric: SelectRubric, mode: ModeName, tier: TierName, query: Query, shown: Sequence[PromptCandidate]
 ) -> tuple[tuple[Message, ...], dict[str, str]]:
     fence, texts = Fence(), {}
     for candidate in shown:
         lines = visible(plain(candidate_text(candidate))).split("\n")
         # The lines after its first one are moved in: none passes for the next candidate.
         texts[candidate.id] = "\n".join([lines[0], *(f"  {line}".rstrip() for line in lines[1:])])
-    by_id = labels(query, list(texts), "\n".join([query, *turns, *texts.values()]))
+    by_id = labels(query.text, list(texts), "\n".join([query.text, *query.turns, *texts.values()]))
     listing = "\n\n".join(f"[{label}] {texts[name]}" for name, label in by_id.items())
     questions = "\n".join(f"- {name}: {getattr(text, mode)}" for name, text in rubric.criteria.items())
     keys = ["keep"] if len(rubric.criteria) == 1 else list(rubric.criteria)
     answer = ", ".join(f'"{key}": ["<label>", …]' for key in keys)
     rules = [getattr(rubric.prompt.instructions, tier), f"Question, asked of each memory:\n{questions}"]
     blocks = [
-        query_context(fence, query, turns),
+        query_context(fence, query),
         "The memories, each after its label in brackets:",
         fence.around(listing),
         f"{ANSWER}\n{{{answer}}}",
@@ -209,19 +205,19 @@ def rubric_text(rubric: Rubric, mode: ModeName) -> str:
     return "\n\n".join([rubric.prompt.system, first, "\n".join(questions), *rules, _WORDS["agent_fence"]])
 
 
-def query_context(fence: Fence, query: str, turns: Sequence[str]) -> str:
+def query_context(fence: Fence, query: Query) -> str:
     blocks = []
-    if turns:
-        talk = "\n".join(one_line(turn, TURN_CHARS) for turn in turns)
+    if query.turns:
+        talk = "\n".join(one_line(turn, TURN_CHARS) for turn in query.turns)
         blocks += ["The conversation so far:", fence.around(talk)]
-    blocks += ["The request:", fence.around(query[:PROMPT_CHARS])]
+    blocks += ["The request:", fence.around(query.text[:PROMPT_CHARS])]
     return "\n\n".join(blocks)
 
 
-def candidate_context(fence: Fence, candidate: PromptCandidate, query: str, turns: Sequence[str]) -> str:
+def candidate_context(fence: Fence, candidate: PromptCandidate, query: Query) -> str:
     """Return one candidate and then the request, for a pointwise model, which reads them best like that."""
     memory = fence.around(candidate_text(candidate))
-    return f"A stored memory:\n\n{memory}\n\n{query_context(fence, query, turns)}"
+    return f"A stored memory:\n\n{memory}\n\n{query_context(fence, query)}"
 
 
 def candidate_text(candidate: PromptCandidate) -> str:

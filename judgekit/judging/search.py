@@ -119,9 +119,8 @@ def search(
         judged: Selection | str = NO_FULL_TEXT
         if ranked.fallback is None:
             most = BODY_CHARS + (redaction.MARGIN if redacts else 0)  # no secret is cut in two
-            texts = [api.body(candidate, most, profiles) for candidate in ranked.candidates]
-            if redacts:
-                texts = [redaction.redact(text).text[:BODY_CHARS] for text in texts]
+            clean = redaction.words if redacts else str
+            texts = [clean(api.body(each, most, profiles))[:BODY_CHARS] for each in ranked.candidates]
             subject = _asked(Query(query), ranked.candidates, texts)
             judged = _judge(settings, Path(home), subject, mode=asked)
         notes += filter(None, [None if isinstance(judged, str) else judged.stale])

@@ -111,9 +111,8 @@ def find(text: str) -> Iterator[SecretMatch]:
                 bare = group != "sure" and text[first - 1 : first] not in "\"'"
                 if value and _fits(value, group.rstrip("23")) and not (bare and _is_code(value)):
                     yield SecretMatch(first, first + len(value), kind)
-        for match in RE["pattern"].finditer(lower, start, end):
-            if secret_match := _named(text, match):
-                yield secret_match
+        named = (_named(text, match) for match in RE["pattern"].finditer(lower, start, end))
+        yield from filter(None, named)
     for start, end, kind in blocks(lower, lines):
         if kind == PHRASE or not _stands_in(text[start:end]):
             yield SecretMatch(start, end, kind)
@@ -224,7 +223,6 @@ def _line_before(text: str, at: int) -> str:
 
 
 def _quoted_secret(text: str, match: re.Match[str], value: str, strength: str) -> bool:
-    """Whether a value in quotes is a secret under a name of this strength."""
     if strength == "strong":
         return not value.startswith("/") or is_mixed(value)
     if strength == "short":

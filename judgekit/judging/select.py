@@ -10,15 +10,8 @@ from itertools import pairwise, product
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from judgekit.judging import jury, pointwise, prompt, redact
-from judgekit.judging.documents import (
-    CONTEXT_CHARS,
-    PROMPT_CHARS,
-    TURN_CHARS,
-    Candidates,
-    PromptCandidate,
-    Query,
-)
+from judgekit.judging import documents, jury, pointwise, prompt, redact
+from judgekit.judging.documents import CONTEXT_CHARS, Candidates, PromptCandidate, Query
 from judgekit.judging.escalation import UNDETERMINED, Final, certainty
 from judgekit.judging.jury import Mark, Marks
 from judgekit.judging.orchestrator import Judge, JudgingState, ModelTurn, Task
@@ -125,7 +118,7 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
         most = (endpoint and endpoint.profile.limits.context_chars) or CONTEXT_CHARS
         limit = min(self.limits.max_chars or CONTEXT_CHARS, most // len(batch))
         shown = [replace(candidate, text=candidate.text[:limit]) for candidate in batch]
-        return prompt.select_messages(rubric, self.mode, self.words or self.tier, *self.subject.query, shown)
+        return prompt.select_messages(rubric, self.mode, self.words or self.tier, self.subject.query, shown)
 
     def _marks(self, holds: Sequence[Holds | None]) -> dict[str, Mark]:
         """Return the marks of the candidates for which there is an answer on every criterion."""
@@ -193,9 +186,9 @@ class SelectTask(Task[SelectRubric, Candidates, Holds, Marks]):
         examples = []
         for example in self.rubric.prompt.examples:
             memory = PromptCandidate("", example.title, example.category, tuple(example.tags), example.text)
-            context = prompt.candidate_context(fence, memory, example.query, ())
+            context = prompt.candidate_context(fence, memory, Query(example.query))
             examples.append((context, "yes" if example.holds else "no"))
-        context = prompt.candidate_context(fence, short, query.text, query.turns)
+        context = prompt.candidate_context(fence, short, query)
         system = f"{self.rubric.prompt.system} {fence.guard}"
         return Points(system, context, questions, ("yes", "no"), key, examples)
 
@@ -226,8 +219,8 @@ class CandidateJudge(Judge[SelectRubric, Candidates, Selection]):
         if not self.options.redact:
             return subject, 0
         clean, most = redact.words, redact.MARGIN
-        turns = tuple(clean(turn[: 4 * TURN_CHARS + most]) for turn in subject.query.turns)
-        query = Query(clean(subject.query.text[: PROMPT_CHARS + most]), turns)
+        turns = tuple(clean(turn[: 4 * documents.TURN_CHARS + most]) for turn in subject.query.turns)
+        query = Query(clean(subject.query.text[: documents.PROMPT_CHARS + most]), turns)
 
         def cleaned(own: PromptCandidate) -> PromptCandidate:
             tags = tuple(map(clean, own.tags))

@@ -96,7 +96,7 @@ def _depths(wanted: AnyDepth, settings: Config) -> Callable[[Document], Depth]:
 
     def chosen(document: Document) -> Depth:
         file = document.files[0]
-        return depth.choose(own, rules, depth.Change(file.path, len(lines_of(file.text))))
+        return depth.choose(own, rules, file.path, len(lines_of(file.text)))
 
     return chosen
 
@@ -250,7 +250,6 @@ async def ajudge_documents(
 def prompts(
     subject: Document | ComparisonInput, project: Path | None = None, wish: JudgeRequest = AS_CONFIGURED
 ) -> list[tuple[TierName, str, list[Messages]]]:
-    """Return what each model of a tier would be sent."""
     gateway = open_gateway({})
     if isinstance(subject, ComparisonInput):
         return comparison_judge(gateway, subject, project, wish).prompts_by_model(subject)

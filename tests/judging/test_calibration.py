@@ -370,7 +370,7 @@ def test_criteria_one_by_one_matter_where_there_are_two_ways() -> None:
         found = known().model_copy(update=was | tiers)
         # Where single tokens answer, several samples play no part either.
         for options in [judge_options(each=True)] + [judge_options(samples=3, each=True)] * single_tokens:
-            now = calibration.fingerprint({"quick": [model], "deep": [model]}, loaded.rubric, options)
+            now = calibration.fingerprint({"quick": (model,), "deep": (model,)}, loaded.rubric, options)
             assert any(calibration.misfits(found, loaded, now)) != fits, (name, single_tokens)
 
 
