@@ -180,7 +180,7 @@ def _answer(judge: AnyJudge, case: Case, turn: ModelTurn[Any]) -> dict[str, Any]
     found: dict[str, Any] = {}
     if isinstance(judge, RankingJudge):
         answers, calls = list(turn.calls), calls * len(turn.calls)
-        sources = {score_source(endpoint, one.scores, one.expected) for one in (value or {}).values()}
+        sources = {score_source(endpoint, one) for one in (value or {}).values()}
         read = sources.pop() if len(sources) == 1 else "partly"
         found = {"points": {letter: [judge.rubric.mean(one.scores)] for letter, one in (value or {}).items()}}
     elif isinstance(judge, PairJudge):
@@ -199,7 +199,7 @@ def _answer(judge: AnyJudge, case: Case, turn: ModelTurn[Any]) -> dict[str, Any]
         found = {"probabilities": known} if known else keep
         found["unjudged"] = [back[name] for name, mark in value.items() if not mark]
     elif value:
-        read = score_source(endpoint, value.scores, value.expected)
+        read = score_source(endpoint, value)
         found = {"scores": value.scores}
     if not value:
         found = {"failure": next((each.failure.kind for each in answers if each.failure), failure)}

@@ -1,8 +1,7 @@
 """Exact bounds on a share, from how often something was seen.
 
 Clopper and Pearson, "The use of confidence or fiducial limits illustrated in the case of the binomial",
-Biometrika 26(4), 1934. The limit is where the binomial tail equals the level; it is found by halving, which
-needs no quantile of the beta distribution.
+Biometrika 26(4), 1934. The limit is where the binomial tail equals the level; it is found by halving.
 """
 
 from __future__ import annotations

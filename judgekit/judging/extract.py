@@ -30,7 +30,6 @@ MAX_MENTIONS: Final = 250  # a reply that names keys of its answer more often is
 _MAX_READ: Final = 200_000  # characters that are read of the values of all mentions together
 _LEAST_READ: Final = 4_000  # and of each
 _LEAST_SCORES: Final = 2  # that make an assessment of numbers in prose: one beside an answer may be anything
-_UNKNOWN: Final = object()
 _THINKING: Final = re.compile(r"\s*+<think>")
 _THOUGHT: Final = "</think>"
 _FENCE: Final = re.compile(r"```(?:json)?[^\S\n]*+\n(.*)```", re.DOTALL)
@@ -208,8 +207,8 @@ def _inside(value: Object | Array) -> Iterator[tuple[str, object]]:
 def _is_other(given: object, places: list[tuple[BaseModel, str]], *, begins: bool) -> bool:
     """Whether a value is one that the answer might have there, and does not have."""
     values = [(_value(given, *place), getattr(*place)) for place in places]
-    known = [value == own for value, own in values if value is not None and value is not _UNKNOWN]
-    return not any(known) if known else not begins and any(value is _UNKNOWN for value, _ in values)
+    known = [value == own for value, own in values if value is not None and value is not CUT]
+    return not any(known) if known else not begins and any(value is CUT for value, _ in values)
 
 
 def _is_amount(value: object, places: list[tuple[BaseModel, str]]) -> bool:
@@ -228,14 +227,14 @@ def _is_amount(value: object, places: list[tuple[BaseModel, str]]) -> bool:
 
 
 def _value(value: object, holder: BaseModel, name: str) -> object:
-    """Return what a field of `holder` is when this is given for it: `_UNKNOWN` if cut, None if no value."""
+    """Return what a field of `holder` is when this is given for it: `CUT` if cut, None if no value."""
     model = type(holder)
     fields = {fit.key_of(other, model): getattr(holder, other) for other in model.model_fields}
     try:
         fields[fit.key_of(name, model)] = fit.shape(value, model.model_fields[name].annotation, name)
         return getattr(model.model_validate(fields), name)
     except fit.CutOff:
-        return _UNKNOWN
+        return CUT
     except (fit.Misfit, ValidationError):
         return None
 

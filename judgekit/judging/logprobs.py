@@ -16,8 +16,9 @@ from judgekit.errors import InvalidReply
 from judgekit.judging.extract import extract
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Mapping
 
+    from judgekit.judging.jury import Opinion
     from judgekit.judging.replies import ScoreReply
     from judgekit.providers.base import Endpoint, Reply
 
@@ -110,17 +111,15 @@ WORDS: Mapping[ScoreSource, str] = {
 }
 
 
-def score_source(
-    endpoint: Endpoint, scores: Collection[str] | None, expected: Collection[str] = ()
-) -> ScoreSource:
-    """Return how an opinion was read; `scores` are the dimensions scored, None for what is no score."""
+def score_source(endpoint: Endpoint, opinion: Opinion | None) -> ScoreSource:
+    """Return how an opinion was read; None stands for what is no score."""
     if endpoint.pointwise:
         return "points"
-    if not endpoint.logprobs or scores is None:
+    if not endpoint.logprobs or opinion is None:
         return "whole"
-    if not expected:
+    if not opinion.expected:
         return "untold"
-    return "expected" if set(expected) >= set(scores) else "partly"
+    return "expected" if {*opinion.expected} >= {*opinion.scores} else "partly"
 
 
 def able(endpoint: Endpoint, *, scores: bool) -> frozenset[ScoreSource]:

@@ -26,7 +26,6 @@ from judgekit.providers.servers import with_family
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from judgekit.config.settings import JudgeConfig
     from judgekit.judging.cache import Replies
     from judgekit.judging.documents import Candidates, ComparisonInput, Document
     from judgekit.judging.jury import JuryRule
@@ -66,11 +65,6 @@ class JudgeOptions(NamedTuple):
 
 
 USUAL = JudgeOptions()
-
-
-def configured(judge: JudgeConfig) -> JudgeOptions:
-    each, mixed = judge.criteria == "each", judge.panel == "mixed"
-    return JudgeOptions(judge.jury, judge.samples, each, judge.margin, judge.redact, mixed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,8 +220,7 @@ class Judge(ABC, Generic[AnyRubric, Subject, Record]):
             state.subject, state.secrets = await state.session.aside(work, subject.size)
         except GatewayError as error:
             return judge.unjudged(state, f"{error.kind} ({error.message})")
-        if judge.options.redact == "refuse":
-            state.refused = judge.options.refusal(state.secrets)
+        state.refused = judge.options.refusal(state.secrets)
         return await judge.run(state)
 
     async def run(self, state: JudgingState[Subject]) -> Record:

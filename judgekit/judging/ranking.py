@@ -218,15 +218,14 @@ class RankingTask(TierTask[ScoreRubric, ComparisonInput, Opinion, dict[str, Opin
 
     def calls(self, endpoint: Endpoint, session: Session, sample: int) -> Calls[Opinion]:
         del sample  # the calls about each subject have their own
+        return [partial(self._once, endpoint, session, letter) for letter in self.letters]
 
-        async def once(letter: str) -> Answer[Opinion]:
-            before, own = session.spent_usd, replace(session, fence=Fence(), remembered={})
-            turn = await self.score_task(letter).ask(endpoint, own)
-            session.spent_usd += own.spent_usd - before
-            session.unpriced |= own.unpriced
-            return turn.answer
-
-        return [partial(once, letter) for letter in self.letters]
+    async def _once(self, endpoint: Endpoint, session: Session, letter: str) -> Answer[Opinion]:
+        before, own = session.spent_usd, replace(session, fence=Fence(), remembered={})
+        turn = await self.score_task(letter).ask(endpoint, own)
+        session.spent_usd += own.spent_usd - before
+        session.unpriced |= own.unpriced
+        return turn.answer
 
     def opinion(self, samples: Sequence[Sequence[Opinion | None]]) -> dict[str, Opinion]:
         return {letter: opinion for letter, opinion in zip(self.letters, samples[0], strict=True) if opinion}
@@ -238,7 +237,7 @@ class RankingTask(TierTask[ScoreRubric, ComparisonInput, Opinion, dict[str, Opin
             for letter, opinion in (opinions or {}).items():
                 points = scored.setdefault(Voter(endpoint.model, endpoint.family), defaultdict(list))
                 points[letter].append(self.rubric.mean(opinion.scores))
-                read.add((endpoint.model, logprobs.score_source(endpoint, opinion.scores, opinion.expected)))
+                read.add((endpoint.model, logprobs.score_source(endpoint, opinion)))
         barred = finality is not None and not finality.knows(self.tier, read)
         return self.rules.step(self.before, self.tier, scored, cut=self.is_cut, barred=barred)
 

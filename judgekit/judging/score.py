@@ -339,11 +339,8 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
 
 
 def _sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, ScoreSource]]:
-    return [
-        (endpoint.model, logprobs.score_source(endpoint, opinion.scores, opinion.expected))
-        for asked, endpoint, opinion in state.voices
-        if asked == tier
-    ]
+    voices = [(endpoint, opinion) for asked, endpoint, opinion in state.voices if asked == tier]
+    return [(endpoint.model, logprobs.score_source(endpoint, opinion)) for endpoint, opinion in voices]
 
 
 def placed(findings: Iterable[Finding], rubric: ScoreRubric) -> tuple[Finding, ...]:

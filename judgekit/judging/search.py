@@ -122,7 +122,7 @@ def search(
             clean = redaction.words if redacts else str
             texts = [clean(api.body(each, most, profiles))[:BODY_CHARS] for each in ranked.candidates]
             subject = _asked(Query(query), ranked.candidates, texts)
-            judged = _judge(settings, Path(home), subject, mode=asked)
+            judged = running.run(_judge(settings, Path(home), subject, mode=asked))
         notes += filter(None, [None if isinstance(judged, str) else judged.stale])
         kept, degraded = apply(judged, ranked.candidates, asked, own.fallback_top_k)
     why = "; ".join(filter(None, (ranked.degraded, degraded))) or None
@@ -164,7 +164,7 @@ def judged_hook(
             text = " ".join((whole.text if whole.secrets else redaction.words(text)).split())[:SNIPPET_CHARS]
         texts.append(text)
     asked = _asked(Query(_best_first(prompt, parts, settings), turns), found, texts)
-    judged = _judge(settings, Path(project), asked, mode=own.mode, hook=True)
+    judged = running.run(_judge(settings, Path(project), asked, mode=own.mode, hook=True))
     if isinstance(judged, str):
         return judged
     decided = [(each, decision.decision) for each, decision in zip(found, judged.decisions, strict=True)]
@@ -204,7 +204,7 @@ def apply(
     return kept, judged.degraded
 
 
-def _judge(
+async def _judge(
     settings: Config, project: Path, asked: Candidates, *, mode: ModeName, hook: bool = False
 ) -> Selection | str:
     """Return the models' selection, or in one line why there is none."""
@@ -213,26 +213,22 @@ def _judge(
         once = settings.judge.model_copy(update={"samples": 1, "criteria": "together"})
         settings = settings.model_copy(update={"judge": once})
     loaded = loader.configured_rubric("retrieval", own.rubric, project)
-
-    async def run() -> Selection | str:
-        async with aclosing(open_gateway(environment.environ())) as gateway:
-            request, tiers = service.JudgeRequest(mode=mode), own.tiers if hook else TIERS
-            judge = service.judge_of(CandidateJudge, gateway, settings, loaded, project, request, tiers=tiers)
-            if not judge.panel:
-                return judge.nobody
-            left, started = min(own.deadline, HOOK_SECONDS) if hook else judge.deadline, time.monotonic()
-            if hook:  # what the endpoints need is imported first: no call's own timeout pays for it
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(left):
-                        for endpoint in [endpoint for jury in judge.panel.values() for endpoint in jury]:
-                            await prepare(endpoint)
-            left -= time.monotonic() - started
-            if left <= 0:
-                return "not judged: importing litellm took longer than the deadline; raise retrieval.deadline"
-            judge = replace(judge, deadline=left, call_seconds=own.timeout if hook else None)
-            return await judge.select(asked.query, asked.candidates)
-
-    return running.run(run())
+    async with aclosing(open_gateway(environment.environ())) as gateway:
+        request, tiers = service.JudgeRequest(mode=mode), own.tiers if hook else TIERS
+        judge = service.judge_of(CandidateJudge, gateway, settings, loaded, project, request, tiers=tiers)
+        if not judge.panel:
+            return judge.nobody
+        left, started = min(own.deadline, HOOK_SECONDS) if hook else judge.deadline, time.monotonic()
+        if hook:  # what the endpoints need is imported first: no call's own timeout pays for it
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    for endpoint in [endpoint for jury in judge.panel.values() for endpoint in jury]:
+                        await prepare(endpoint)
+        left -= time.monotonic() - started
+        if left <= 0:
+            return "not judged: importing litellm took longer than the deadline; raise retrieval.deadline"
+        judge = replace(judge, deadline=left, call_seconds=own.timeout if hook else None)
+        return await judge.select(asked.query, asked.candidates)
 
 
 def _asked(query: Query, candidates: Sequence[Candidate], texts: Sequence[str]) -> Candidates:

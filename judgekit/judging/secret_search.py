@@ -94,8 +94,7 @@ def find(text: str) -> Iterator[SecretMatch]:
     lower = text.lower()
     if len(lower) != len(text):  # a letter became two: names are made of those of ASCII
         lower = text.translate(_SMALL)
-    for start, end in private_keys(text, lower):
-        yield SecretMatch(start, end, PRIVATE_KEY)
+    yield from (SecretMatch(*span, PRIVATE_KEY) for span in private_keys(text, lower))
     yield from _forms(text)
     lines = _lines(lower)
     inside = "\n".join(lower[start:end] for start, end in lines)

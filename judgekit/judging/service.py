@@ -17,7 +17,7 @@ from judgekit.judging import calibration, panel
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.documents import LEAST, MOST, ComparisonInput, Document
-from judgekit.judging.orchestrator import AnyJudge, Judge, configured
+from judgekit.judging.orchestrator import AnyJudge, Judge, JudgeOptions
 from judgekit.judging.ranking import RankingJudge
 from judgekit.judging.score import DocumentJudge
 from judgekit.judging.verdict import Comparison, Depth, Verdict
@@ -71,34 +71,29 @@ def document_judge(
         if name := judge_request.model or environment.environ().get(panel.ONLY_MODEL):
             raise UsageError(f"--model {name}: the shared judge (server.url) chooses models; leave it out")
         if judge_request.depth:
-            raise UsageError(
-                "the shared judge (server.url) chooses the depth; leave --depth and --review out"
-            )
+            problem = "the shared judge (server.url) chooses the depth; leave --depth and --review out"
+            raise UsageError(problem)
     loaded = rubric(settings, project, judge_request)
     tiers = TIERS if server is None else ()
     judge = judge_of(DocumentJudge, gateway, settings, loaded, project, judge_request, tiers=tiers)
     if judge_request.depth:
         from judgekit.judging import review  # noqa: PLC0415 - what few ask for
 
-        judge = replace(judge, deeper=partial(review.at_depth, _depths(judge_request.depth, settings)))
+        chosen = partial(_depth, judge_request.depth, settings)
+        judge = replace(judge, deeper=partial(review.at_depth, chosen))
     return (judge, judge.nobody) if server is None else (replace(judge, elsewhere=server.judge), server.url)
 
 
-def _depths(wanted: AnyDepth, settings: Config) -> Callable[[Document], Depth]:
+def _depth(wanted: AnyDepth, settings: Config, document: Document) -> Depth:
     """Return how deep a document is judged: for `auto` by the gate's rules, or by the usual ones."""
     from judgekit.judging import depth  # noqa: PLC0415 - what few ask for
 
     if wanted != "auto":
-        return lambda _: Depth(depth=wanted, rule="as asked")
-    own, rules = configuration.load(None).gate, settings.gate
+        return Depth(depth=wanted, rule="as asked")
+    own, rules, file = configuration.load(None).gate, settings.gate, document.files[0]
     if not rules.depth and rules.review is None:
         own = rules = configuration.GateConfig.model_validate({"depth": "usual"})
-
-    def chosen(document: Document) -> Depth:
-        file = document.files[0]
-        return depth.choose(own, rules, file.path, len(lines_of(file.text)))
-
-    return chosen
+    return depth.choose(own, rules, file.path, len(lines_of(file.text)))
 
 
 def rubric(settings: Config, project: Path | None, judge_request: JudgeRequest) -> LoadedRubric:
@@ -129,7 +124,9 @@ def judge_of(
     if tiers:
         found = resolve(panel.wanted(settings, project, model=judge_request.model), environment.environ())
     models = {tier: jury for tier, jury in found.endpoints.items() if tier in tiers}
-    own, mode, options = settings.judge, judge_request.mode or settings.judge.mode, configured(settings.judge)
+    own, mode = settings.judge, judge_request.mode or settings.judge.mode
+    each, mixed = own.criteria == "each", own.panel == "mixed"
+    options = JudgeOptions(own.jury, own.samples, each, own.margin, own.redact, mixed)
     asked, others = judge_request.max_cost_usd, found.others
     limit = own.max_cost_usd if asked is None else asked
     if limit:
@@ -257,14 +254,12 @@ def prompts(
     if wish.depth:
         from judgekit.judging import review  # noqa: PLC0415 - what few ask for
 
-        depth = _depths(wish.depth, configuration.load(project))(subject)
+        depth = _depth(wish.depth, configuration.load(project), subject)
         judge, _ = review.deepened(judge.for_subject(subject), depth, subject)
     return judge.prompts_by_model(subject)
 
 
-async def acompare(
-    texts: ComparisonInput, project: Path | None = None, judge_request: JudgeRequest = AS_CONFIGURED
-) -> Comparison:
+async def acompare(texts: ComparisonInput, project: Path | None, judge_request: JudgeRequest) -> Comparison:
     async with aclosing(open_gateway(environment.environ())) as gateway:
         judge = await asyncio.to_thread(comparison_judge, gateway, texts, project, judge_request)
         return await judge.judge(texts)
