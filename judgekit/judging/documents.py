@@ -155,7 +155,6 @@ class Document:
 
 
 def is_cut(parts: tuple[Part, ...]) -> bool:
-    """Whether any file is not shown whole."""
     return any(len(part.text) < part.total for part in parts)
 
 
