@@ -206,8 +206,7 @@ def _model(value: object, model: type[BaseModel], where: str) -> object:
         if item is not _MISSING and (item is not None or required or takes_none):
             with suppress(*[] if required else [CutOff]):
                 shaped[key_of(name, model)] = shape(item, field.annotation, _join(where, name))
-    extras = {key: item for key, item in value.items() if key not in used.values() and item is not CUT}
-    return extras | shaped
+    return {key: item for key, item in value.items() if key not in used.values() and item is not CUT} | shaped
 
 
 # The keys of a model, in an object that spells or nests them in its own way
