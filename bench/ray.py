@@ -40,7 +40,7 @@ FIRST, OTHER = "first process", "other processes of Ray"
 # What stands at the start of a command line, in this order.
 KINDS = {
     b"ray::MapWorker": "workers",
-    b"ray::_Broker": "broker",
+    b"ray::Broker": "broker",
     b"ray::": "tasks and agents",
     b"raylet": "raylet",
     b"gcs_server": "GCS",

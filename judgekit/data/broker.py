@@ -1,44 +1,61 @@
 """One budget and one pace for all workers of a run: what is spent and reserved, and whose turn it is to call.
 
-A worker asks the `Broker` a few times a second, however many calls it makes. Its `BrokerClient` uses a turn
-for one call after another, and may spend up to a share of what is left. What a worker holds comes back when
-it says nothing any more.
+A worker's `BrokerClient` tells the `Broker` a few times a second what it spent and how many turns it wants.
+It may then spend up to a share of what is left, and uses its turns for one call after another. What it holds
+comes back when it says nothing any more.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from itertools import count
-from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from math import ceil, inf
+from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.errors import FailureKind, GatewayError, Usage, of_failure
 from judgekit.judging.round import INEXACT
 from judgekit.providers.command import CommandGateway
 from judgekit.providers.gateway import Router
 from judgekit.providers.litellm import LitellmGateway
-from judgekit.providers.pace import AT_ONCE, Pace, Paces, Whom, caller
+from judgekit.providers.pace import AT_ONCE, PAUSED, Pace, Paces, Whom
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from judgekit.providers.base import Endpoint, Reply, Request
 
-    Ask: TypeAlias = Callable[..., Awaitable[Any]]  # the name of a method of the broker, and its arguments
-
-LEASE = 2.0  # seconds in which a worker uses a turn for one call after another
 SILENT = 10.0  # seconds after which a worker that says nothing is taken for dead
 _BEAT, _SOON = 0.25, 0.02  # seconds between two beats, and when a call waits for one
 
 
-class Orders(NamedTuple):
-    """For a worker: how often each provider has refused, the sum that it may spend, and whether to end."""
+class Use(NamedTuple):
+    """What a worker tells of a provider since its last beat.
 
-    refusals: dict[Whom, int]
+    How many turns more it wants, how many it gives back, how many answers came, and which pauses the provider
+    wants: why, and for how many seconds.
+    """
+
+    wanted: int
+    ended: int = 0
+    well: int = 0
+    refusals: tuple[tuple[FailureKind, float | None], ...] = ()
+
+
+class Turns(NamedTuple):
+    """So many turns more for a worker, how many it may use for further calls, and when there are others."""
+
+    more: int
+    lasting: int
+    wait: tuple[float, FailureKind, str]
+
+
+class Orders(NamedTuple):
+    """For a worker: its turns at each provider, the sum that it may spend, and whether to end."""
+
+    turns: dict[Whom, Turns]
     cap_usd: float
     is_over: bool
     is_stopped: bool
@@ -49,15 +66,11 @@ class _Account:
     """What a worker holds; `cap_usd` is what it may have spent when it asks again."""
 
     seen: float
-    turns: dict[int, asyncio.Future[None]] = field(default_factory=dict)
+    held: Counter[Whom] = field(default_factory=Counter)
+    wanted: Counter[Whom] = field(default_factory=Counter)
     spent_usd: float = 0.0
     reserved_usd: float = 0.0
     cap_usd: float = 0.0
-
-    def drop(self) -> None:
-        for number in list(self.turns):
-            self.turns.pop(number).cancel()
-        self.reserved_usd, self.cap_usd = 0.0, self.spent_usd
 
 
 class Broker:
@@ -66,9 +79,9 @@ class Broker:
     def __init__(self, max_cost_usd: float | None = None, workers: int = 1) -> None:
         self._limit, self._workers = max_cost_usd, workers
         self._paces: dict[Whom, Pace] = {}
-        self._refusals: dict[Whom, int] = {}
         self._accounts: dict[str, _Account] = {}
         self._is_over = self._is_stopped = False
+        self._job = b""
 
     def stop(self) -> None:
         """Have the workers begin no more rows."""
@@ -82,23 +95,29 @@ class Broker:
         now = time.monotonic()
         return [name for name, each in self._accounts.items() if now - each.seen <= SILENT]
 
-    def begin(self, worker: str) -> None:
-        """Note a worker, `PLACE PROCESS`; another process that worked in its place before is dead."""
+    def learn(self, job: bytes) -> None:
+        """Keep what workers must know."""
+        self._job = job
+
+    def begin(self, worker: str) -> bytes:
+        """Note a worker, `PLACE PROCESS`, and return its job; who worked in its place before is dead."""
         place, _, _ = worker.partition(" ")
         for name, account in self._accounts.items():
             if name.partition(" ")[0] == place:
-                account.drop()
+                self._drop(account)
         self._accounts[worker] = _Account(time.monotonic())
+        return self._job
 
-    def beat(self, worker: str, spent_usd: float, reserved_usd: float) -> Orders:
-        """Note what a worker has spent and reserved; drop what those hold that have said nothing for long."""
+    def beat(self, worker: str, spent_usd: float, reserved_usd: float, uses: Mapping[Whom, Use]) -> Orders:
+        """Note what a worker has spent, reserved and used; drop what silent workers hold."""
         account, now = self._accounts[worker], time.monotonic()
         account.seen, account.spent_usd, account.reserved_usd = now, spent_usd, reserved_usd
         for each in self._accounts.values():
             if now - each.seen > SILENT:
-                each.drop()
+                self._drop(each)
+        turns = {whom: self._turns(account, whom, use) for whom, use in uses.items()}
         cap = inf if self._limit is None else self._lent(account, self._limit)
-        return Orders(self._refusals, cap, self._is_over, self._is_stopped)
+        return Orders(turns, cap, self._is_over, self._is_stopped)
 
     def _lent(self, account: _Account, limit: float) -> float:
         """Let a worker spend, of what is not spent, reserved or lent, half, where there are others."""
@@ -110,80 +129,56 @@ class Broker:
         account.cap_usd = own + max(0.0, limit - own - lent) / (2 if others else 1)
         return account.cap_usd
 
-    async def turn(self, worker: str, number: int, whom: Whom, seconds: float) -> GatewayError | None:
-        """Return when a worker has a turn, which it holds until `end`; or why it gets none in time."""
-        account, pace = self._accounts[worker], self._pace(whom)
-        ended = account.turns[number] = asyncio.get_running_loop().create_future()
-        got = asyncio.get_running_loop().create_future()
-
-        async def hold() -> None:
-            caller.set(worker)
-            try:
-                async with pace.turn(time.monotonic() + seconds):
-                    got.set_result(None)
-                    await ended
-            except GatewayError as error:
-                account.turns.pop(number, None)
-                got.set_result(error)
-
-        holding = asyncio.create_task(hold())
-        ended.add_done_callback(lambda _: holding.cancel())
-        await asyncio.wait({got, ended}, return_when=asyncio.FIRST_COMPLETED)
-        return got.result() if got.done() else None
-
-    def end(self, worker: str, number: int) -> None:
-        """Take a turn back, or a wish for one."""
-        if ended := self._accounts[worker].turns.pop(number, None):
-            ended.cancel()
-
-    def heard(self, whom: Whom, well: int, reason: FailureKind | None, seconds: float | None) -> None:
-        """Learn that so many answers came, or that a provider wants a pause of `seconds`, and why."""
-        pace = self._pace(whom)
-        for _ in range(well):
+    def _turns(self, account: _Account, whom: Whom, use: Use) -> Turns:
+        """Learn how a provider answered, and give a worker turns: its share where they are not enough."""
+        new = Pace(whom.most or AT_ONCE * self._workers, whom.per_minute)
+        pace = self._paces.setdefault(whom, new)
+        for _ in range(use.well):
             pace.went_well()
-        if reason is None:
-            return
-        self._refusals[whom] = self._refusals.get(whom, 0) + 1
-        if reason is FailureKind.RATE_LIMIT:
-            pace.was_too_much(seconds)
-        else:
-            pace.pause(seconds, reason)
+        for reason, seconds in use.refusals:
+            if reason is FailureKind.RATE_LIMIT:
+                pace.was_too_much(seconds)
+            else:
+                pace.pause(seconds, reason)
+        account.held[whom] -= use.ended
+        account.wanted[whom] = use.wanted
+        pace.give(use.ended)
+        users = sum(each.held[whom] + each.wanted[whom] > 0 for each in self._accounts.values())
+        share = ceil(pace.limit() / max(1, users)) if pace.limit() >= users else 0  # else they take turns
+        wait, most = pace.wait(), max(share, use.ended == 0)  # what was given back goes to another worker first
+        more = pace.take(min(use.wanted, most - account.held[whom]))
+        account.held[whom] += more
+        return Turns(more, 0 if whom.per_minute else share, wait)
 
-    def _pace(self, whom: Whom) -> Pace:
-        if whom not in self._paces:
-            self._paces[whom] = Pace(whom.most or AT_ONCE * self._workers, whom.per_minute)
-        return self._paces[whom]
-
-
-@dataclass(eq=False)
-class _Turn:
-    number: int
-    until: float
-    refusals: int
-    idle_since: float = inf
+    def _drop(self, account: _Account) -> None:
+        for whom, turns in account.held.items():
+            self._paces[whom].give(turns)
+        account.held.clear()
+        account.wanted.clear()
+        account.reserved_usd, account.cap_usd = 0.0, account.spent_usd
 
 
 class SharedPace(Pace):
     """The turns of a worker to ask one provider, which all workers share."""
 
-    def __init__(self, client: BrokerClient, whom: Whom) -> None:
-        super().__init__()
-        self._client, self._whom = client, whom
-        self._spare = deque[_Turn]()
-        self._waiting = self._well = 0
-        self.refusals = 0
+    def __init__(self, hurry: asyncio.Event) -> None:
+        super().__init__(0)
+        self._hurry, self._lasting = hurry, 0
+        self._ended = self._well = 0
+        self._refusals = list[tuple[FailureKind, float | None]]()
 
     @asynccontextmanager
     async def turn(self, end: float = inf) -> AsyncIterator[None]:
-        held = await self._take(end)
-        try:
-            yield
-        finally:
-            held.idle_since = time.monotonic()
-            if self._lasts(held) and not self._waiting:
-                self._spare.append(held)
-            else:
-                self._client.tell("end", held.number)
+        if self._flying >= self.limit():
+            self._hurry.set()
+        async with super().turn(end):
+            try:
+                yield
+            finally:
+                if self._limit > self._lasting:
+                    self._limit, self._ended = self._limit - 1, self._ended + 1
+                    if self._queues:
+                        self._hurry.set()
 
     def went_well(self) -> None:
         self._well += 1
@@ -191,97 +186,73 @@ class SharedPace(Pace):
     def was_too_much(self, seconds: float | None) -> None:
         self.pause(seconds)
 
-    def pause(self, seconds: float | None, reason: FailureKind = FailureKind.RATE_LIMIT) -> None:
-        self.refusals += 1  # no turn that is held now is used for another call
-        self._client.tell("heard", self._whom, 0, reason, seconds, worker=False)
+    def pause(
+        self, seconds: float | None, reason: FailureKind = FailureKind.RATE_LIMIT, why: str = PAUSED
+    ) -> None:
+        super().pause(seconds, reason, why)
+        self._refusals.append((reason, seconds))
+        self._lasting = 0
+        self._hurry.set()
 
-    async def _take(self, end: float) -> _Turn:
-        while self._spare:
-            if self._lasts(held := self._spare.pop()):
-                return held
-            self._client.tell("end", held.number)
-        number, seconds = next(self._client.numbers), min(end - time.monotonic(), 86_400.0)
-        self._waiting += 1
-        try:
-            error: GatewayError | None = await self._client.ask("turn", number, self._whom, seconds)
-        except asyncio.CancelledError:
-            self._client.tell("end", number)
-            raise
-        finally:
-            self._waiting -= 1
-        if error is not None:
-            raise error
-        return _Turn(number, time.monotonic() + LEASE, self.refusals)
+    def use(self) -> Use:
+        """Return what was used since the last time; of the turns that no call needs, half go back."""
+        waiting = sum(map(len, self._queues.values()))
+        spare = self.limit() - self._flying - waiting
+        back = max(0, spare + 1) // 2
+        self._limit -= back
+        found = Use(max(0, -spare), self._ended + back, self._well, (*self._refusals,))
+        self._ended = self._well = 0
+        self._refusals.clear()
+        return found
 
-    def _lasts(self, held: _Turn) -> bool:
-        is_fresh = time.monotonic() < held.until and held.refusals == self.refusals
-        return is_fresh and self._whom.per_minute is None  # of a limit for each minute a turn is one call
-
-    def beat(self, refusals: int) -> None:
-        """Give back the turns that no call took since the last beat; say how many answers came."""
-        self.refusals = max(self.refusals, refusals)
-        while self._spare and self._spare[0].idle_since < time.monotonic() - _BEAT:
-            self._client.tell("end", self._spare.popleft().number)
-        if self._well:
-            self._client.tell("heard", self._whom, self._well, None, None, worker=False)
-            self._well = 0
+    def allow(self, turns: Turns) -> None:
+        self._limit, self._lasting = self._limit + turns.more, turns.lasting
+        if turns.wait[0]:
+            super().pause(*turns.wait)
+        self._advance()
 
 
 class SharedPaces(Paces):
-    def __init__(self, client: BrokerClient) -> None:
+    def __init__(self, hurry: asyncio.Event) -> None:
         super().__init__()
-        self._client = client
+        self._hurry = hurry
 
-    def made(self, whom: Whom) -> SharedPace:
-        return SharedPace(self._client, whom)
+    def made(self, _whom: Whom) -> SharedPace:
+        return SharedPace(self._hurry)
 
 
 class BrokerClient:
-    """A worker's side, for one event loop: `call` reaches the broker, `lost` says why it does so no more."""
+    """A worker's side, for one event loop: `beat` reaches the broker, `lost` says why it does so no more."""
 
-    def __init__(self, call: Ask, worker: str) -> None:
-        self.paces, self.numbers = SharedPaces(self), count(1)
+    def __init__(self, beat: Callable[..., Awaitable[Orders]], worker: str) -> None:
+        self._beat, self._worker = beat, worker
+        self._hurry, self._heard = asyncio.Event(), asyncio.Event()
+        self.paces = SharedPaces(self._hurry)
         self.is_stopped = self.is_over = False
         self.spent_usd = 0.0
         self.lost: Exception | None = None
-        self._call, self._worker = call, worker
         self._calls = self._flying = 0
-        self._cap_usd, self._hurry, self._heard = 0.0, asyncio.Event(), asyncio.Event()
-        self._tasks = set[asyncio.Task[None]]()
+        self._cap_usd = 0.0
 
     @property
     def is_ending(self) -> bool:
         """Whether no more rows are to be begun."""
         return self.is_stopped or self.is_over
 
-    async def ask(self, name: str, *values: object, worker: bool = True) -> Any:  # noqa: ANN401 - what it returns
-        """Ask the broker; where it is lost raises `GatewayError`, and no more rows are begun."""
-        try:
-            return await self._call(name, *([self._worker] if worker else []), *values)
-        except Exception as error:  # noqa: BLE001 - whatever a lost actor raises; the worker raises it
-            self.lost, self.is_stopped = error, True
-            self._heard.set()
-            told = "what shares the budget and the pace was lost"
-            raise GatewayError(FailureKind.BUDGET, told, usage=Usage()) from None
-
-    def tell(self, name: str, *values: object, worker: bool = True) -> None:
-        async def told() -> None:
-            with suppress(GatewayError):  # `lost` says it
-                await self.ask(name, *values, worker=worker)
-
-        task = asyncio.create_task(told())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     async def beats(self) -> None:
-        """Tell the broker what is spent, and hear what may be, until it is lost."""
-        while True:
-            reserved = self._flying * self._mean
-            orders: Orders = await self.ask("beat", self.spent_usd, reserved)
-            self._cap_usd, self.is_over, self.is_stopped = orders[1:]
-            for whom, pace in self.paces.items():
-                if isinstance(pace, SharedPace):  # as all of them are
-                    pace.beat(orders.refusals.get(whom, 0))
+        """Tell the broker what is spent and wanted, and hear what may be, until it is lost."""
+        while not self.lost:
+            paces = {whom: pace for whom, pace in self.paces.items() if isinstance(pace, SharedPace)}  # all
+            uses = {whom: pace.use() for whom, pace in paces.items()}
+            try:
+                reserved = self._flying * self._mean
+                orders = await self._beat(self._worker, self.spent_usd, reserved, uses)
+            except Exception as error:  # noqa: BLE001 - whatever a lost actor raises; the worker raises it
+                self.lost, self.is_stopped = error, True
+            else:
+                self._cap_usd, self.is_over, self.is_stopped = orders[1:]
+                for whom, turns in orders.turns.items():
+                    paces[whom].allow(turns)
             self._heard.set()
             self._heard = asyncio.Event()
             with suppress(TimeoutError):

@@ -256,7 +256,7 @@ class RayRun:
         """Start the actor that all workers share, on this machine; raises `UsageError` for a second run."""
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         named = {"name": f"judgekit {environment.digest(self._folder.root)}", "scheduling_strategy": here}
-        make = ray.remote(_Broker).options(num_cpus=0, max_concurrency=10_000, **named)
+        make = ray.remote(Broker).options(num_cpus=0, **named)
         end = time.monotonic() + _NAME_SECONDS
         while True:
             try:
@@ -393,16 +393,6 @@ def _told(error: BaseException, name: str) -> Exception:
     return InputError(f"Ray: {one_line(str(error), 300)}; {_AGAIN}")
 
 
-class _Broker(Broker):
-    """The broker, which also hands out what workers must know."""
-
-    def learn(self, job: bytes) -> None:
-        self._job = job
-
-    def job(self) -> bytes:
-        return self._job
-
-
 class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray is not there to be checked
     """The blocks of the files of a dataset."""
 
@@ -426,13 +416,9 @@ class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray is not there to
 
 class _Actor:
     def __init__(self, broker: Any) -> None:  # noqa: ANN401 - a handle of Ray's
-        def ask(name: str, *values: object) -> Any:  # noqa: ANN401 - Ray's
-            return getattr(broker, name).remote(*values)
-
-        job = cloudpickle.loads(ray.get(broker.job.remote()))
         name = f"{ray.get_runtime_context().get_actor_id()} {os.getpid()}"
-        ray.get(broker.begin.remote(name))
-        self._worker = worker.Worker(job, ask, name)
+        job = cloudpickle.loads(ray.get(broker.begin.remote(name)))
+        self._worker = worker.Worker(job, broker.beat.remote, name)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         blocks = map(pickle.loads, batch["block"].to_pylist())

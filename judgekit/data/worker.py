@@ -26,11 +26,11 @@ from judgekit.providers import running
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Awaitable, Callable, Iterator, Mapping
 
     import pyarrow as pa
 
-    from judgekit.data.broker import Ask
+    from judgekit.data.broker import Orders
     from judgekit.data.parts import Folder, Shape
     from judgekit.data.rows import DataRow, RowFiles
     from judgekit.data.runs import Record
@@ -151,9 +151,9 @@ class _Collected(Results):
 class Worker:
     """Judges blocks, several at a time, each in a thread that waits; all calls are made in one event loop."""
 
-    def __init__(self, job: Job, ask: Ask, name: str) -> None:
+    def __init__(self, job: Job, beat: Callable[..., Awaitable[Orders]], name: str) -> None:
         self._job, self._name, self._at_work = job, name, 0
-        self._client = BrokerClient(ask, name)
+        self._client = BrokerClient(beat, name)
         gateway = SharedGateway(self._client)
         cache = ReplyCache() if job.cached else None
         made = {kind: replace(judge, gateway=gateway, cache=cache) for kind, judge in job.judges.items()}

@@ -33,6 +33,7 @@ _LONGEST_PAUSE = 120.0
 _CAREFUL = 5.0  # seconds after a refusal, in which one more at a time is tried only now and then
 _ROUNDS = 10  # of nothing but answers, until then
 _MINUTE = 60.0
+PAUSED = "the provider asked for a pause"
 
 caller: ContextVar[str] = ContextVar("caller", default="")
 """For whom the current task asks; callers of one process get turns in the same measure."""
@@ -63,7 +64,7 @@ class Pace:
         self._flying = 0
         self._begun: deque[float] = deque()
         self._paused_until, self._refused_at = 0.0, -inf
-        self._reason = FailureKind.RATE_LIMIT
+        self._reason, self._why = FailureKind.RATE_LIMIT, PAUSED
         # By caller, the calls that wait: each a future, and until when by the clock it can wait.
         self._queues: dict[str, deque[tuple[asyncio.Future[None], float]]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -96,41 +97,63 @@ class Pace:
         self._refused_at = self._clock()
         self.pause(seconds)
 
-    def pause(self, seconds: float | None, reason: FailureKind = FailureKind.RATE_LIMIT) -> None:
+    def pause(
+        self, seconds: float | None, reason: FailureKind = FailureKind.RATE_LIMIT, why: str = PAUSED
+    ) -> None:
         """Make no call for so many seconds, half a second where None is given, two minutes at most."""
         until = self._clock() + min(_FIRST_PAUSE if seconds is None else seconds, _LONGEST_PAUSE)
         if until > self._paused_until:
-            self._paused_until, self._reason = until, reason
+            self._paused_until, self._reason, self._why = until, reason, why
             self._advance()
+
+    def limit(self) -> int:
+        """Return how many calls there may be at a time."""
+        return int(self._limit)
+
+    def wait(self) -> tuple[float, FailureKind, str]:
+        """Return in how many seconds the next turn may be (0: when a call ends), and why only then."""
+        now = minute = self._clock()
+        while self._begun and self._begun[0] <= now - _MINUTE:
+            self._begun.popleft()
+        if self._per_minute is not None and len(self._begun) >= self._per_minute:
+            minute = self._begun[-self._per_minute] + _MINUTE
+        later = max(0.0, self._paused_until - now, minute - now)
+        if self._paused_until >= minute:
+            return later, self._reason, self._why
+        return later, FailureKind.RATE_LIMIT, f"{self._per_minute} calls were made in a minute"
+
+    def take(self, most: int) -> int:
+        """Return how many turns there are now, of so many that are wanted; `give` returns them."""
+        taken = 0
+        while taken < most and self._flying < int(self._limit) and not self.wait()[0]:
+            self._flying += 1
+            self._begun.append(self._clock())
+            taken += 1
+        return taken
+
+    def give(self, turns: int) -> None:
+        self._flying -= turns
 
     def _advance(self) -> None:
         """Give turns, one caller after another, as far as there are any; refuse calls that wait in vain."""
-        while True:
-            now = minute = self._clock()
-            while self._begun and self._begun[0] <= now - _MINUTE:
-                self._begun.popleft()
-            if self._per_minute is not None and len(self._begun) >= self._per_minute:
-                minute = self._begun[-self._per_minute] + _MINUTE
-            later = max(self._paused_until, minute) - now
-            if later > 0 or not self._queues or self._flying >= int(self._limit):
-                break
+        while self._queues:
             name = next(iter(self._queues))
-            queue = self._queues.pop(name)
-            turn, _ = queue.popleft()
+            queue = self._queues[name]
+            turn, _ = queue[0]
+            if not turn.done():
+                if not self.take(1):
+                    break
+                turn.set_result(None)
+            queue.popleft()
+            del self._queues[name]
             if queue:
                 self._queues[name] = queue  # behind all others
-            if not turn.done():
-                self._flying += 1
-                self._begun.append(now)
-                turn.set_result(None)
-        if later <= 0 or not self._queues:
+        later, reason, why = self.wait()
+        if not later or not self._queues:
             return
-        reason, why = FailureKind.RATE_LIMIT, f"{self._per_minute} calls were made in a minute"
-        if self._paused_until >= minute:
-            reason, why = self._reason, "the provider asked for a pause"
         why += f": no model was asked, because the next call is allowed in {later:.3g} s, after the deadline"
         for turn, end in (waiter for queue in self._queues.values() for waiter in queue):
-            if now + later >= end and not turn.done():
+            if self._clock() + later >= end and not turn.done():
                 turn.set_exception(GatewayError(reason, why, retry_after=later, usage=Usage()))
         if self._timer is not None:
             self._timer.cancel()

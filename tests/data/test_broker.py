@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from contextlib import asynccontextmanager
-from inspect import isawaitable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ import pytest
 from looped import looped
 
 from judgekit.data import broker as module
-from judgekit.data.broker import SILENT, Broker, BrokerClient
+from judgekit.data.broker import SILENT, Broker, BrokerClient, Orders, Use
 from judgekit.errors import FailureKind, GatewayError, Usage
 from judgekit.providers.pace import Whom
 
@@ -27,11 +27,10 @@ WHOM = Whom("p", None, "m", "", most=2, per_minute=None)
 async def clients(broker: Broker, count: int) -> AsyncIterator[list[BrokerClient]]:
     """Yield the sides of so many workers, which beat."""
 
-    async def ask(name: str, *values: object) -> Any:  # noqa: ANN401 - what it returns
-        found = getattr(broker, name)(*values)
-        return await found if isawaitable(found) else found
+    async def beat(*values: Any) -> Orders:  # noqa: ANN401 - a beat's
+        return broker.beat(*values)
 
-    made = [BrokerClient(ask, f"place{number} process") for number in range(count)]
+    made = [BrokerClient(beat, f"place{number} process") for number in range(count)]
     for number in range(count):
         broker.begin(f"place{number} process")
     beating = [asyncio.create_task(each.beats()) for each in made]
@@ -42,56 +41,96 @@ async def clients(broker: Broker, count: int) -> AsyncIterator[list[BrokerClient
             task.cancel()
 
 
-async def two_workers() -> tuple[Broker, asyncio.Task[Any]]:
-    """Let one worker hold all turns and reserve a half of 10 dollars, and another wait for a turn."""
+def two_workers() -> Broker:
+    """Let one worker hold all turns and reserve a half of 10 dollars, and another want a turn in vain."""
     broker = Broker(10.0, workers=2)
     for name in ("a 1", "b 1"):
         broker.begin(name)
-    for number in range(2):
-        assert await broker.turn("a 1", number, WHOM, 900) is None
-    broker.beat("a 1", 1.0, 5.0)
-    waiting = asyncio.create_task(broker.turn("b 1", 1, WHOM, 900))
+    assert turns(broker, "a 1", 2, 1.0, 5.0) == 2
+    assert turns(broker, "b 1", 1) == 0
     assert spendable(broker, "b 1") == pytest.approx(2)  # another 2 are lent to the first
-    assert not waiting.done()
-    return broker, waiting
+    return broker
+
+
+def turns(broker: Broker, worker: str, wanted: int, spent: float = 0.0, reserved: float = 0.0) -> int:
+    """Return how many turns a worker gets that wants so many."""
+    return broker.beat(worker, spent, reserved, {WHOM: Use(wanted)}).turns[WHOM].more
 
 
 def spendable(broker: Broker, worker: str) -> float:
     """Spend all that a worker may, until it may spend no more."""
     spent = 0.0
     for _ in range(60):
-        spent = broker.beat(worker, spent, 0.0).cap_usd
+        spent = broker.beat(worker, spent, 0.0, {}).cap_usd
     return spent
 
 
-@looped
-async def test_a_worker_that_says_nothing_gives_back_its_turns_and_its_reservation(
+def test_a_worker_that_says_nothing_gives_back_its_turns_and_its_reservation(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    broker, waiting = await two_workers()
+    broker = two_workers()
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + SILENT))
     assert spendable(broker, "b 1") == pytest.approx(9)  # all but what was spent
-    assert await waiting is None
+    assert turns(broker, "b 1", 1) == 1
     assert broker.alive() == ["b 1"]
 
 
-@looped
-async def test_a_worker_in_the_place_of_a_dead_one_drops_what_that_held() -> None:
-    broker, waiting = await two_workers()
+def test_a_worker_in_the_place_of_a_dead_one_drops_what_that_held() -> None:
+    broker = two_workers()
     broker.begin("a 2")
-    assert await waiting is None
+    assert turns(broker, "b 1", 2) == 2
     assert spendable(broker, "b 1") == pytest.approx(9)
     assert broker.spent() == pytest.approx(1 + 9)
 
 
 @looped
+@pytest.mark.parametrize(("most", "workers"), [(1, 3), (5, 2), (3, 3)])
+async def test_workers_make_no_more_calls_at_a_time_than_there_may_be_and_none_waits_for_ever(
+    most: int, workers: int
+) -> None:
+    flying, highest, calls = 0, 0, Counter[int]()
+
+    async def slot(number: int, client: BrokerClient) -> None:
+        nonlocal flying, highest
+        pace = client.paces.setdefault(whom, client.paces.made(whom))
+        while min(calls[each] for each in range(workers)) < 5:
+            async with pace.turn():
+                flying += 1
+                highest = max(highest, flying)
+                await asyncio.sleep(0.02)
+                calls[number] += 1
+                flying -= 1
+
+    whom = WHOM._replace(most=most)
+    async with clients(Broker(workers=workers), workers) as made:
+        await asyncio.gather(*(slot(number, each) for number, each in enumerate(made) for _ in range(4)))
+    assert highest == most
+
+
+@looped
+async def test_a_limit_for_each_minute_holds_for_all_workers_together() -> None:
+    whom, begun = WHOM._replace(most=None, per_minute=3), 0
+
+    async def call(client: BrokerClient) -> None:
+        nonlocal begun
+        pace = client.paces.setdefault(whom, client.paces.made(whom))
+        async with pace.turn(time.monotonic() + 50):
+            begun += 1
+
+    async with clients(Broker(workers=2), 2) as made:
+        found = await asyncio.gather(*(call(each) for each in made * 3), return_exceptions=True)
+    failures = [each for each in found if isinstance(each, GatewayError)]
+    assert (begun, len(failures)) == (3, 3)
+    assert all("3 calls were made in a minute" in each.message for each in failures)
+
+
+@looped
 async def test_one_refusal_slows_all_workers() -> None:
     async with clients(Broker(workers=2), 2) as (one, other):
-        refused, pace = (each.paces.made(WHOM) for each in (one, other))
-        other.paces[WHOM] = pace
+        refused, pace = (each.paces.setdefault(WHOM, each.paces.made(WHOM)) for each in (one, other))
         async with refused.turn(), pace.turn():
             refused.was_too_much(100.0)
-        while not pace.refusals:  # noqa: ASYNC110 - nothing tells when it has heard
+        while not pace.wait()[0]:  # noqa: ASYNC110 - nothing tells when it has heard
             await asyncio.sleep(0.01)
         for each in (refused, pace):
             with pytest.raises(GatewayError, match="asked for a pause") as caught:
