@@ -59,11 +59,7 @@ _MISSING = {"expired": "its batch expired", "cancelled": "its batch was cancelle
 
 
 class Unanswered(Exception):  # noqa: N818 - what happened to a row, and no error of the program
-    """A row has no answer, and is left to the next run."""
-
-
-class Unasked(Exception):  # noqa: N818 - the same
-    """The cost limit is reached before anything was asked about a row."""
+    """A row is left to the next run: why; without a reason, the cost limit was reached before it."""
 
 
 @dataclass(eq=False)
@@ -171,7 +167,7 @@ class BatchGateway:
         """Ask at the usual price what no batch answered, unless there is a reason not to."""
         is_spent, limit = missing == FailureKind.BUDGET, self._limit
         if is_spent and not _row.get().used:
-            raise Unasked
+            raise Unanswered
         if not is_spent and self._run.fallback == "none":
             raise Unanswered(f"{missing}; the next run asks it in another batch")
         async with self._askers:
@@ -193,9 +189,10 @@ class BatchGateway:
             self._written += row.used
         except Unanswered as left:
             self._is_needed = True
-            on_record(each._replace(error=str(left)), None)
-        except Unasked:
-            self._is_needed = self._run.work.is_spent = True
+            if left.args:
+                on_record(each._replace(error=str(left)), None)
+            else:
+                self._run.work.is_spent = True
         finally:
             row.is_over = True
             self._alive -= 1

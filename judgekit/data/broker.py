@@ -145,7 +145,10 @@ class Broker:
         pace.give(use.ended)
         users = sum(each.held[whom] + each.wanted[whom] > 0 for each in self._accounts.values())
         share = ceil(pace.limit() / max(1, users)) if pace.limit() >= users else 0  # else they take turns
-        wait, most = pace.wait(), max(share, use.ended == 0)  # what was given back goes to another worker first
+        wait, most = (
+            pace.wait(),
+            max(share, use.ended == 0),
+        )  # what was given back goes to another worker first
         more = pace.take(min(use.wanted, most - account.held[whom]))
         account.held[whom] += more
         return Turns(more, 0 if whom.per_minute else share, wait)

@@ -10,7 +10,6 @@ import io
 import logging
 import os
 import pickle
-import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -54,14 +53,10 @@ if TYPE_CHECKING:
     from judgekit.data.worker import Checked, Job, JudgedBlock
     from judgekit.judging.service import JudgeRequest
 
-_SPACE = "judgekit"  # of the names of actors
 _WORKER_CPU, _READ_CPU = 0.4, 0.1  # so that a machine that is left can take the workers of one that is gone
-_NAME_SECONDS = 30.0  # for the actor of a run that was killed to go
 _DRAIN_SECONDS = 20.0  # for what is under way when a run ends early
 _THREAD_SECONDS = 5.0  # for a thread of Ray's to end
 _FILES = 64  # that are looked at in one task
-_AGAIN = "run the same command again to go on"
-_TAKEN = "another run writes to it; wait for it, or choose another --out"
 
 
 @contextmanager
@@ -69,46 +64,34 @@ def connected(address: str | None) -> Iterator[None]:
     """Use the cluster at an address or in RAY_ADDRESS; else start Ray here. Raises `InputError`."""
     where = address or environment.environ().get("RAY_ADDRESS") or "local"
     own = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"} if where == "local" else {}
-    with _aside():
-        try:
-            ray.init(where, log_to_driver=False, logging_level=logging.CRITICAL, namespace=_SPACE, **own)
-        except Exception as error:  # noqa: BLE001 - whatever Ray raises
-            why = one_line(str(error), 200)
-            raise InputError(f"Ray at {where}: {why}; start Ray there, or leave the address out") from None
-        context = ray.data.DataContext.get_current()
-        context.enable_progress_bars = context.print_on_execution_start = False
-        context.target_max_block_size = 1  # what the reader yields is a block of its own
-        for name in ("ray", "ray.data"):
-            logging.getLogger(name).setLevel(logging.CRITICAL)
-        try:
-            yield
-        finally:
-            ray.shutdown()
-
-
-class _Ours(io.TextIOWrapper):
-    """Standard error without what Ray's threads print."""
-
-    def write(self, text: str) -> int:
-        return len(text) if threading.current_thread().name.startswith("ray_") else super().write(text)
+    try:
+        with _silent():
+            ray.init(where, log_to_driver=False, logging_level=logging.CRITICAL, **own)
+    except Exception as error:  # noqa: BLE001 - whatever Ray raises
+        why = one_line(str(error), 200)
+        raise InputError(f"Ray at {where}: {why}; start Ray there, or leave the address out") from None
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = context.print_on_execution_start = False
+    context.target_max_block_size = 1  # what the reader yields is a block of its own
+    for name in ("ray", "ray.data"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        ray.shutdown()
 
 
 @contextmanager
-def _aside() -> Iterator[None]:
-    """Keep what Ray writes, itself or from Python, away from the user, who gets what judgekit says."""
-    kept, before = (os.dup(1), os.dup(2)), (sys.stdout, sys.stderr)
-    ours = _Ours(os.fdopen(os.dup(2), "wb"), before[1].encoding, line_buffering=True)
-    with Path(os.devnull).open("w", encoding="utf-8", newline="\n") as nothing, ours:
-        for number in (1, 2):
-            os.dup2(nothing.fileno(), number)
-        sys.stdout, sys.stderr = nothing, ours
+def _silent() -> Iterator[None]:
+    """Keep what is written to standard error, also by what is not Python, away from the user."""
+    kept = os.dup(2)
+    with Path(os.devnull).open("wb") as nothing:
+        os.dup2(nothing.fileno(), 2)
         try:
             yield
         finally:
-            sys.stdout, sys.stderr = before
-            for number, each in zip((1, 2), kept, strict=True):
-                os.dup2(each, number)
-                os.close(each)
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 class RayRun:
@@ -163,16 +146,12 @@ class RayRun:
 
     def _checked(self, wanted: frozenset[int]) -> Iterator[tuple[str, Checked]]:
         """Yield what each file has; under a limit one file after another, until there are as many rows."""
-        left = self._dataset.limit
-        if left is None:
-            calls = [(self._shared, path, None, wanted) for path in self._files.paths]
-            yield from zip(self._files.paths, _far(_check, calls), strict=True)
-            return
-        for path in self._files.paths:
-            (found,) = _far(_check, [(self._shared, path, left, wanted)])
-            yield path, found
-            left -= found.count
-            if not left:
+        paths, left = self._files.paths, self._dataset.limit
+        for group in [paths] if left is None else [[path] for path in paths]:
+            checked = _far(_check, [(self._shared, path, left, wanted) for path in group])
+            yield from zip(group, checked, strict=True)
+            left = left and left - checked[0].count
+            if left == 0:
                 return
 
     def _doubles(self, checked: dict[str, Checked]) -> list[tuple[UnreadableRow, int]]:
@@ -193,7 +172,8 @@ class RayRun:
         """Find out what FOLDER has, or empty it; raises `UsageError` where it is not ours, or taken."""
         lock = take(Path(environment.cache_folder("results")) / environment.file_name_for(self._folder.root))
         if lock is None:  # it ends with this process
-            raise UsageError(f"{self._folder.name}: {_TAKEN}")
+            problem = "another run writes to it; wait for it, or choose another --out"
+            raise UsageError(f"{self._folder.name}: {problem}")
         names = self._folder.names()
         if fresh:
             self._folder.remove(names)
@@ -237,35 +217,27 @@ class RayRun:
         )
         broker = self._broker(cpus)
         try:
-            rows = ray.data.read_datasource(source, num_cpus=_READ_CPU, override_num_blocks=len(self._firsts))
-            judged = rows.map_batches(
-                _Actor,
-                fn_constructor_args=(broker,),
-                batch_size=None,
-                batch_format="pyarrow",
-                num_cpus=_WORKER_CPU,
-                compute=pool,
-            )
-            self._follow(judged, broker)
-        except Exception as error:  # noqa: BLE001 - whatever Ray raises
-            raise _told(error, self._folder.name) from None
+            with _explained(self._folder.name):
+                rows = ray.data.read_datasource(
+                    source, num_cpus=_READ_CPU, override_num_blocks=len(self._firsts)
+                )
+                judged = rows.map_batches(
+                    _Actor,
+                    fn_constructor_args=(broker,),
+                    batch_size=None,
+                    batch_format="pyarrow",
+                    num_cpus=_WORKER_CPU,
+                    compute=pool,
+                )
+                self._follow(judged, broker)
         finally:
             ray.kill(broker)
 
     def _broker(self, workers: int) -> Any:  # noqa: ANN401 - a handle of Ray's
-        """Start the actor that all workers share, on this machine; raises `UsageError` for a second run."""
+        """Start the actor that all workers share, on this machine."""
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        named = {"name": f"judgekit {environment.digest(self._folder.root)}", "scheduling_strategy": here}
-        make = ray.remote(Broker).options(num_cpus=0, **named)
-        end = time.monotonic() + _NAME_SECONDS
-        while True:
-            try:
-                broker = make.remote(self.work.max_cost_usd, workers)
-                break
-            except ValueError:
-                if time.monotonic() > end:
-                    raise UsageError(f"{self._folder.name}: {_TAKEN}") from None
-                time.sleep(0.5)
+        make = ray.remote(Broker).options(num_cpus=0, scheduling_strategy=here)
+        broker = make.remote(self.work.max_cost_usd, workers)
         # Keys go from process to process, and are in no object of Ray's that may be written to a disk.
         ray.get(broker.learn.remote(cloudpickle.dumps(self._job())))
         return broker
@@ -333,35 +305,29 @@ class RayRun:
 
     def finish(self) -> None:
         """Leave each row once in FOLDER, in files of one form; raises `InputError`."""
-        try:
-            self._finish()
-        except Exception as error:  # noqa: BLE001 - whatever Ray raises
-            raise _told(error, self._folder.name) from None
-
-    def _finish(self) -> None:
-        ray.get(self._merges)
-        names = self._folder.names()
-        if len(self._lines):
-            new, lines, _ = self._scanned(
-                [name for name in names if name not in self._names], len(self._names)
-            )
-            _, old = parts.newest(np.concatenate([self._lines, lines]))
-            all_names, dropped = [*self._names, *new], dict[str, list[int]]()
-            for number, row in old[["file", "row"]].tolist():
-                dropped.setdefault(all_names[number], []).append(row)
-            is_new_form = any(schema != self._shape.schema for schema in self._before)
-            other = [name for name in self._names if is_new_form and name in names]
-            changed = dict.fromkeys([*dropped, *other])
-            _far(
-                parts.rewrite, [(self._folder, name, dropped.get(name, []), self._shape) for name in changed]
-            )
-        small = sorted(name for name in self._folder.names() if name.startswith("part"))
-        for _, group in groupby(small, parts.run_of):
-            each = list(group)
-            for at in range(0, len(each), parts.MERGED):
-                if each[at + 1 :]:
+        with _explained(self._folder.name):
+            ray.get(self._merges)
+            if len(self._lines):
+                self._settle()
+            small = sorted(name for name in self._folder.names() if name.startswith("part"))
+            for _, group in groupby(small, parts.run_of):
+                each = list(group)
+                for at in range(0, len(each), parts.MERGED):
                     self._merge(each[at : at + parts.MERGED])
-        ray.get(self._merges)
+            ray.get(self._merges)
+
+    def _settle(self) -> None:
+        """Drop the lines of an earlier run that a later one supersedes; give old files the new columns."""
+        names = self._folder.names()
+        new = [name for name in names if name not in self._names]
+        _, lines, _ = self._scanned(new, len(self._names))
+        _, old = parts.newest(np.concatenate([self._lines, lines]))
+        every, dropped = [*self._names, *new], dict[str, list[int]]()
+        for number, row in old[["file", "row"]].tolist():
+            dropped.setdefault(every[number], []).append(row)
+        if any(schema != self._shape.schema for schema in self._before):
+            dropped = {name: [] for name in self._names if name in names} | dropped
+        _far(parts.rewrite, [(self._folder, name, rows, self._shape) for name, rows in dropped.items()])
 
 
 def _check(shared: Any, path: str, limit: int | None, wanted: frozenset[int]) -> Checked:  # noqa: ANN401 - what is shared
@@ -372,25 +338,26 @@ def _check(shared: Any, path: str, limit: int | None, wanted: frozenset[int]) ->
 def _far(function: Callable[..., Any], calls: Iterable[Sequence[Any]]) -> list[Any]:
     """Return what a function returns for each of the arguments, on any machine; raises what it raises."""
     task = ray.remote(num_cpus=_READ_CPU)(function)
-    try:
+    with _explained("Ray"):
         return ray.get([task.remote(*each) for each in calls])  # type: ignore[no-any-return]  # Ray's
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Raise an error of Ray's as what it is about: one of ours, a file of `name`, a lost machine."""
+    try:
+        yield
     except Exception as error:  # noqa: BLE001 - whatever Ray raises
-        raise _told(error, "Ray") from None
-
-
-def _told(error: BaseException, name: str) -> Exception:
-    """Return what an error of Ray's is about: one of ours, a file that cannot be written, a lost machine."""
-    cause: BaseException | None = error
-    while cause is not None:
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, JudgekitError | OSError):
+            cause = getattr(cause, "cause", None) or cause.__cause__
         if isinstance(cause, JudgekitError):
-            return cause
+            raise cause from None
+        told = f"Ray: {one_line(str(error), 300)}"
         if isinstance(cause, OSError):
             why = cause.strerror or cause
-            return InputError(
-                f"{name}: cannot be written ({why}); free space or choose another --out; {_AGAIN}"
-            )
-        cause = getattr(cause, "cause", None) or cause.__cause__
-    return InputError(f"Ray: {one_line(str(error), 300)}; {_AGAIN}")
+            told = f"{name}: cannot be written ({why}); free space or choose another --out"
+        raise InputError(f"{told}; run the same command again to go on") from None
 
 
 class _Source(FileBasedDatasource):  # type: ignore[misc]  # Ray is not there to be checked

@@ -225,21 +225,15 @@ def write_part(folder: Folder, name: str, rows: Sequence[Mapping[str, Any]], sha
 
 
 def rewrite(folder: Folder, name: str, dropped: Sequence[int], shape: Shape) -> None:
-    """Write a file anew in these columns, without some of its rows."""
-    table = folder.read(name)
-    table = table.filter(pa.array(~np.isin(np.arange(len(table)), dropped)))
-    if not len(table):
+    """Write a file in these columns, without some of its rows."""
+    table, gone = folder.read(name), {*dropped}
+    columns = {each: plain_cells(table[each]) for each in table.column_names}
+    cells = enumerate(zip(*columns.values(), strict=True))
+    rows = [dict(zip(columns, each, strict=True)) for at, each in cells if at not in gone]
+    if rows:
+        write_part(folder, name, rows, shape._replace(renamed={}))
+    else:
         folder.remove([name])
-        return
-    columns = []
-    for each in shape.schema:
-        cells = plain_cells(table[each.name]) if each.name in table.column_names else [None] * len(table)
-        if pa.types.is_string(each.type):
-            cells = [cell if cell is None else tables.text_of(cell) for cell in cells]
-        is_same = each.name in table.column_names and table.schema.field(each.name).type == each.type
-        columns.append(table[each.name] if is_same else pa.array(cells, each.type))
-    metadata = table.schema.metadata
-    folder.write(name, [pa.table(columns, shape.schema.with_metadata(metadata))], shape.schema)
 
 
 def merge(folder: Folder, names: Sequence[str]) -> None:
