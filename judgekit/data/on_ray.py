@@ -12,6 +12,7 @@ import os
 import pickle
 import threading
 import time
+from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -115,7 +116,7 @@ class RayRun:
         self._kinds: dict[Any, Any] = {}
         self._judges: dict[Any, Any] = {}
         self._columns, self._merges, self._parts = tables.Columns(OURS), list[Any](), list[str]()
-        self._at_work: dict[str, int] = {}
+        self._heard = defaultdict[str, list[int]](list)  # by worker, how many blocks it had begun by each
         self._end = 0.0
 
     def check(self, types: pa.Schema | None) -> int:
@@ -286,7 +287,7 @@ class RayRun:
     def _count(self, judged: JudgedBlock) -> None:
         self.work.add(judged.tally)
         self.work.is_spent |= judged.is_over
-        self._at_work[judged.worker] = judged.at_work
+        self._heard[judged.worker].append(judged.begun)
         self._parts += [judged.name] if judged.name else []
         if len(self._parts) == parts.MERGED:
             self._merge(self._parts)
@@ -297,8 +298,8 @@ class RayRun:
         if not (self.work.is_spent or self.work.stopped.is_set()):
             return False
         self._end = self._end or time.monotonic() + _DRAIN_SECONDS
-        alive = ray.get(broker.alive.remote())
-        return time.monotonic() > self._end or not any(self._at_work.get(name, 1) for name in alive)
+        heard = [self._heard[name] for name in ray.get(broker.alive.remote())]
+        return time.monotonic() > self._end or all(len(each) >= max(each, default=1) for each in heard)
 
     def _merge(self, names: list[str]) -> None:
         self._merges.append(ray.remote(num_cpus=_READ_CPU)(parts.merge).remote(self._folder, sorted(names)))

@@ -116,12 +116,12 @@ def _block(rows: list[PendingRow], run: DatasetRun, number: int) -> Block:
 
 
 class JudgedBlock(NamedTuple):
-    """What became of a block; its worker has `at_work` others, and knows whether the limit is reached."""
+    """What became of a block; its worker has `begun` so many, and knows whether the limit is reached."""
 
     name: str
     tally: Tally
     worker: str
-    at_work: int
+    begun: int
     is_over: bool
 
 
@@ -152,7 +152,7 @@ class Worker:
     """Judges blocks, several at a time, each in a thread that waits; all calls are made in one event loop."""
 
     def __init__(self, job: Job, beat: Callable[..., Awaitable[Orders]], name: str) -> None:
-        self._job, self._name, self._at_work = job, name, 0
+        self._job, self._name, self._begun = job, name, 0
         self._client = BrokerClient(beat, name)
         gateway = SharedGateway(self._client)
         cache = ReplyCache() if job.cached else None
@@ -169,7 +169,7 @@ class Worker:
     async def _judge(self, block: Block) -> JudgedBlock:
         if not self._talking:
             self._talking.append(asyncio.create_task(self._client.beats()))
-        self._at_work += 1
+        self._begun += 1
         collected, before = _Collected(), await running.aside(partial(self._written, block.name))
         run = DatasetRun(dataset=self._job.dataset, results=collected, expected=self._job.expected)
         run.add(block.kept)
@@ -185,11 +185,10 @@ class Worker:
         if len(collected.rows) > len(before):
             write = partial(parts.write_part, self._job.folder, block.name, collected.rows, self._job.shape)
             await running.aside(write)
-        self._at_work -= 1
         if self._client.lost:
             raise self._client.lost
         name, is_over = block.name if collected.rows else "", self._client.is_over
-        return JudgedBlock(name, run.taken(), self._name, self._at_work, is_over)
+        return JudgedBlock(name, run.taken(), self._name, self._begun, is_over)
 
     def _written(self, name: str) -> dict[str, Record | None]:
         """Return the records by id that the file of a block has: another worker wrote it, and died."""
