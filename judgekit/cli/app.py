@@ -17,6 +17,7 @@ from typer.exceptions import TyperException
 from judgekit import environment
 from judgekit.cli import common, output
 from judgekit.cli.output import KEPT, printable, warn
+from judgekit.config import KEYS
 from judgekit.errors import Exit, JudgekitError
 
 if TYPE_CHECKING:
@@ -154,12 +155,13 @@ def terminable() -> Iterator[None]:
 
 
 def _warn_of_unknown(names: set[str]) -> None:
+    keys = (f"JUDGEKIT_{section}_{key}".upper() for section in KEYS for key in KEYS[section].split())
+    known = [*environment.NAMES, *keys]
+    if names.issubset(known):
+        return
     import difflib
     from pathlib import Path
 
-    from judgekit.config import settings
-
-    known = [*environment.NAMES, *settings.VARIABLES]
     profiles = sorted((Path(environment.config_home()) / "providers").glob("*.yaml"))
     texts = "".join(path.read_text(encoding="utf-8", errors="replace") for path in profiles if path.is_file())
     for name in sorted(names):

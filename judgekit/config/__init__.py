@@ -15,6 +15,19 @@ DepthName: TypeAlias = Literal["quick", "tiers", "panel", "peers"]  # the shallo
 AnyDepth: TypeAlias = Literal["auto", DepthName]
 Outcome: TypeAlias = Literal["accept", "improve", "reject"]
 
+# The configuration's keys by section: here, too, because the models of `settings` take long to import.
+KEYS = {
+    "judge": "rubric mode tiers panel jury samples criteria margin author_family independence redact deadline"
+    " max_cost_usd",
+    "retrieval": "enabled roots command scorer inject max_inject pin judge rubric mode search_mode tiers pool"
+    " deadline timeout fallback_top_k context_turns show hint_on_zero repeat_after log",
+    "gate": "mode paths authors rubric judge_mode budget undetermined override_without_terminal review depth"
+    " depth_limit",
+    "escalate": "issues rejects labels text notify",
+    "stop": "judge blocks max_files deadline",
+    "server": "url token_file store budget_usd budget_per",
+}
+
 
 def check(call: str, **values: object) -> None:
     """Check arguments, any of which may be None; raises `UsageError` that names the call and the argument."""

@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from judgekit import environment
-from judgekit.config import DepthName, ModeName, TierName, files, yamlfile
+from judgekit.config import KEYS, DepthName, ModeName, TierName, files, yamlfile
 from judgekit.config.yamlfile import Strict, Text, problems
 from judgekit.errors import ConfigError
 
@@ -249,7 +249,7 @@ class Config(Strict):
 # Each variable with its section, key and default.
 VARIABLES: dict[str, tuple[str, str, object]] = {
     f"JUDGEKIT_{section}_{key}".upper(): (section, key, field.default)
-    for section in ("judge", "retrieval", "gate", "escalate", "stop", "server")
+    for section in KEYS
     for key, field in type(getattr(Config(), section)).model_fields.items()
 }
 _MODEL_VARIABLES = "JUDGEKIT_QUICK_MODEL, JUDGEKIT_DEEP_MODEL and JUDGEKIT_TIEBREAKER_MODEL"
