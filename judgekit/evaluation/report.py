@@ -165,8 +165,7 @@ def report(
         judge: [item for case, recorded in own for item in _items(case, judge, recorded, reader)]
         for judge, own in answers.items()
     }
-    names = {judge: own[0][1].name for judge, own in answers.items()}
-    judges = [_judge(judge, names[judge], own, wanted or "accept") for judge, own in items.items()]
+    judges = [_judge(name, answers[name][0][1].name, own, wanted or "accept") for name, own in items.items()]
     outcomes = _outcomes(items)
     best = max(judges, key=lambda each: each.accuracy.value if each.accuracy else -1.0)
     return JudgingReport(
@@ -190,9 +189,7 @@ def _outcomes(items: Mapping[str, Sequence[Item]]) -> list[Outcome]:
     return sorted(found.values(), key=lambda each: not each.is_disputed)
 
 
-def _behind(
-    judge: JudgeReport, best: JudgeReport, outcomes: Sequence[Outcome]
-) -> stats.BootstrapInterval | None:
+def _behind(judge: JudgeReport, best: JudgeReport, outcomes: list[Outcome]) -> stats.BootstrapInterval | None:
     names = best.judge, judge.judge
     both = [each for each in outcomes if isinstance(each.label, str) and all(map(each.said.get, names))]
     right = ([float(each.said[name] == each.label) for each in both] for name in names)

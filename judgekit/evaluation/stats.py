@@ -110,9 +110,8 @@ def disagreement(groups: Sequence[Sequence[str]]) -> Measure:
 def repeatability(groups: Sequence[Sequence[float]]) -> BootstrapInterval | None:
     """Return the standard deviation of values about the same thing, pooled over things (ISO 5725-2: s_r)."""
     squares = [pvariance(group) * len(group) for group in groups]
-    if found := interval(Measure(squares, [len(group) - 1 for group in groups])):
-        return BootstrapInterval(sqrt(found.value), sqrt(found.low), sqrt(found.high))
-    return None
+    found = interval(Measure(squares, [len(group) - 1 for group in groups]))
+    return found and BootstrapInterval(sqrt(found.value), sqrt(found.low), sqrt(found.high))
 
 
 # --- Means of thousands of rows: in closed form, since drawing them again would take minutes

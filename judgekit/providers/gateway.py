@@ -100,17 +100,14 @@ def open_gateway(environ: Mapping[str, str]) -> Gateway:
     return replay.Recorder(router, Path(recording)) if recording else router
 
 
-async def check(
-    gateway: Gateway, endpoint: Endpoint, timeout: float = 30
-) -> tuple[Reply | GatewayError, int]:
+async def check(gateway: Gateway, endpoint: Endpoint) -> tuple[Reply | GatewayError, int]:
     """Make one tiny call, after what it needs is loaded; return its outcome and its milliseconds."""
     await prepare(endpoint)
     messages = (Message("system", "You answer in one word."), Message("user", "Say yes."))
-    request = Request(messages, CallKey("check", "check", "quick"), timeout, 16)
+    request = Request(messages, CallKey("check", "check", "quick"), timeout=30, max_tokens=16)
     start = time.monotonic()
-    outcome: Reply | GatewayError
     try:
-        outcome = await gateway.complete(endpoint, request)
+        outcome: Reply | GatewayError = await gateway.complete(endpoint, request)
     except GatewayError as error:
         outcome = error
     return outcome, round((time.monotonic() - start) * 1000)

@@ -190,8 +190,7 @@ class LitellmGateway:
                     return await call(endpoint, request, style, end, self._paces.of(endpoint))
             except GatewayError as failure:
                 pause = 0.5 * attempt if failure.retry_after is None else failure.retry_after
-                in_time = time.monotonic() + pause < end
-                if not (failure.kind.retryable and attempt < ATTEMPTS and in_time):
+                if not (failure.kind.retryable and attempt < ATTEMPTS and time.monotonic() + pause < end):
                     weaker = style.adapted(failure, request)
                     if weaker is None or concessions == _CONCESSIONS:
                         raise

@@ -146,11 +146,10 @@ class Recorder:
         except GatewayError as error:
             self._append(endpoint, request, failure=RecordedFailure(kind=error.kind, message=error.message))
             raise
-        usage = {name: getattr(reply.usage, name) for name in _USAGE}
         recorded = RecordedReply(
             text=encodable(reply.text),
             model=reply.model,
-            **usage,
+            **{name: getattr(reply.usage, name) for name in _USAGE},
             logprobs=[{encodable(token): value for token, value in each.items()} for each in reply.logprobs],
             tokens=list(map(encodable, reply.tokens)),
             held=reply.held or None,

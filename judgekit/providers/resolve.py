@@ -137,9 +137,7 @@ def _detected(known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[s
             unnamed.append(Panel({}, None, problem))
     there = [p for p in known if not detect(p, environ, named=wanted.asks_for(p))]
     reached = [profile for profile in there if isinstance(profile, LitellmProfile)]
-    for profile in reached:
-        if models := profile.models.by_tier:
-            yield _panel(profile, models, environ)
+    yield from (_panel(profile, models, environ) for profile in reached if (models := profile.models.by_tier))
     listed = _listed(reached, environ)
     for profile in reached:
         if offered := listed.get(profile.provider):
@@ -147,9 +145,8 @@ def _detected(known: Sequence[Profile], wanted: PanelRequest, environ: Mapping[s
     for profile in reached:
         if profile.embedded and (models := _models_in(profile.models_env.by_tier, environ, "")):
             yield _panel(profile, models, environ)
-    for command in there:
-        if isinstance(command, CommandProfile):
-            yield _panel(command, command.models.by_tier, environ)
+    commands = (profile for profile in there if isinstance(profile, CommandProfile))
+    yield from (_panel(command, command.models.by_tier, environ) for command in commands)
     yield from unnamed
 
 

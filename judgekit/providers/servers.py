@@ -203,8 +203,7 @@ def with_family(endpoint: Endpoint) -> Endpoint:
     profile = endpoint.profile
     if not isinstance(profile, LitellmProfile) or not profile.base_env or not endpoint.api_base:
         return endpoint
-    is_known = profile.of_model(profile.families, endpoint.model, profile.family)
-    if is_known or not profile.models_env.by_tier:
+    if profile.of_model(profile.families, endpoint.model, profile.family) or not profile.models_env.by_tier:
         return endpoint
     bare = endpoint.model.removeprefix(profile.prefix)
     with _lock:

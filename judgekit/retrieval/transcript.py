@@ -81,8 +81,7 @@ def _is_here(entry: dict[str, Any], project: str) -> bool | None:
 
 def started(path: str) -> float | None:
     """Return when a conversation began, in seconds since the epoch; None where that is not known."""
-    moments = map(_moment, _entries(path, _HEAD_BYTES))
-    return next((moment for moment in moments if moment is not None), None)
+    return next((moment for moment in map(_moment, _entries(path, _HEAD_BYTES)) if moment is not None), None)
 
 
 def _moment(entry: dict[str, Any]) -> float | None:

@@ -25,8 +25,6 @@ _HEAD = re.compile(r"^(rubric|version|task|title): +(\S(?:.*[^ \n])?) *$", re.MU
 
 
 class Head(NamedTuple):
-    """What a list shows of a rubric."""
-
     ref: str
     task: str
     title: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from judgekit.environment import MEMORY_CONFIG
@@ -31,13 +32,9 @@ def is_at(root: str, profile: Profile) -> bool:
         folder = category["folder"]
         if not folder or not contained(root, folder):
             continue
-        try:
-            with os.scandir(os.path.join(root, folder)) as entries:
-                for entry in entries:
-                    if entry.name.endswith(ENDINGS) and entry.name[0] != "." and entry.is_file():
-                        return True
-        except OSError:
-            continue
+        with suppress(OSError), os.scandir(os.path.join(root, folder)) as entries:
+            if any(one.name.endswith(ENDINGS) and one.name[0] != "." and one.is_file() for one in entries):
+                return True
     path = os.path.join(root, INDEX)
     if auto_memory.is_at(root, profile) or not os.path.isfile(path):  # reading a device may never end
         return False
