@@ -65,7 +65,7 @@ Data = Annotated[str | None, _DATA]
 _MAP = Option("--map", metavar="FIELD=COLUMN", help="Take a field, such as text, from a column; repeatable.")
 Map = Annotated[list[str] | None, _MAP]
 Id = Annotated[str | None, Option("--id", metavar="COLUMN", help="Column that names each row.")]
-_INTO = "Write results to this file; of rows .jsonl, .csv, .tsv or .parquet, continued if there."
+_INTO = "Write results here: of rows .jsonl, .csv, .tsv or .parquet (--on ray: a folder), continued if there."
 Out = Annotated[str | None, Option("--out", metavar="FILE", help=_INTO)]
 Fresh = Annotated[bool, Option("--fresh", help="Judge all rows again, whatever --out has.")]
 Limit = Annotated[int | None, Option("--limit", min=1, metavar="N", help="Judge only the first N rows.")]
