@@ -131,20 +131,17 @@ def engines(place: EngineAddress) -> list[Running]:
     found: dict[int, Running] = {}
     stem = f"engine-{place.compat_key}-"
     for ending in (".lock", ".leaving"):  # in this order: one that begins to leave meanwhile is not missed
-        for name in sorted(os.listdir(place.folder)):
-            if not (name.startswith(stem) and name.endswith(ending)):
-                continue
-            path = os.path.join(place.folder, name)
-            other = EngineAddress(place.folder, place.compat_key, name.removeprefix(stem).partition(".")[0])
-            leaving = ending == ".leaving"
+        for path in sorted(Path(place.folder).glob(f"{stem}*{ending}")):
+            code = path.name.removeprefix(stem).partition(".")[0]
+            other, leaving = EngineAddress(place.folder, place.compat_key, code), ending == ".leaving"
             with suppress(OSError):
-                held = take_lock(path)
+                held = take_lock(str(path))
                 if held is None:
                     if process := _process(path):
                         found[process] = Running(other, process, leaving)
                     continue
                 if leaving:
-                    os.unlink(path)
+                    path.unlink()
                 elif other.code != place.code:
                     for kind in ("sock", "port", "log", "log.1", "tried", "lock"):
                         Path(f"{other.stem}.{kind}").unlink(missing_ok=True)
@@ -152,11 +149,11 @@ def engines(place: EngineAddress) -> list[Running]:
     return sorted(found.values(), key=lambda each: (each.leaving, each.place.code != place.code))
 
 
-def _process(path: str) -> int | None:
+def _process(path: Path) -> int | None:
     end = time.monotonic() + _SIGN_SECONDS
     while time.monotonic() < end:
         try:
-            return int(Path(path).read_bytes())
+            return int(path.read_bytes())
         except FileNotFoundError:
             return None
         except ValueError:

@@ -153,13 +153,13 @@ def _judged(
     ledger = Ledger.of(repository.folder)
     loaded = loader.configured_rubric("gate", settings.gate.rubric, folder)
     notes: list[str] = []
-    blocking = standing(ledger.records(window()), loaded.rubric.ref) if mode == "blocking" else None
-    if blocking is not None and blocking.why:  # labels show that blocking is not earned
+    why, told = standing(ledger.records(window()), loaded.rubric.ref) if mode == "blocking" else ([], False)
+    if why:  # labels show that blocking is not earned
         mode = "advisory"
-        notes += [f"blocking is suspended until the KPIs recover: {each}" for each in blocking.why]
-        if not blocking.told:
+        notes += [f"blocking is suspended until the KPIs recover: {each}" for each in why]
+        if not told:
             try:
-                ledger.add(ModeChange(mode="advisory", why=blocking.why))
+                ledger.add(ModeChange(mode="advisory", why=why))
             except LedgerError as error:
                 notes.append(str(error))
     if loaded.source:

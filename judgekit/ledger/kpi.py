@@ -206,9 +206,8 @@ def measure(found: Evidence) -> list[Kpi]:
     words = Counter(verdict.word for verdict in found.verdicts)
     total = len(found.verdicts) + found.faults
     seconds = sorted(verdict.duration_ms / 1000 for verdict in found.verdicts if verdict.imported is None)
-    estimates = {name: rates.rate(strata, *of.rate) for name, of in LIMITS.items() if of.rate}
     return [
-        *(Kpi(name, rate.estimate, rate.interval, rate.labels) for name, rate in estimates.items()),
+        *(Kpi(name, *rates.rate(strata, *limit.rate)) for name, limit in LIMITS.items() if limit.rate),
         share("go", words["GO"], total),
         share("undetermined", words["UNDETERMINED"] + found.faults, total),
         share("availability", sum(verdict.answered for verdict in found.verdicts), total),
@@ -236,13 +235,6 @@ def by_rubric_and_model(found: Evidence) -> tuple[dict[str, Evidence], dict[str,
     return by_rubric, {name: found.only(group) for name, group in models.items()}
 
 
-class BlockingStatus(NamedTuple):
-    """`why` labels speak against blocking, if they do, and whether the ledger was `told` of it already."""
-
-    why: list[str]
-    told: bool = False
-
-
 class Readiness(NamedTuple):
     """What a promotion needs: `missing` says what each KPI lacks, `labels` how many settle the rates."""
 
@@ -260,10 +252,10 @@ def window() -> LineFilter:
 
 def standing(
     records: Iterable[Record], rubric: str | None = None, now: datetime | None = None
-) -> BlockingStatus:
-    """Tell whether blocking must be treated as advisory, from what people said since the last promotion.
+) -> tuple[list[str], bool]:
+    """Return why blocking must be treated as advisory, if so, and whether the ledger says that already.
 
-    Shares and times do not show that: they are in the hands of whoever pushes.
+    Only what people said since the last promotion counts: shares and times are in the hands of who pushes.
     """
     told = False
     since: list[Record] = []
@@ -273,7 +265,7 @@ def standing(
             since = since if told else []
         since.append(record)
     missed = (kpi for kpi in measure(evidence(since, rubric)) if kpi.limit.rate and kpi.state == "missed")
-    return BlockingStatus([*map(str, missed)], told)
+    return [*map(str, missed)], told
 
 
 def readiness(records: Iterable[Record], rubric: str | None = None, now: datetime | None = None) -> Readiness:
