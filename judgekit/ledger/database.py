@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import weakref
 from collections import Counter
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from queue import Empty, LifoQueue
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit import environment
@@ -86,22 +86,19 @@ class Database:
         raw = environment.table(__file__, "database.toml")
         self._tidying: list[str] = raw.pop("tidy")
         self._sql = {name: _filled(text, raw) for name, text in raw.items()}
-        self._slots: LifoQueue[Connection | None] = LifoQueue()
-        for _ in range(CONNECTIONS):
-            self._slots.put(None)
-        self.close = weakref.finalize(self, _close, self._slots)
+        self._turns, self._idle = threading.BoundedSemaphore(CONNECTIONS), list[Any]()
+        self.close = weakref.finalize(self, _close, self._idle)
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """Give a connection in a transaction, a new one where the last one has ended; raises `StoreError`."""
+        if not self._turns.acquire(timeout=_TURN_SECONDS):
+            raise StoreError("the store is busy; try again", 1)
+        connection: Connection = None
         try:
-            connection = self._slots.get(timeout=_TURN_SECONDS)
-        except Empty:
-            raise StoreError("the store is busy; try again", 1) from None
-        try:
-            if connection is not None:
-                with suppress(self._driver.OperationalError):
-                    connection.execute("")  # which closes it where it has ended
+            with suppress(IndexError, self._driver.OperationalError):
+                connection = self._idle.pop()
+                connection.execute("")  # which closes it where it has ended
             if connection is None or connection.closed:
                 connection = self._driver.connect(**self._place, autocommit=True, prepare_threshold=None)
             with connection.transaction():
@@ -109,7 +106,9 @@ class Database:
         except self._driver.Error as error:
             raise self._failed(error) from None
         finally:
-            self._slots.put(None if connection is None or connection.closed else connection)
+            if connection is not None and not connection.closed:
+                self._idle.append(connection)
+            self._turns.release()
 
     def _failed(self, error: Exception) -> JudgekitError:
         told = one_line(str(error), 300)  # libpq repeats no password
@@ -332,11 +331,9 @@ def _checked(driver: ModuleType, place: str) -> dict[str, str]:
     return parts
 
 
-def _close(slots: LifoQueue[Connection | None]) -> None:
-    with suppress(Empty):
-        while True:
-            if (connection := slots.get_nowait()) is not None:
-                connection.close()
+def _close(idle: list[Connection]) -> None:
+    while idle:
+        idle.pop().close()
 
 
 def _filled(text: str, others: dict[str, str]) -> str:
