@@ -101,9 +101,9 @@ class Replica:
         self._endings: deque[Callable[[], str]] = deque(maxlen=_MOST_ENDINGS)  # that the store could not take
         self._read, self._failure = -TOKEN_SECONDS, ""
 
-    async def aside(self, work: Callable[[], Value]) -> Value:
+    async def aside(self, work: Callable[[], Value], turns: asyncio.Semaphore | None = None) -> Value:
         """Return what `work` with the store returns, in a thread; who is cancelled waits for its end."""
-        async with self._turns:
+        async with turns or self._turns:
             task = asyncio.ensure_future(running.aside(work))
             try:
                 return await asyncio.shield(task)
@@ -120,6 +120,7 @@ class Replica:
             yield
         finally:
             beating.cancel()
+            await asyncio.gather(beating, return_exceptions=True)  # else a beat could come after the leave
             with suppress(JudgekitError):
                 await self._catch_up()
                 await self.aside(partial(self.database.leave, self.id))
@@ -127,11 +128,11 @@ class Replica:
             self._pulse.close()
 
     async def _beat(self) -> None:
-        tidied = time.monotonic()
+        tidied, turns = time.monotonic(), asyncio.Semaphore()
         while True:
             await asyncio.sleep(BEAT_SECONDS)
             try:
-                await running.aside(partial(self._pulse.beat, self.id))
+                await self.aside(partial(self._pulse.beat, self.id), turns)
                 await self._catch_up()
                 if time.monotonic() - tidied > _TIDY_SECONDS:
                     tidied = time.monotonic()
