@@ -1,4 +1,4 @@
-"""Finds rubrics and retrieval profiles: the project's, then the user's, then the bundled ones.
+"""Finds rubrics: the project's, then the user's, then the bundled ones.
 
 Whole files, no merging. Providers are looked up by `judgekit.providers.registry`, never in a project. Reads
 the labelled cases beside a rubric, and begins a new rubric: a copy of another one, or a commented starter.
