@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -45,17 +46,22 @@ MODULES = {
 """The modules of the package by their names, without the package's own; the package itself is ""."""
 
 
-def importers(library: str) -> set[str]:
-    """Return the modules that import a library, also in functions and for type checkers."""
-    found = set()
+@cache
+def imports() -> dict[str, set[str]]:
+    """Return the libraries that each module imports, also in functions and for type checkers."""
+    found = {module: set[str]() for module in MODULES}
     for module, tree in MODULES.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom):
                 assert node.level == 0, f"{module}:{node.lineno}: write imports in full"
-            names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            found |= {module for name in names if name.partition(".")[0] == library}
+                found[module].add((node.module or "").partition(".")[0])
+            elif isinstance(node, ast.Import):
+                found[module] |= {each.name.partition(".")[0] for each in node.names}
     return found
+
+
+def importers(library: str) -> set[str]:
+    return {module for module, libraries in imports().items() if library in libraries}
 
 
 def test_a_foreign_library_is_known_to_one_module_or_package() -> None:

@@ -93,7 +93,7 @@ async def test_workers_make_no_more_calls_at_a_time_than_there_may_be_and_none_w
     async def slot(number: int, client: BrokerClient) -> None:
         nonlocal flying, highest
         pace = client.paces.setdefault(whom, client.paces.made(whom))
-        while min(calls[each] for each in range(workers)) < 5:
+        while min(calls[each] for each in range(workers)) < 2:
             async with pace.turn():
                 flying += 1
                 highest = max(highest, flying)
