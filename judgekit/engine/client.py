@@ -260,10 +260,10 @@ class Connection:
             if left > 0:
                 try:
                     health(self.place, min(left, HEALTH_SECONDS))
-                except EngineLost:
-                    break
-                except NoEngine:  # busy, or leaving: it finishes first what it was asked
+                except EngineBusy:
                     continue
+                except NoEngine:
+                    break
         raise EngineLost("lost the engine: it did not respond in time")
 
 
