@@ -34,12 +34,12 @@ _BEAT, _SOON = 0.25, 0.02  # seconds between two beats, and when a call waits fo
 class Use(NamedTuple):
     """What a worker tells of a provider since its last beat.
 
-    How many turns more it wants, how many it gives back, how many answers came, and which pauses the provider
+    How many turns more it wants, how many it holds, how many answers came, and which pauses the provider
     wants: why, and for how many seconds.
     """
 
     wanted: int
-    ended: int = 0
+    held: int = 0
     well: int = 0
     refusals: tuple[tuple[FailureKind, float | None], ...] = ()
 
@@ -131,8 +131,9 @@ class Broker:
 
     def _turns(self, account: _Account, whom: Whom, use: Use) -> Turns:
         """Learn how a provider answered, and give a worker turns: its share where they are not enough."""
-        new = Pace(whom.most or AT_ONCE * self._workers, whom.per_minute)
-        pace = self._paces.setdefault(whom, new)
+        if whom not in self._paces:
+            self._paces[whom] = Pace(whom.most or AT_ONCE * self._workers, whom.per_minute)
+        pace = self._paces[whom]
         for _ in range(use.well):
             pace.went_well()
         for reason, seconds in use.refusals:
@@ -140,16 +141,13 @@ class Broker:
                 pace.was_too_much(seconds)
             else:
                 pace.pause(seconds, reason)
-        account.held[whom] -= use.ended
-        account.wanted[whom] = use.wanted
-        pace.give(use.ended)
+        given_back = account.held[whom] - use.held  # below 0: it was silent, and is there again
+        pace.give(given_back)
+        account.held[whom], account.wanted[whom] = use.held, use.wanted
         users = sum(each.held[whom] + each.wanted[whom] > 0 for each in self._accounts.values())
         share = ceil(pace.limit() / max(1, users)) if pace.limit() >= users else 0  # else they take turns
-        wait, most = (
-            pace.wait(),
-            max(share, use.ended == 0),
-        )  # what was given back goes to another worker first
-        more = pace.take(min(use.wanted, most - account.held[whom]))
+        wait, most = pace.wait(), max(share, given_back <= 0)  # what comes back is for another worker first
+        more = pace.take(min(use.wanted, most - use.held))
         account.held[whom] += more
         return Turns(more, 0 if whom.per_minute else share, wait)
 
@@ -167,7 +165,7 @@ class SharedPace(Pace):
     def __init__(self, hurry: asyncio.Event) -> None:
         super().__init__(0)
         self._hurry, self._lasting = hurry, 0
-        self._ended = self._well = 0
+        self._well = 0
         self._refusals = list[tuple[FailureKind, float | None]]()
 
     @asynccontextmanager
@@ -179,7 +177,7 @@ class SharedPace(Pace):
                 yield
             finally:
                 if self._limit > self._lasting:
-                    self._limit, self._ended = self._limit - 1, self._ended + 1
+                    self._limit -= 1
                     if self._queues:
                         self._hurry.set()
 
@@ -201,10 +199,9 @@ class SharedPace(Pace):
         """Return what was used since the last time; of the turns that no call needs, half go back."""
         waiting = sum(map(len, self._queues.values()))
         spare = self.limit() - self._flying - waiting
-        back = max(0, spare + 1) // 2
-        self._limit -= back
-        found = Use(max(0, -spare), self._ended + back, self._well, (*self._refusals,))
-        self._ended = self._well = 0
+        self._limit -= max(0, spare + 1) // 2
+        found = Use(max(0, -spare), self.limit(), self._well, (*self._refusals,))
+        self._well = 0
         self._refusals.clear()
         return found
 

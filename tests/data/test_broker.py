@@ -52,9 +52,11 @@ def two_workers() -> Broker:
     return broker
 
 
-def turns(broker: Broker, worker: str, wanted: int, spent: float = 0.0, reserved: float = 0.0) -> int:
+def turns(
+    broker: Broker, worker: str, wanted: int, spent: float = 0.0, reserved: float = 0.0, *, held: int = 0
+) -> int:
     """Return how many turns a worker gets that wants so many."""
-    return broker.beat(worker, spent, reserved, {WHOM: Use(wanted)}).turns[WHOM].more
+    return broker.beat(worker, spent, reserved, {WHOM: Use(wanted, held)}).turns[WHOM].more
 
 
 def spendable(broker: Broker, worker: str) -> float:
@@ -73,6 +75,10 @@ def test_a_worker_that_says_nothing_gives_back_its_turns_and_its_reservation(
     assert spendable(broker, "b 1") == pytest.approx(9)  # all but what was spent
     assert turns(broker, "b 1", 1) == 1
     assert broker.alive() == ["b 1"]
+    assert turns(broker, "a 1", 0, held=2) == 0  # it was slow, and uses its turns
+    assert turns(broker, "b 1", 1, held=1) == 0
+    assert turns(broker, "a 1", 0, held=0) == 0
+    assert turns(broker, "b 1", 2, held=1) == 1
 
 
 def test_a_worker_in_the_place_of_a_dead_one_drops_what_that_held() -> None:
