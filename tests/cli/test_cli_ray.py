@@ -146,7 +146,7 @@ def test_rows_of_all_kinds_are_the_same_as_on_one_machine(ray: Ray, use: Use) ->
         one = subprocess.run(here, capture_output=True, text=True, check=False, timeout=SECONDS)
         asked = len(server.requests)
         code, err = ray(*words, "--no-cache")
-        assert (code, len(server.requests)) == (one.returncode, 2 * asked)
+        assert (code, len(server.requests)) == (one.returncode, 2 * asked), err
         assert last(err) == last(one.stderr).replace("here.parquet", "out")
         expected, found = read("here.parquet"), read()
         assert parquet.ParquetDataset("out").schema.equals(parquet.read_schema("here.parquet"))
