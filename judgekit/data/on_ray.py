@@ -237,7 +237,7 @@ class RayRun:
     def _broker(self, workers: int) -> Any:  # noqa: ANN401 - a handle of Ray's
         """Start the actor that all workers share, on this machine."""
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        make = ray.remote(Broker).options(num_cpus=0, scheduling_strategy=here)
+        make = ray.remote(Broker).options(num_cpus=0, scheduling_strategy=here, max_task_retries=-1)
         broker = make.remote(self.work.max_cost_usd, workers)
         # Keys go from process to process, and are in no object of Ray's that may be written to a disk.
         ray.get(broker.learn.remote(cloudpickle.dumps(self._job())))
@@ -349,12 +349,16 @@ def _explained(name: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # noqa: BLE001 - whatever Ray raises
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, JudgekitError | OSError):
-            cause = getattr(cause, "cause", None) or cause.__cause__
+        cause: BaseException = error
+        while not isinstance(cause, JudgekitError | OSError):
+            inner = getattr(cause, "cause", None) or cause.__cause__
+            if inner is None or not str(inner):  # Ray says nothing more
+                break
+            cause = inner
         if isinstance(cause, JudgekitError):
             raise cause from None
-        told = f"Ray: {one_line(str(error), 300)}"
+        said = str(cause).rpartition("Error: ")[2]  # after a traceback, where there is one
+        told = f"Ray: {type(cause).__name__}: {one_line(said, 300)}"
         if isinstance(cause, OSError):
             why = cause.strerror or cause
             told = f"{name}: cannot be written ({why}); free space or choose another --out"
@@ -390,4 +394,7 @@ class _Actor:
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         blocks = map(pickle.loads, batch["block"].to_pylist())
-        return pa.table({"judged": [pickle.dumps(self._worker.judge(each)) for each in blocks]})
+        try:
+            return pa.table({"judged": [pickle.dumps(self._worker.judge(each)) for each in blocks]})
+        except ray.exceptions.RayError:  # this machine reaches the broker no more; Ray has another one do it
+            os._exit(1)

@@ -125,7 +125,9 @@ def workers(cluster: RayCluster) -> list[int]:
     return [each for each in found if is_ours(each)]
 
 
-def test_rows_of_all_kinds_are_the_same_as_on_one_machine(ray: Ray, use: Use) -> None:
+def test_rows_of_all_kinds_are_the_same_as_on_one_machine(
+    ray: Ray, use: Use, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def answer(asked: Asked) -> Answer:
         if "middling" in asked.text:
             return says(scores(3, 2, 3))
@@ -133,25 +135,29 @@ def test_rows_of_all_kinds_are_the_same_as_on_one_machine(ray: Ray, use: Use) ->
 
     texts = ["", "\nTODO", "middling", "unlucky", " ", "good"]
     rows = [
-        row(each, texts[each % 6], n=each, label=["accept", None][each % 2], tags=[each])
+        row(each % 12, texts[each % 6])
+        | {"id": each, "n": each, "label": ["accept", None][each % 2], "tags": [each]}
         for each in range(2_000)
     ]
     Path("data").mkdir()
-    write(rows[:250], "data/a.jsonl")
-    write(rows[250:], "data/b.jsonl")
-    words = ["judge", "--data", "data", *JUDGE[3:]]
+    words = ["judge", "--data", "data", *JUDGE[3:], "--no-cache"]
+    one = [sys.executable, "-m", "judgekit", *words, "--out", "here.parquet"]
     with Loopback(answer) as server:
         use(server)
-        here = [sys.executable, "-m", "judgekit", *words, "--out", "here.parquet", "--no-cache"]
-        one = subprocess.run(here, capture_output=True, text=True, check=False, timeout=SECONDS)
-        asked = len(server.requests)
-        code, err = ray(*words, "--no-cache")
-        assert (code, len(server.requests)) == (one.returncode, 2 * asked), err
-        assert last(err) == last(one.stderr).replace("here.parquet", "out")
-        expected, found = read("here.parquet"), read()
-        assert parquet.ParquetDataset("out").schema.equals(parquet.read_schema("here.parquet"))
-        for name, each in expected.items():
-            assert stripped(found[name]) == stripped(each)
+        write(rows[:12], "data/a.jsonl")
+        recorded = {**os.environ, "JUDGEKIT_RECORD": "replies.jsonl"}
+        subprocess.run(one, env=recorded, capture_output=True, check=False, timeout=SECONDS)
+    write(rows[:250], "data/a.jsonl")
+    write(rows[250:], "data/b.jsonl")
+    monkeypatch.setenv("JUDGEKIT_REPLAY", str(Path("replies.jsonl").absolute()))
+    here = subprocess.run([*one, "--fresh"], capture_output=True, text=True, check=False, timeout=SECONDS)
+    code, err = ray(*words)
+    assert (code, last(err)) == (here.returncode, last(here.stderr).replace("here.parquet", "out")), err
+    assert "2,000 rows in out: " in last(err)
+    expected, found = read("here.parquet"), read()
+    assert parquet.ParquetDataset("out").schema.equals(parquet.read_schema("here.parquet"))
+    for name, each in expected.items():
+        assert stripped(found[name]) == stripped(each)
 
 
 def stripped(found: dict[str, Any]) -> dict[str, Any]:

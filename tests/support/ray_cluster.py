@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_BACKEND_LOG_LEVEL": "fatal"}
+# A worker, which Ray makes the last in turn (15), would starve beside other tests; and what memory they take
+# would cost it its life.
+ALONE = {"RAY_worker_niceness": "0", "RAY_memory_monitor_refresh_ms": "0"}
 
 
 @dataclass
@@ -37,7 +40,7 @@ class RayCluster:
 def running(nodes: int) -> Iterator[RayCluster]:
     words = [sys.executable, __file__, str(nodes)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen(words, env={**os.environ, **QUIET}, text=True, **pipes) as process:  # type: ignore[call-overload]
+    with subprocess.Popen(words, env={**os.environ, **QUIET, **ALONE}, text=True, **pipes) as process:  # type: ignore[call-overload]
         try:
             assert process.stdout is not None
             yield RayCluster(process.stdout.readline().strip(), process)
