@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import operator
+import os
 import sqlite3
 import threading
 import time
@@ -39,6 +40,10 @@ _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 PARTS = ("text", "model", "logprobs", "tokens", "held")  # of a reply, those that are kept
 parts = operator.attrgetter(*PARTS)
 _FILES = ("", "-wal", "-shm")
+# One statement at a time, and none at a fork: what SQLite locks then stays locked in the child.
+_turn = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_turn.acquire, after_in_parent=_turn.release, after_in_child=_turn.release)
 
 
 class CacheState(NamedTuple):
@@ -65,7 +70,6 @@ class ReplyCache:
         self._path = path or Path(environment.cache_home()) / "replies.sqlite"
         self._opened: sqlite3.Connection | None = None
         self._is_trimmed = False
-        self._turn = threading.Lock()
 
     def find(self, endpoint: Endpoint, request: Request) -> Reply | None:
         """Return what `endpoint` replied to the same request before, without its usage; else None."""
@@ -98,7 +102,7 @@ class ReplyCache:
 
     def _run(self, statement: str, *values: str | float) -> tuple[Any, ...] | None:
         """Return the first row of a statement, None without one or on failure; removes a damaged file."""
-        if not self._turn.acquire(timeout=2 * _WAIT):  # the connection is one thread's at a time
+        if not _turn.acquire(timeout=2 * _WAIT):
             return None
         row: tuple[Any, ...] | None = None
         try:
@@ -115,7 +119,7 @@ class ReplyCache:
         except OSError:
             pass
         finally:
-            self._turn.release()
+            _turn.release()
         return row
 
     def _open(self) -> sqlite3.Connection:
