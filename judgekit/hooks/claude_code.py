@@ -44,14 +44,16 @@ def run() -> None:
 
 
 def guarded(arguments: list[str] | None = None) -> int:
-    """Do as `main` does, and end after `SECONDS` whatever is going on then."""
+    """Do as `main` does, and end this process after `SECONDS`, whatever is going on then."""
     from judgekit.hooks import watchdog  # noqa: PLC0415 - where this answers in a program, nothing is limited
 
-    if (ended := watchdog.split(SECONDS)) is None:
-        return main(arguments)
-    if ended[0] is None:
-        _warn("the hook ran out of time; nothing added to the prompt")
-    return 0
+    watchdog.limit(SECONDS, _end)
+    return main(arguments)
+
+
+def _end() -> None:
+    _warn("the hook ran out of time; nothing added to the prompt")
+    os._exit(0)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,19 +1,52 @@
-"""An end that comes whatever a process is doing, even inside one call of C that never returns.
+"""An end that comes whatever a process is doing, by the kernel's alarm where nothing else can bring it.
 
-The work is done by a child, which the kernel ends by an alarm; this process only waits for it. Neither a
-thread nor a handler of Python would do: both wait for the interpreter. Where there is no `fork` (Windows)
-nothing is limited here, and the limit of the program that started the process is left.
+A hook is ended by a thread (`limit`), which can say why and give the exit code, but waits while one call of C
+holds the interpreter; then the alarm comes. A push does not survive an alarm, so its work is done by a child
+(`split`), for which the first process waits. That costs a hook a seventh more. Where there are no alarms
+(Windows) only the thread is left.
 """
 
 from __future__ import annotations
 
 import os
+import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
-_notes: list[int] = []  # the pipe in which a child notes something; a process without one is not limited
+_LATER = 0.5  # seconds from when the thread should have ended the process to the alarm
+_notes: list[int] = []  # the pipe in which a child notes something
+_limits: list[_Limit] = []
+
+
+class _Limit:
+    """When the thread of `limit` ends this process."""
+
+    def __init__(self, seconds: float, end: Callable[[], None]) -> None:
+        import _thread  # noqa: PLC0415 - `threading` costs a hook more than all of this
+
+        self._end, self._moved = end, _thread.allocate_lock()
+        self._moved.acquire()
+        self._until = time.monotonic() + seconds
+        _thread.start_new_thread(self._watch, ())
+
+    def move(self, seconds: float) -> None:
+        self._until = time.monotonic() + seconds
+        if self._moved.locked():  # else the thread has yet to hear of the last move
+            self._moved.release()
+
+    def _watch(self) -> None:
+        while self._moved.acquire(timeout=max(self._until - time.monotonic(), 0.0)):
+            pass
+        self._end()
+
+
+def limit(seconds: float, end: Callable[[], None]) -> None:
+    """Call `end`, which ends this process, in `seconds`, from another thread."""
+    _limits.append(_Limit(seconds, end))
+    _alarm(seconds + _LATER)
 
 
 def split(seconds: float) -> tuple[int | None, int | None] | None:
@@ -23,7 +56,6 @@ def split(seconds: float) -> tuple[int | None, int | None] | None:
     """
     if not hasattr(os, "fork"):
         return None
-    signals = _signals()
     reading, writing = os.pipe()
     try:
         child = os.fork()
@@ -31,12 +63,11 @@ def split(seconds: float) -> tuple[int | None, int | None] | None:
         child = -1
     if child == 0:
         _notes.append(writing)
-        signals.signal(signals.SIGALRM, signals.SIG_DFL)
-        signals.pthread_sigmask(signals.SIG_UNBLOCK, [signals.SIGALRM])
-        signals.setitimer(signals.ITIMER_REAL, seconds)
+        _alarm(seconds)
     os.close(reading if child <= 0 else writing)
     if child <= 0:
         return None
+    signals = _signals()
     for number in (signals.SIGTERM, signals.SIGHUP):
         signals.signal(number, lambda number, _: os.kill(child, number))
     signals.signal(signals.SIGINT, signals.SIG_IGN)  # a terminal tells the child, too
@@ -52,11 +83,22 @@ def split(seconds: float) -> tuple[int | None, int | None] | None:
 
 
 def extend(seconds: float, note: int | None = None) -> None:
-    """Let the child end in `seconds` from now, with a byte for the parent; elsewhere this does nothing."""
+    """Let what is limited end in `seconds` from now, a child with a byte for the parent."""
     if _notes:
         if note is not None:
             os.write(_notes[0], bytes([note]))
-        _signals().setitimer(_signals().ITIMER_REAL, seconds)
+        _alarm(seconds)
+    for each in _limits:
+        each.move(seconds)
+        _alarm(seconds + _LATER)
+
+
+def _alarm(seconds: float) -> None:
+    signals = _signals()
+    if hasattr(signals, "setitimer"):
+        signals.signal(signals.SIGALRM, signals.SIG_DFL)
+        signals.pthread_sigmask(signals.SIG_UNBLOCK, [signals.SIGALRM])
+        signals.setitimer(signals.ITIMER_REAL, seconds)
 
 
 def _signals() -> Any:  # noqa: ANN401 - no stub

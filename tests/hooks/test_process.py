@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -150,17 +151,18 @@ def test_a_changed_configuration_is_validated_and_a_judge_is_asked(store: Memory
     assert done.stderr.count(b"\n") == 1
 
 
-# Holds the interpreter in one call of C, as a hostile text may: no thread and no handler of Python runs then.
+# Holds the interpreter in one call of C: no thread and no handler of Python runs then.
 STUCK = "(lambda *_, **__: 10 ** (10 ** 9))"
 HOOK = f"""
-import sys
+import sys, time
 sys.path.insert(0, {programs.ROOT!r})
-from judgekit.hooks import claude_code
+from judgekit.hooks import claude_code, watchdog
 del sys.path[0]
 claude_code.SECONDS = {{seconds}}
-claude_code.is_silent = {STUCK}
+claude_code.is_silent = {{stuck}}
 claude_code.run()
 """
+LATE = b"judgekit: the hook ran out of time; nothing added to the prompt\n"
 GATE = f"""
 import sys
 from judgekit import __main__
@@ -174,20 +176,36 @@ sys.exit(__main__.main())
 """
 
 
+def stuck_hook(seconds: float, stuck: str) -> list[str]:
+    return [sys.executable, *entries.OPTIONS, HOOK.format(seconds=seconds, stuck=stuck)]
+
+
 @pytest.mark.slow
-def test_a_hook_that_is_stuck_ends_well() -> None:
-    """Stuck in a call that takes minutes alone, or before a client that never ends its input."""
-    command = [sys.executable, *entries.OPTIONS, HOOK.format(seconds=0.5)]
+@pytest.mark.parametrize(
+    ("seconds", "stuck", "code", "said"),
+    [
+        (0.5, "lambda _: time.sleep(60)", 0, LATE),
+        (60, "lambda _: [watchdog.extend(each) for each in (50, 0.5)] and time.sleep(60)", 0, LATE),
+        (0.5, "lambda _: [watchdog.extend(50), time.sleep(2)]", 0, b""),
+        (0.5, STUCK, -signal.SIGALRM, b""),
+    ],
+    ids=["waits", "sooner", "later", "holds the interpreter"],
+)
+def test_a_hook_that_is_stuck_ends(seconds: float, stuck: str, code: int, said: bytes) -> None:
     sent = json.dumps({"hook_event_name": "UserPromptSubmit", "prompt": QUESTION}).encode()
+    begun = time.monotonic()
+    done = start(stuck_hook(seconds, stuck), sent)
+    assert (done.returncode, done.stdout, done.stderr) == (code, b"", said)
+    assert time.monotonic() - begun < 30
+
+
+@pytest.mark.slow
+def test_a_client_that_never_ends_its_input_gets_an_end() -> None:
     reading, writing = os.pipe()
     try:
-        options: list[dict[str, Any]] = [{"input": sent}, {"stdin": reading}]
-        for stdin in options:
-            begun = time.monotonic()
-            done: Any = subprocess.run(command, **stdin, capture_output=True, check=False, timeout=60)
-            assert (done.returncode, done.stdout) == (0, b"")
-            assert done.stderr == b"judgekit: the hook ran out of time; nothing added to the prompt\n"
-            assert time.monotonic() - begun < 30
+        command = stuck_hook(0.5, "claude_code.is_silent")
+        done = subprocess.run(command, stdin=reading, capture_output=True, check=False, timeout=60)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", LATE)
     finally:
         os.close(reading)
         os.close(writing)

@@ -66,6 +66,11 @@ def test_memory_reaches_the_request_and_where_nothing_fits_nothing(client: Clien
     assert code.read_text() == "0\n"
 
 
+def test_a_hook_that_the_kernel_ends_costs_no_prompt(client: Client) -> None:
+    client.install_hook("/bin/sh", "-c", "echo not injected; kill -ALRM $$")
+    assert "not injected" not in ask(client)
+
+
 def settings(client: Client) -> dict[str, bytes]:
     found = [*client.project.glob(".claude/settings*"), *client.folder.glob("home/.claude/settings*")]
     return {str(path): path.read_bytes() for path in found}

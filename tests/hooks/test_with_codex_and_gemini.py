@@ -67,6 +67,15 @@ def test_memory_arrives_until_the_hook_is_taken_out(client: Either, scope: str) 
     assert titles(ask(client)) == []
 
 
+def test_a_hook_that_the_kernel_ends_costs_no_prompt(client: Either) -> None:
+    judgekit(client, "install", client.table.command, "--scope", "user")
+    text = client.settings.read_text(encoding="utf-8")
+    assert "; run()" in text
+    ended = text.replace("; run()", "; import os; os.kill(os.getpid(), 14)")
+    client.settings.write_text(ended, encoding="utf-8")
+    assert titles(ask(client)) == []
+
+
 @pytest.mark.parametrize("client", [Codex], indirect=True)
 def test_codex_runs_what_is_trusted_and_doctor_knows(client: Codex) -> None:
     judgekit(client, "install", "codex")
