@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from judgekit.retrieval.confidence import Candidate, RankedCandidates
 
-SESSIONS = 200  # that are remembered
+SESSIONS = 200  # that are remembered at least
+_MORE = 50  # until the oldest go, all at once: it takes a look at each
 _READ = 64_000  # bytes of a session's end: far more than is looked back on
 _NAME = 300  # characters of a name that are looked for
 INJECTED, MENTIONED = "+", "?"
@@ -57,7 +58,7 @@ class Session:
         line = (f"{self._project}\n" if self._is_new else "") + " ".join(marks) + "\n"
         try:
             environment.append_private(self._path, line)
-            if self._is_new and len(os.listdir(_folder())) > SESSIONS:
+            if self._is_new and len(os.listdir(_folder())) > SESSIONS + _MORE:
                 for path in _newest_first(_folder())[SESSIONS:]:
                     os.unlink(path)
         except OSError:
