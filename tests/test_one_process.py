@@ -147,11 +147,11 @@ print((before, after) if is_more(after) else "no more")
 """
 
 
-def run(script: str, tmp_path: Path) -> tuple[list[str], str]:
-    """Return what a program prints that asks a server which takes a while, and what it says on stderr."""
+def run(script: str, tmp_path: Path, seconds: float = 0.2) -> tuple[list[str], str]:
+    """Return what a program prints that asks a server which takes so long, and what it says on stderr."""
     program = tmp_path / "program.py"
     program.write_text(BEGINNING + script, encoding="utf-8")
-    with Loopback(lambda _: answer(server)) as server:
+    with Loopback(lambda _: answer(server, seconds)) as server:
         given = {
             "JUDGEKIT_API_BASE": server.base,
             "JUDGEKIT_API_KEY": "a-key",
@@ -170,8 +170,8 @@ def run(script: str, tmp_path: Path) -> tuple[list[str], str]:
     return done.stdout.splitlines(), done.stderr
 
 
-def answer(server: Loopback) -> Answer:
-    server.closing.wait(0.2)
+def answer(server: Loopback, seconds: float) -> Answer:
+    server.closing.wait(seconds)
     return says(VERDICT)
 
 
@@ -183,4 +183,4 @@ def test_no_verdict_is_lost_and_nothing_is_said(way: str, tmp_path: Path) -> Non
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts what /proc shows")
 def test_many_calls_in_turn_leave_nothing_open(tmp_path: Path) -> None:
-    assert run(MANY, tmp_path) == (["100 of 100", "no more"], "")
+    assert run(MANY, tmp_path, 0.01) == (["100 of 100", "no more"], "")

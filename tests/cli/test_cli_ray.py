@@ -110,13 +110,16 @@ class Held:
         return by_content(asked)
 
 
-def workers(cluster: RayCluster) -> list[int]:
-    """Return the processes of the workers of a cluster; other runs on this machine have theirs."""
+WORKER, BROKER = b"MapWorker(MapBatches(_Actor))", b"ray::Broker"
+
+
+def processes(cluster: RayCluster, title: bytes = WORKER) -> list[int]:
+    """Return the processes of a cluster with such a title; other runs on this machine have theirs."""
     found, parents = [], dict[int, int]()
     for each in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             parents[int(each.name)] = int((each / "stat").read_text().rpartition(")")[2].split()[1])
-            if b"MapWorker(MapBatches(_Actor))" in (each / "cmdline").read_bytes():
+            if title in (each / "cmdline").read_bytes():
                 found.append(int(each.name))
 
     def is_ours(process: int) -> bool:
@@ -176,7 +179,7 @@ def test_a_worker_that_is_killed_costs_no_more_than_its_calls_in_flight(ray: Ray
         use(server)
         child = ray.begin(*JUDGE, "-j", "8")
         assert held.reached.wait(SECONDS)
-        os.kill(workers(ray.cluster)[0], signal.SIGKILL)
+        os.kill(processes(ray.cluster)[0], signal.SIGKILL)
         held.released.set()
         _, err = child.communicate(timeout=SECONDS)
         assert child.returncode == 0, err
@@ -195,7 +198,7 @@ def test_a_driver_that_is_killed_goes_on_where_it_was(ray: Ray, use: Use) -> Non
         child.kill()
         child.communicate(timeout=SECONDS)
         end = time.monotonic() + SECONDS
-        while workers(ray.cluster):  # none writes any more
+        while processes(ray.cluster):  # none writes any more
             assert time.monotonic() < end
             time.sleep(0.2)
         held.released.set()
@@ -207,6 +210,25 @@ def test_a_driver_that_is_killed_goes_on_where_it_was(ray: Ray, use: Use) -> Non
         assert f"{kept:,} kept" in last(err)
         assert len(server.requests) <= 200 + 2 * 8
         assert not list(Path("out").glob("part-0001*"))
+
+
+def test_without_the_broker_a_run_ends_and_goes_on_where_it_was(ray: Ray, use: Use) -> None:
+    write(row(each) for each in range(200))
+    held = Held(100)
+    with Loopback(held) as server:
+        use(server)
+        child = ray.begin(*JUDGE, "-j", "8")
+        assert held.reached.wait(SECONDS)
+        (broker,) = processes(ray.cluster, BROKER)
+        os.kill(broker, signal.SIGKILL)
+        held.released.set()
+        _, err = child.communicate(timeout=SECONDS)
+        assert child.returncode == 65
+        assert last(err).startswith("judgekit: Ray: ActorDiedError: ")
+        assert last(err).endswith("; run the same command again to go on")
+        code, err = ray(*JUDGE, "-j", "8")
+        assert (code, len(read())) == (0, 200)
+        assert len(server.requests) <= 200 + 2 * 8
 
 
 def test_a_node_that_is_gone_ends_no_run(use: Use) -> None:
