@@ -22,7 +22,7 @@ _limits: list[_Limit] = []
 
 
 class _Limit:
-    """When the thread of `limit` ends this process."""
+    """When a thread ends this process."""
 
     def __init__(self, seconds: float, end: Callable[[], None]) -> None:
         import _thread  # noqa: PLC0415 - `threading` costs a hook more than all of this
@@ -30,7 +30,10 @@ class _Limit:
         self._end, self._moved = end, _thread.allocate_lock()
         self._moved.acquire()
         self._until = time.monotonic() + seconds
-        _thread.start_new_thread(self._watch, ())
+        try:
+            _thread.start_new_thread(self._watch, ())
+        except RuntimeError:  # there are too many; the alarm is left
+            return
 
     def move(self, seconds: float) -> None:
         self._until = time.monotonic() + seconds

@@ -154,10 +154,15 @@ def test_a_changed_configuration_is_validated_and_a_judge_is_asked(store: Memory
 # Holds the interpreter in one call of C: no thread and no handler of Python runs then.
 STUCK = "(lambda *_, **__: 10 ** (10 ** 9))"
 HOOK = f"""
-import sys, time
+import _thread, sys, time
 sys.path.insert(0, {programs.ROOT!r})
 from judgekit.hooks import claude_code, watchdog
 del sys.path[0]
+def refused(*_):
+    raise RuntimeError("can't start new thread")
+def alone():
+    _thread.start_new_thread = refused
+    return lambda _: time.sleep(60)
 claude_code.SECONDS = {{seconds}}
 claude_code.is_silent = {{stuck}}
 claude_code.run()
@@ -188,8 +193,9 @@ def stuck_hook(seconds: float, stuck: str) -> list[str]:
         (60, "lambda _: [watchdog.extend(each) for each in (50, 0.5)] and time.sleep(60)", 0, LATE),
         (0.5, "lambda _: [watchdog.extend(50), time.sleep(2)]", 0, b""),
         (0.5, STUCK, -signal.SIGALRM, b""),
+        (0.5, "alone()", -signal.SIGALRM, b""),
     ],
-    ids=["waits", "sooner", "later", "holds the interpreter"],
+    ids=["waits", "sooner", "later", "holds the interpreter", "has no threads"],
 )
 def test_a_hook_that_is_stuck_ends(seconds: float, stuck: str, code: int, said: bytes) -> None:
     sent = json.dumps({"hook_event_name": "UserPromptSubmit", "prompt": QUESTION}).encode()
