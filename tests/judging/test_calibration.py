@@ -427,11 +427,12 @@ def test_judgekits_own_words_are_known_by_a_hash(monkeypatch: pytest.MonkeyPatch
     # Labels of candidates are drawn by a secret of each installation.
     monkeypatch.setattr(fence, "_secret", lambda: b"of another installation")
     assert calibration.wording(rubric, "strict") == before
+    found = known()
     with monkeypatch.context() as patch:
         patch.setattr(prompt, "ANSWER", "Answer with one JSON object:")
         why = "judgekit's own prompts, or how it reads replies, have changed"
-        assert misfit(known(), PANEL) == why
-        assert misfit(known().model_copy(update={"wording_sha256": None}), PANEL) is None
+        assert misfit(found, PANEL) == why
+        assert misfit(found.model_copy(update={"wording_sha256": None}), PANEL) is None
 
 
 IDLE = prompt_candidate("idle", "T", category="FACT", text="Deep.")
