@@ -21,9 +21,12 @@ def _foreign(name: str) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give the test a private home folder, with nothing in the environment that matters, and return it."""
-    home = tmp_path_factory.mktemp("home")
+def isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Give the test a private home folder, with nothing in the environment that matters, and yield it.
+
+    What a command puts into the environment is gone before a fixture of another module begins.
+    """
+    home, before = tmp_path_factory.mktemp("home"), set(os.environ)
     for name in [name for name in os.environ if _foreign(name)]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(home))
@@ -31,7 +34,9 @@ def isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     monkeypatch.setenv("JUDGEKIT_HOME", str(home / "judgekit"))
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("JUDGEKIT_ENGINE", "0")  # what tests the engine starts one of its own
-    return home
+    yield home
+    for name in os.environ.keys() - before:
+        del os.environ[name]
 
 
 @pytest.fixture(autouse=True, scope="session")
