@@ -331,10 +331,11 @@ def test_a_list_of_models_is_not_trusted_either(listed: Callable[[Loopback], Ans
 
 
 def test_several_are_asked_at_once_and_only_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        nothing = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
-    with Loopback(listing=SILENT) as one, Loopback(listing=SILENT) as two, Loopback(models=("a",)) as three:
+    loopbacks = Loopback(listing=SILENT), Loopback(listing=SILENT), Loopback(models=("a",))
+    # Nobody listens at a port that is taken and kept.
+    with socket.socket() as taken, loopbacks[0] as one, loopbacks[1] as two, loopbacks[2] as three:
+        taken.bind(("127.0.0.1", 0))
+        nothing = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
         start = time.monotonic()
         bases = [one.base, nothing, two.base, three.base]
         assert servers.models(bases, 0.5) == [None, None, None, ["a"]]
