@@ -113,8 +113,8 @@ def test_no_model_no_recording_no_server_and_no_lines_of_gits(world: World) -> N
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         base = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
-    known = {"JUDGEKIT_REPLAY": "", "JUDGEKIT_API_BASE": base, "JUDGEKIT_MODEL": "stand-in"}
-    push = world.push(judged={"a.md": "UNDETERMINED"}, **known)  # type: ignore[arg-type]  # the same
+        known = {"JUDGEKIT_REPLAY": "", "JUDGEKIT_API_BASE": base, "JUDGEKIT_MODEL": "stand-in"}
+        push = world.push(judged={"a.md": "UNDETERMINED"}, **known)  # type: ignore[arg-type]  # the same
     assert push.verdicts[0]["rounds"][0]["failure"]["kind"] == "connection"
 
 
