@@ -79,7 +79,7 @@ def test_a_text_brings_what_models_are_shown_with_it(serve: Callable[..., Loopba
         ["other", "sky"],
         ["bare"],
     ]
-    first, other = sorted((request.text for request in server.requests), key=lambda sent: "red" in sent)
+    first, other = sorted((request.text for request in server.requests), key=lambda sent: "is red" in sent)
     shown = ("Which colour?", "One sentence.", 'role="source"', "The sky is blue.", "It is blue.")
     assert all(part in first for part in shown)
     assert "The sky is red." in other

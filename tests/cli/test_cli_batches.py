@@ -114,10 +114,10 @@ def test_a_line_is_what_an_ordinary_call_sends(batched: Callable[..., Outcome]) 
 
 def test_samples_and_re_asks_are_in_one_batch_each(batched: Callable[..., Outcome]) -> None:
     by_user("judge: {samples: 3}\n")
-    write("one", "two", "odd")
+    write("one", "two", "peculiar")
 
     def answer(asked: Asked) -> Answer:
-        is_odd = "odd" in asked.text and len(asked.body["messages"]) == 2
+        is_odd = "peculiar" in asked.text and len(asked.body["messages"]) == 2
         return says("no idea") if is_odd else by_content(asked)
 
     with BatchServer(answer) as server:
@@ -262,13 +262,13 @@ def test_or_it_is_left_to_the_next_run(batched: Callable[..., Outcome]) -> None:
 
 def test_lines_that_fail_are_told_apart(batched: Callable[..., Outcome]) -> None:
     """A line that failed for the moment is asked again, one that will always fail is not."""
-    write("one", "busy", "bad")
+    write("one", "busy", "unlucky")
     busy = [fails(503)]
 
     def answer(asked: Asked) -> Answer:
         if "busy" in asked.text and busy:
             return busy.pop()
-        return fails(400, "no such luck") if "bad" in asked.text else by_content(asked)
+        return fails(400, "no such luck") if "unlucky" in asked.text else by_content(asked)
 
     with BatchServer(answer) as server:
         done = batched(server)
