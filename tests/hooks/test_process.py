@@ -132,6 +132,28 @@ def test_hooks_at_once_all_answer(tmp_path: Path) -> None:
         assert [err for _, err in outputs] == [b""] * 6
 
 
+@pytest.mark.slow
+def test_a_hook_leaves_the_files_beside_the_index_to_the_next_one_and_nothing_in_them(
+    store: MemoryStore, isolated: Path
+) -> None:
+    def beside() -> dict[str, tuple[int, int]]:
+        found = {each.name[-4:]: each.stat() for each in isolated.rglob("*.sqlite-*")}
+        return {name: (status.st_ino, status.st_size) for name, status in found.items()}
+
+    assert_answers(start(entries.command(), sent(store)))
+    time.sleep(2.5)  # until then every file may have changed unseen, and is looked at again
+    for _ in range(2):
+        assert_answers(start(entries.command(), sent(store)))
+    left = beside()
+    assert left.keys() == {"-wal", "-shm"}
+    assert_answers(start(entries.command(), sent(store)))
+    assert beside() == left
+    store.add("added", "Something else", listed=False)
+    for _ in range(2):
+        assert_answers(start(entries.command(), sent(store)))
+    assert beside().get("-wal", (0, 0))[1] == 0
+
+
 def test_a_changed_configuration_is_validated_and_a_judge_is_asked(store: MemoryStore) -> None:
     by_project(store.project, "retrieval: {max_inject: 0}\n")
     for _ in range(2):  # validated, then as it was kept
