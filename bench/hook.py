@@ -139,7 +139,7 @@ def measure_store(project: Path, memories: int, runs: int, folder: Path) -> dict
 
 def ratios(launches: list[Launch], runs: int, folder: Path) -> dict[str, dict[str, float]]:
     """Return CPU milliseconds and the ratio to a bare interpreter of each launch, in mixed runs."""
-    chance = random.Random(0)  # noqa: S311 - one core may be slower than the other, and not always the same launch's
+    chance = random.Random(0)  # noqa: S311 - an order, not a secret
     every = [Launch("bare", [sys.executable, "-c", "pass"]), *launches]
     for each in every:
         start(each, folder)

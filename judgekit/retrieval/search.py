@@ -153,7 +153,7 @@ class _Search:
         try:
             return self._ask(opened, limit, max(pool, limit))
         except (sqlite.DatabaseError, *index_file.SPOILT) as error:
-            opened.close()
+            opened.connection.close()  # its file may be deleted next
             if index_file.is_damage(error):  # it shows where it is read
                 opened = index.open_index(root, self.profiles, anew=True, patience=patience)
             else:  # a sound file, out of reach just now

@@ -117,8 +117,8 @@ def test_samples_and_re_asks_are_in_one_batch_each(batched: Callable[..., Outcom
     write("one", "two", "peculiar")
 
     def answer(asked: Asked) -> Answer:
-        is_odd = "peculiar" in asked.text and len(asked.body["messages"]) == 2
-        return says("no idea") if is_odd else by_content(asked)
+        is_peculiar = "peculiar" in asked.text and len(asked.body["messages"]) == 2
+        return says("no idea") if is_peculiar else by_content(asked)
 
     with BatchServer(answer) as server:
         batched(server)
