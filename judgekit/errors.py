@@ -114,6 +114,7 @@ class FailureKind(enum.StrEnum):
     REFUSAL = "refusal"
     TRUNCATED = "truncated"
     INVALID_REPLY = "invalid_reply"
+    NOT_LOADED = "not_loaded"
     NOT_RECORDED = "not_recorded"
     COMMAND_FAILED = "command_failed"
     BUDGET = "budget"

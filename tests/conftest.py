@@ -24,7 +24,8 @@ def _foreign(name: str) -> bool:
 def isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Give the test a private home folder, with nothing in the environment that matters, and yield it.
 
-    What a command puts into the environment is gone before a fixture of another module begins.
+    What a command puts into the environment is gone before a fixture of another module begins. What keeps
+    litellm off the network stays: a thread of the test before may still be importing it.
     """
     home, before = tmp_path_factory.mktemp("home"), set(os.environ)
     for name in [name for name in os.environ if _foreign(name)]:
@@ -36,7 +37,8 @@ def isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     monkeypatch.setenv("JUDGEKIT_ENGINE", "0")  # what tests the engine starts one of its own
     yield home
     for name in os.environ.keys() - before:
-        del os.environ[name]
+        if not name.startswith("LITELLM_"):
+            del os.environ[name]
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -17,7 +17,6 @@ import os
 import re
 import threading
 import time
-import warnings
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from judgekit import environment
 from judgekit.errors import CostSource, FailureKind, GatewayError, Usage
 from judgekit.providers import running, servers
 from judgekit.providers.base import MAX_MESSAGE, Reply, secret_values, with_schema, without_values
+from judgekit.providers.importing import import_whole
 from judgekit.providers.pace import Pace, Paces, Turn, seconds_of
 from judgekit.providers.registry import LitellmProfile, OutputMode
 from judgekit.text import one_line
@@ -82,11 +82,7 @@ def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
         collecting = gc.isenabled()
         gc.disable()
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                import litellm  # noqa: PLC0415 - seconds of CPU
-
-                litellm.ModelResponse()  # builds pydantic's models now, with the warnings they give
+            litellm = import_whole("litellm", _import_litellm)
         finally:
             gc.freeze()
             if collecting:
@@ -110,6 +106,13 @@ def load() -> Any:  # noqa: ANN401 - a module that is not typed strictly
         atexit.register(running.end)
         _loaded.append(litellm)
         return litellm
+
+
+def _import_litellm() -> Any:  # noqa: ANN401 - a module that is not typed strictly
+    import litellm  # noqa: PLC0415 - seconds of CPU
+
+    litellm.ModelResponse()  # builds pydantic's models now, with the warnings they give
+    return litellm
 
 
 class _Tokenizer:
@@ -210,8 +213,10 @@ async def call(endpoint: Endpoint, request: Request, style: CallStyle, end: floa
         litellm = await loaded()
     except Exception as error:  # noqa: BLE001 - the boundary: whatever an import raises
         problem = f"litellm cannot be loaded ({type(error).__name__}: {error}); reinstall judgekit"
-        raise GatewayError(FailureKind.BAD_REQUEST, one_line(problem, 300), usage=Usage()) from None
+        raise GatewayError(FailureKind.NOT_LOADED, one_line(problem, 300), usage=Usage()) from None
     try:
+        # What restores the environment of a process, as tests do, takes them away.
+        os.environ.update(_ENVIRONMENT)
         with servers.bounded():
             response = await litellm.acompletion(**_arguments(endpoint, profile, request, style, end))
         pace.went_well()

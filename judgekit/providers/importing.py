@@ -1,0 +1,84 @@
+"""Imports a large package whole or not at all, whatever other threads do to the warning filters meanwhile."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+Imported = TypeVar("Imported")
+
+
+def import_whole(package: str, import_it: Callable[[], Imported]) -> Imported:
+    """Return what `import_it` returns. Where that fails, remove what it left behind, and try once more.
+
+    Warnings of this thread are dropped meanwhile: under filters that make errors of them, one would end the
+    import. The second failure is raised, with nothing of `package` left in `sys.modules`.
+    """
+    modules_before = frozenset(sys.modules)
+    with _warnings_of_this_thread_dropped():
+        try:
+            return import_it()
+        except Exception:  # noqa: BLE001 - whatever the code of a module raises
+            _remove_remains(package, modules_before)
+        try:
+            return import_it()
+        except BaseException:
+            _remove_remains(package, modules_before)
+            raise
+
+
+@contextmanager
+def _warnings_of_this_thread_dropped() -> Iterator[None]:
+    """Drop what this thread warns of. The filters belong to all threads, so they stay as they are."""
+    importing_thread = threading.get_ident()
+    original_warn = warnings.warn
+    original_warn_explicit = warnings.warn_explicit
+    is_importing = True
+
+    def warn(
+        message: Warning | str,
+        category: type[Warning] | None = None,
+        stacklevel: int = 1,
+        source: object = None,
+        **options: Any,  # noqa: ANN401 - newer versions of Python have more of them
+    ) -> None:
+        if is_importing and threading.get_ident() == importing_thread:
+            return
+        # This function is one more frame between the warning and the line that it is about.
+        original_warn(message, category, stacklevel + 1, source, **options)
+
+    def warn_explicit(*arguments: Any, **options: Any) -> None:  # noqa: ANN401 - handed on as they are
+        if is_importing and threading.get_ident() == importing_thread:
+            return
+        original_warn_explicit(*arguments, **options)
+
+    warnings.warn = warn
+    warnings.warn_explicit = warn_explicit
+    try:
+        yield
+    finally:
+        # A module that took the function by name while it was imported keeps it: it goes on warning.
+        is_importing = False
+        if warnings.warn is warn:
+            warnings.warn = original_warn
+        if warnings.warn_explicit is warn_explicit:
+            warnings.warn_explicit = original_warn_explicit
+
+
+def _remove_remains(package: str, modules_before: Iterable[str]) -> None:
+    """Remove the modules of `package`, and new ones whose own package Python has removed already.
+
+    A module that stays without its package is never set as its attribute when that is imported again.
+    """
+    new_modules = set(sys.modules).difference(modules_before)
+    for name in sorted(new_modules):  # a package stands before its modules
+        parent = name.rpartition(".")[0]
+        is_orphan = parent != "" and parent not in sys.modules
+        if name == package or name.startswith(f"{package}.") or is_orphan:
+            sys.modules.pop(name, None)
