@@ -1,7 +1,7 @@
 """The environment that holds (the process's, or the one a request brought), and where files are kept.
 
-One process may work for several callers, each with keys and settings of its own. It also writes the private
-files of the cache. Standard library only: the prompt hook imports this.
+One process may work for several callers, each with keys and settings of its own. Standard library only: the
+prompt hook imports this.
 """
 
 from __future__ import annotations
@@ -108,14 +108,14 @@ def project_root(start: str = ".") -> str:
     """Return the nearest folder at or above `start` that holds a project's mark, else `start` itself."""
     start = folder = os.path.abspath(start)
     home = os.path.expanduser("~")  # no project, unless `start` is that folder
-    while (folder == home and folder != start) or not _is_project(folder, start):
+    while (folder == home and folder != start) or not is_project(folder, start):
         folder, below = os.path.dirname(folder), folder
         if folder == below:
             return start
     return folder
 
 
-def _is_project(folder: str, start: str) -> bool:
+def is_project(folder: str, start: str) -> bool:
     """Whether a folder has marks that no stranger may have put there, for whoever works below `/tmp`."""
     marks = [mark for each in _PROJECT_MARKS if os.path.exists(mark := os.path.join(folder, each))]
     if not marks:
@@ -184,35 +184,3 @@ def stamp(path: str) -> tuple[int, ...] | None:
     except OSError:
         return None
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
-
-
-def append_private(path: str, lines: str, most: int = 0) -> None:
-    """Append to a file that only its owner can read, at once, so that several writers do not mix theirs.
-
-    With `most`, a file of more bytes becomes the older one, `PATH.1`. Raises `OSError`.
-    """
-    private_folder(os.path.dirname(path))
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    try:
-        os.write(descriptor, lines.encode("utf-8", "replace"))
-        is_full = 0 < most < os.fstat(descriptor).st_size
-    finally:
-        os.close(descriptor)
-    if is_full and os.stat(path).st_size > most:  # not what another process has begun anew meanwhile
-        os.replace(path, f"{path}.1")
-
-
-def write_private(path: str, content: str | bytes, *, durable: bool = False) -> None:
-    """Replace a file that only its owner can read, at once; a `durable` one is on the disk afterwards."""
-    temporary = f"{path}.{os.getpid()}"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            if durable:
-                file.flush()
-                os.fsync(descriptor)
-        os.replace(temporary, path)
-    except OSError:
-        os.unlink(temporary)
-        raise

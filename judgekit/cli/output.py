@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 import typer
 from typer import Option
 
-from judgekit import environment
+from judgekit import environment, outputs
 from judgekit.config import ModeName
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.text import escaped, lines_of, rubric_name
@@ -125,7 +125,10 @@ def _in_folder(path: Path | None) -> Path | None:
 
 
 def unread(path: Path | None) -> Path | None:
-    """Return where to write; raises `UsageError` where the command line names this file as an input, too."""
+    """Return where to write; raises `UsageError` where the command reads this file or none may be written."""
+    if path is not None and not outputs.is_stream(str(path)):
+        with _named_output(path):
+            outputs.place_of(str(path))
     named = [Path(word.rpartition("=")[2] if word.startswith("-") else word) for word in current.words]
     if path and path.exists() and sum(each.resolve() == path.resolve() for each in named) > 1:
         raise UsageError(f"{path}: the command reads this file; name another one for the result")
@@ -144,22 +147,23 @@ def colourless(text: str) -> str:
 
 
 def write_file(path: Path, text: str, done: str = "drawn") -> None:
-    """Write a file at once, so that none is half written (a device or a pipe as it is), and say so."""
-    target = path.resolve()
-    part = target.with_name(f"{target.name}.{os.getpid()}")
-    try:
-        if path.exists() and not path.is_file():
+    """Write a file at once, so that none is half written (a device as it is), and say so."""
+    with _named_output(path):
+        if outputs.is_stream(str(path)):
             path.write_text(text, encoding="utf-8")
         else:
-            part.write_text(text, encoding="utf-8")
-            if target.exists():
-                part.chmod(target.stat().st_mode)
-            part.replace(target)
+            outputs.write_atomically(str(path), text)
+    note(f"{done}: {path}")
+
+
+@contextlib.contextmanager
+def _named_output(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except outputs.RefusedOutputError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror})") from None
-    finally:
-        part.unlink(missing_ok=True)
-    note(f"{done}: {path}")
 
 
 def project_path() -> Path:

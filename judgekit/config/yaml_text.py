@@ -21,7 +21,7 @@ from ruamel.yaml.nodes import ScalarNode
 from ruamel.yaml.scanner import RoundTripScanner
 from ruamel.yaml.util import load_yaml_guess_indent
 
-from judgekit import environment
+from judgekit import environment, outputs
 from judgekit.config import files
 from judgekit.errors import ConfigError
 from judgekit.text import lines_of
@@ -122,19 +122,17 @@ def put(path: Path, section: str, key: str, value: str | float) -> None:
 
 def change(path: Path, change: Callable[[Any], None], instead: str, key: str) -> None:
     """Write a `change` of a YAML file's mapping; raises `ConfigError` with what to do `instead`."""
-    target = path.resolve()
-    text = target.read_bytes().decode() if target.exists() else ""
+    text = path.read_bytes().decode() if path.exists() else ""
     parsed(text, path)
     try:
         changed = edited(text, change)
     except ConfigError:
         raise ConfigError(f"cannot edit a file with this layout; {instead}", path=path, key=key) from None
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.touch()
-        mode = target.stat().st_mode
-        environment.write_private(str(target), changed)
-        target.chmod(mode)
+        if path.absolute().is_relative_to(environment.config_home()):  # the user's own, which may be linked
+            path = path.resolve()
+        outputs.make_folder(str(path.parent), mode=0o777)
+        outputs.write_atomically(str(path), changed)
     except OSError as error:
         raise ConfigError(f"cannot be written ({error.strerror})", path=path) from None
 

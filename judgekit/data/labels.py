@@ -11,7 +11,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from judgekit import environment
+from judgekit import outputs
 from judgekit.data import fields, tables
 from judgekit.data.results import OURS, Ids
 from judgekit.data.rows import DELIMITERS, DataRow, Rows, UnreadableRow, open_rows
@@ -170,7 +170,7 @@ def add_sample(found: Iterable[ResultRow], path: str, count: int) -> tuple[int, 
         for row in rows:
             writer.writerow({name: tables.text_of(value) for name, value in row.items() if value is not None})
     try:
-        environment.write_private(str(target), text.getvalue(), durable=True)
+        outputs.write_atomically(path, text.getvalue(), mode=outputs.PRIVATE, durable=True)
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror}); choose another --labels") from None
     return len(rows), len(known) + len(rows)

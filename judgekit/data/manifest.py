@@ -12,6 +12,7 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from judgekit import outputs
 from judgekit.errors import InputError
 from judgekit.providers.batches import MOST_BYTES, MOST_REQUESTS, BatchAnswer
 
@@ -60,7 +61,8 @@ class Manifest:
         """Open the file, or make it; raises `InputError`."""
         self.path = path
         try:
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+            path = outputs.check_database(path)
+            os.close(outputs.open_to_append(path))
             self._table = sqlite3.connect(path)
             self._table.executescript(_CREATE)
         except (OSError, sqlite3.Error) as error:

@@ -18,9 +18,9 @@ import pyarrow as pa
 from pyarrow import parquet
 from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem
 
-from judgekit import environment
+from judgekit import environment, outputs
 from judgekit.data import tables
-from judgekit.data.results import UNDETERMINED, Ids, Results
+from judgekit.data.results import UNDETERMINED, Ids, Results, place_of
 from judgekit.data.rows import file_system, plain_cells
 from judgekit.errors import UsageError
 from judgekit.judging.documents import LETTERS
@@ -74,11 +74,13 @@ class Folder:
     @classmethod
     def at(cls, out: str) -> Folder:
         system, root = file_system(out)
+        if isinstance(system, LocalFileSystem):
+            root = str(Path(place_of(f"{root if '://' in out else out}/file")).parent)
         return cls(encodable(out), root, system)
 
     def make(self) -> None:
         if isinstance(self.system, LocalFileSystem):
-            environment.private_folder(self.root)
+            outputs.make_folder(self.root)
         else:
             self.system.create_dir(self.root)
 
@@ -88,7 +90,8 @@ class Folder:
         for each in self.system.get_file_info(FileSelector(self.root, allow_not_found=True)):
             if each.base_name.startswith((".", "_")):
                 continue
-            if not each.is_file or not _NAME.fullmatch(each.base_name):
+            is_link = isinstance(self.system, LocalFileSystem) and Path(each.path).is_symlink()
+            if is_link or not each.is_file or not _NAME.fullmatch(each.base_name):
                 problem = f"{each.base_name} in it is no file of its results"
                 raise UsageError(f"{self.name}: {problem}; move it away, or choose another --out")
             found.append(each.base_name)
@@ -108,7 +111,7 @@ class Folder:
     def write(self, name: str, tables: Iterable[pa.Table], schema: pa.Schema) -> None:
         """Write a file, all of it at once; raises `OSError`."""
         is_local = isinstance(self.system, LocalFileSystem)  # elsewhere a file is there when it is closed
-        place = self.path(f".{name}.{os.getpid()}" if is_local else name)
+        place = self.path(f".{name}.{os.urandom(8).hex()}" if is_local else name)
         with (
             self.system.open_output_stream(place) as file,
             parquet.ParquetWriter(file, schema) as writer,

@@ -16,7 +16,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from judgekit import environment
+from judgekit import environment, outputs
 from judgekit.config.files import take
 from judgekit.data import tables
 from judgekit.data.rows import ENDINGS, DataRow, Rows, bounded_lines, parquet_module
@@ -35,7 +35,6 @@ OURS = (
 UNDETERMINED = "undetermined"
 _WORDS = ("verdict", "fingerprint")  # what makes a line one of ours, beside its id
 _LONGEST = 8 * MAX_BYTES  # of a line: JSON writes some characters with six
-_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
 _ROWS = """CREATE TABLE rows (
     id TEXT PRIMARY KEY,
     place INTEGER,  -- in the input; null for a row that it no longer has
@@ -140,19 +139,23 @@ class _File(Results):
 
     def __init__(self, out: str, *, fresh: bool, source: Rows | None) -> None:
         self.name, self._fresh = encodable(out), fresh
-        self._path = Path(os.path.realpath(out))
+        self._path = Path(place_of(out))
         self._is_table = self._path.suffix.lower() in tables.ENDINGS
         self._part = self._path.with_name(f"{self._path.name}.part.jsonl") if self._is_table else self._path
         # What is judged again waits here: a reader of OUT finds no row twice, and no verdict is lost before
         # the next one is there, be it that the run is killed, or that it asked a model by mistake.
         self._aside = self._path.with_name(f"{self._path.name}.again.jsonl")
+        for beside in (self._part, self._aside):
+            place_of(str(beside))
         self._places, self._begun, self._end = 0, False, 0
         taken = [path for path in (self._path, self._part, self._aside) if path.exists()]
         if source is not None and source.path and any(path.samefile(source.path) for path in taken):
             raise UsageError(f"{self.name}: the rows are read from this file; choose another --out")
         self._schema = source.schema if source is not None else None
         with ExitStack() as opened:
-            lock = Path(environment.cache_folder("results")) / environment.file_name_for(str(self._path))
+            lock = Path(environment.cache_folder("results")) / environment.file_name_for(
+                os.path.realpath(out)
+            )
             if (held := take(lock)) is None:  # it ends with this process
                 problem = "another run writes to it; wait for it, or choose another --out"
                 raise UsageError(f"{self.name}: {problem}")
@@ -165,7 +168,7 @@ class _File(Results):
                     self._index(self._aside, 1, 0)
                     self._index(self._part, 0, 0)
                 self._made = not self._part.exists()
-                self._descriptor = os.open(self._part, _FLAGS, 0o600)
+                self._descriptor = outputs.open_to_append(str(self._part))
             except OSError as error:
                 raise self._failed(error) from None
             opened.callback(lambda: os.close(self._descriptor))
@@ -316,7 +319,7 @@ class _File(Results):
                     self._table.execute("UPDATE rows SET moved = ? WHERE id = ?", (at, name))
                     at += size
         finally:
-            self._descriptor = os.open(self._part, _FLAGS, 0o600)
+            self._descriptor = outputs.open_to_append(str(self._part))
         self._table.execute("UPDATE rows SET aside = ?, start = moved WHERE moved IS NOT NULL", (aside,))
         self._end = os.fstat(self._descriptor).st_size
 
@@ -338,6 +341,18 @@ def open_results(
     if ending == ".parquet":
         parquet_module(out)  # what is missing is said before anything is judged
     return _File(out, fresh=fresh, source=source)
+
+
+def place_of(out: str) -> str:
+    """Return where a file of results is; raises `UsageError` for a link of a clone, a pipe or a device."""
+    try:
+        return outputs.place_of(out)
+    except outputs.RefusedOutputError as error:
+        problem = f"{encodable(str(error.filename))}: no results are written there: {error.strerror}"
+        raise UsageError(problem) from None
+    except OSError as error:
+        problem = f"{encodable(out)}: cannot be written ({error.strerror}); choose another --out"
+        raise InputError(problem) from None
 
 
 def _temporary(table: str) -> sqlite3.Connection:

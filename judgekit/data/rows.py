@@ -15,7 +15,7 @@ import os
 import stat
 from collections import Counter, deque
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, time, timedelta
 from functools import partial
 from pathlib import Path
@@ -79,24 +79,27 @@ class RowFiles:
     def at(cls, path: str) -> Self:
         """Return a file, those in a folder, or those at an address such as s3://bucket/folder.
 
-        Hidden files are left out, and those below hidden folders. Raises `InputError`.
+        Of a folder, hidden files are left out, those below hidden folders, and links: what they lead to may
+        be anywhere on this machine. Raises `InputError`.
         """
         with _readable(path):
+            system = None
             if "://" in path:
                 system, root = file_system(path)
-                found = [root] if system.get_file_info(root).is_file else _listed(system, root)
+                if _is_local(system):
+                    return replace(cls.at(root), name=path)
+                if system.get_file_info(root).is_file:
+                    return cls(path, [root], system)
+                below = _listed(system, root)
+            elif stat.S_ISDIR(Path(path).stat().st_mode):
+                root, below = path, _files_below(path)
             else:
-                system, root, found = None, path, [path]
-                if stat.S_ISDIR(Path(path).stat().st_mode):
-                    found = [str(each) for each in Path(path).rglob("*") if each.is_file()]
-            if found == [root]:
-                return cls(path, found, system)
-            paths = [each for each in found if Path(each).suffix.lower() in ENDINGS]
-            below = {each: each.removeprefix(root).split("/") for each in paths}
-            paths = [each for each in paths if not any(part[:1] in (".", "_") for part in below[each])]
-            if not paths:
-                raise InputError(f"{path}: no file of rows in it; expected {', '.join(ENDINGS)}")
-            return cls(path, sorted(paths), system)
+                return cls(path, [path])
+            names = sorted(name for name in below if _is_shown(name))
+            if not names:
+                endings = ", ".join(ENDINGS)
+                raise InputError(f"{path}: no file of rows in it; expected {endings} (links are left out)")
+            return cls(path, [f"{root.rstrip('/')}/{name}" for name in names], system)
 
     def opened(self, path: str) -> BinaryIO:
         if self.system is None:
@@ -132,10 +135,39 @@ def file_system(address: str) -> tuple[FileSystem, str]:
     return LocalFileSystem(), os.path.realpath(address)
 
 
+def _is_local(system: FileSystem) -> bool:
+    from pyarrow.fs import LocalFileSystem  # noqa: PLC0415 - the extra
+
+    return isinstance(system, LocalFileSystem)
+
+
 def _listed(system: FileSystem, root: str) -> list[str]:
+    """Return the files below a folder of another file system, by their paths from there."""
     from pyarrow.fs import FileSelector  # noqa: PLC0415 - the extra
 
-    return [each.path for each in system.get_file_info(FileSelector(root, recursive=True)) if each.is_file]
+    files = system.get_file_info(FileSelector(root, recursive=True))
+    return [each.path.removeprefix(root).lstrip("/") for each in files if each.is_file]
+
+
+def _files_below(folder: str) -> list[str]:
+    """Return the files below a folder, by their paths from there; no link is one, and none is followed."""
+    names = []
+    for base, _, files in os.walk(folder, onerror=_raise):
+        for name in files:
+            file = Path(base, name)
+            if stat.S_ISREG(file.lstat().st_mode):
+                names.append(file.relative_to(folder).as_posix())
+    return names
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
+def _is_shown(name: str) -> bool:
+    """Whether a file in a folder has rows by its name, and neither it nor a folder above it is hidden."""
+    is_hidden = any(part.startswith((".", "_")) for part in name.split("/"))
+    return Path(name).suffix.lower() in ENDINGS and not is_hidden
 
 
 class Rows:

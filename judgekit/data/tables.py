@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import IO, TYPE_CHECKING, Any
 
+from judgekit import outputs
 from judgekit.data.rows import DELIMITERS, parquet_module, plain_cells
 
 if TYPE_CHECKING:
@@ -29,18 +29,10 @@ _ALWAYS = {"average": "float", "cost_usd": "float", "duration_ms": "int"}  # als
 def replacing(target: Path) -> Iterator[IO[bytes]]:
     """Open what takes the place of a file at once, when all of it is on the disk; raises `OSError`.
 
-    Only its owner can read it.
+    Only its owner can read a new one.
     """
-    temporary = target.with_name(f"{target.name}.{os.getpid()}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
-    try:
-        with open(os.open(temporary, flags, 0o600), "wb") as file:  # noqa: PTH123 - a descriptor
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with outputs.Replacement(str(target), mode=outputs.PRIVATE, durable=True) as replacement:
+        yield replacement.file
 
 
 def write_table(part: Path, target: Path, ours: Sequence[str], schema: pa.Schema | None) -> None:

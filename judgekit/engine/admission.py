@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 from pydantic import AwareDatetime, StringConstraints, TypeAdapter, ValidationError
 from starlette.responses import Response
 
-from judgekit import environment
+from judgekit import environment, outputs
 from judgekit.config import files
 from judgekit.config.yamlfile import Strict
 from judgekit.errors import ConfigError, JudgekitError, StoreError, UsageError
@@ -186,7 +186,7 @@ class Tokens:
         with files.held(self.path.with_suffix(".lock"), seconds=_LOCK_SECONDS):
             tokens = self.all()
             yield tokens
-            environment.write_private(str(self.path), _ALL.dump_json(tokens, indent=2))
+            outputs.write_atomically(str(self.path), _ALL.dump_json(tokens, indent=2), private=True)
 
 
 def user_tokens() -> Tokens:

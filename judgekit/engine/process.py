@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from judgekit import environment
+from judgekit import outputs
 from judgekit.config import files
 from judgekit.engine import client
 from judgekit.engine.client import EngineAddress
@@ -83,7 +83,7 @@ def take(place: EngineAddress, *, unix: bool = hasattr(socket, "AF_UNIX")) -> En
             listener.listen(_BACKLOG)
         else:
             listener = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
-            environment.write_private(place.door, f"{listener.getsockname()[1]} {token}\n")
+            outputs.write_atomically(place.door, f"{listener.getsockname()[1]} {token}\n", private=True)
     except OSError:
         if listener is not None:
             listener.close()
@@ -239,7 +239,7 @@ class Log(logging.Handler):
         line = f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {os.getpid()} {text}\n"
         with suppress(OSError):
             os.stat(os.path.dirname(self._path))  # a folder that somebody has removed is not made again
-            environment.append_private(self._path, line, MAX_BYTES)
+            outputs.append(self._path, line, MAX_BYTES)
 
     def fault(self, error: BaseException) -> None:
         frames = traceback.extract_tb(error.__traceback__)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
+import os
+from contextlib import ExitStack, closing, contextmanager
 from copy import copy
 from math import log2
 from typing import TYPE_CHECKING, NamedTuple
 
+from judgekit import outputs
 from judgekit.environment import __version__
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import stats
@@ -18,7 +20,7 @@ from judgekit.retrieval.sources import Entry
 from judgekit.text import encodable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from judgekit.evaluation.cases import Collection, CollectionDocument
@@ -278,17 +280,24 @@ def check_run(path: Path, names: Iterable[str]) -> None:
     wrong = next((name for name in names if name.split() != [name]), None)
     if wrong is not None:
         raise InputError(f"id {wrong!r}: a TREC run cannot hold ids with spaces; rename it")
-    write_run(path, (), mode="a")
+    with _written(path):
+        os.close(outputs.open_to_append(str(path), mode=outputs.USUAL))
 
 
-def write_run(path: Path, rankings: Iterable[tuple[str, Sequence[str]]], mode: str = "w") -> None:
+def write_run(path: Path, rankings: Iterable[tuple[str, Sequence[str]]]) -> None:
     """Write a TREC run, a line `query Q0 document rank score tag` a document; raises `UsageError`."""
+    with _written(path), outputs.Replacement(str(path)) as replacement:
+        for query, ranking in rankings:
+            for rank, document in enumerate(ranking, 1):
+                score = len(ranking) - rank + 1  # ties would be broken in ways of each reader
+                line = f"{query} Q0 {document} {rank} {score} judgekit-{__version__}\n"
+                replacement.file.write(line.encode())
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[None]:
     try:
-        with path.open(mode, encoding="utf-8", newline="\n") as file:
-            for query, ranking in rankings:
-                for rank, document in enumerate(ranking, 1):
-                    score = len(ranking) - rank + 1  # ties would be broken in ways of each reader
-                    file.write(f"{query} Q0 {document} {rank} {score} judgekit-{__version__}\n")
+        yield
     except OSError as error:
         problem = f"{path}: cannot be written ({error.strerror}); name another file for --run"
         raise UsageError(problem) from None

@@ -9,7 +9,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from judgekit import environment, programs
+from judgekit import environment, outputs, programs
 from judgekit.config import settings as configuration
 from judgekit.config.files import held
 from judgekit.errors import Exit, JudgekitError
@@ -189,7 +189,7 @@ def tell(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> l
                 if code:
                     return [failed + (one_line(errors, _SAID) or f"exit code {code}")]
                 told.append(name)
-                environment.write_private(str(path), "\n".join(told[-1_000:]))
+                outputs.write_atomically(str(path), "\n".join(told[-1_000:]), private=True)
     except programs.Unfinished:
         return [f"{failed}not done after {SECONDS:g} s"]
     except (OSError, ValueError) as error:

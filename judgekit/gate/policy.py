@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from judgekit import environment
+from judgekit import environment, outputs
 from judgekit.errors import ConfigError
 from judgekit.gate.commits import change_filter, known_to, of_push, remotes_at
 
@@ -151,7 +151,9 @@ def keep(repository: Repository, rules: Sequence[str], paths: list[str], authors
     path, key = _place(repository, rules)
     with suppress(OSError):
         environment.cache_folder(FOLDER)
-        environment.write_private(path, json.dumps({"key": key, "paths": paths, "authors": authors}))
+        outputs.write_atomically(
+            path, json.dumps({"key": key, "paths": paths, "authors": authors}), private=True
+        )
 
 
 def _place(repository: Repository, commits: Sequence[str]) -> tuple[str, str]:

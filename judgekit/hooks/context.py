@@ -182,6 +182,8 @@ def source(root: str, project: str) -> str:
 
 def due(project: str, notes: list[str], now: float | None = None) -> list[str]:
     """Return the notes that were not said within the last day, and remember them; all where that fails."""
+    from judgekit import outputs  # noqa: PLC0415 - only where something is written
+
     now = time.time() if now is None else now
     try:
         path = os.path.join(environment.cache_folder(FOLDER), environment.file_name_for(project) + ".json")
@@ -190,7 +192,7 @@ def due(project: str, notes: list[str], now: float | None = None) -> list[str]:
         said = {note: at for note, at in times if isinstance(at, float) and now - AGAIN < at <= now}
         if fresh := [note for note in dict.fromkeys(notes) if note not in said]:
             recent = list({**said, **dict.fromkeys(fresh, now)}.items())[-_MOST:]
-            environment.write_private(path, quickjson.dumps(dict(recent)))
+            outputs.write_atomically(path, quickjson.dumps(dict(recent)), private=True)
     except OSError:
         return notes
     return fresh

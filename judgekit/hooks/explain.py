@@ -165,8 +165,10 @@ def add(
         ]
     rest = [candidate for candidate in ranked.candidates if candidate not in [*shown[0], *shown[1]]]
     line |= {"left_out": len(rest), "judge": configured["judge"]}
+    from judgekit import outputs  # noqa: PLC0415 - only where something is written
+
     try:
-        environment.append_private(file(), f"{quickjson.dumps(line)}\n", MAX_BYTES)
+        outputs.append(file(), f"{quickjson.dumps(line)}\n", MAX_BYTES)
     except OSError:
         return
 

@@ -9,11 +9,11 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from judgekit import environment
+from judgekit import environment, outputs
 from judgekit.errors import InputError
 
 _UNTOUCHED = "nothing was changed"
@@ -24,7 +24,8 @@ class FileChange(NamedTuple):
     """What would become of one file; None stands for no file.
 
     `original` is its content without judgekit. `aside` is where another program's file is moved to, or back
-    from. `lame`: the file is a program without its run bit.
+    from. `lame`: the file is a program without its run bit. `is_users`: the file is the user's own, for all
+    projects, and may be a link; a link in the place of a project's file came with the project.
     """
 
     path: Path
@@ -33,6 +34,7 @@ class FileChange(NamedTuple):
     original: bytes | None = None
     aside: Path | None = None
     lame: bool = False
+    is_users: bool = False
 
     @property
     def changes(self) -> bool:
@@ -51,14 +53,15 @@ def install(change: FileChange, *, program: bool = False) -> None:
     if not change.changes or change.after is None:
         return
     if change.aside:
-        _move(change.path, change.aside)
+        _move(change.path, change.aside, is_users=change.is_users)
     try:
-        made = replace(change.path, None if change.aside else change.before, change.after)
+        before = None if change.aside else change.before
+        made = replace(change.path, before, change.after, is_users=change.is_users)
         if program:
             change.path.chmod(change.path.stat().st_mode | 0o111)
     except (InputError, OSError):
         if change.aside:
-            _move(change.aside, change.path)
+            _move(change.aside, change.path, is_users=change.is_users)
         raise
     folders, files = _load()
     files[str(change.path)] = Record(change.original, hashlib.sha256(change.after).hexdigest())
@@ -70,9 +73,9 @@ def uninstall(change: FileChange) -> None:
     if not change.changes:
         return
     if change.aside:
-        _move(change.aside, change.path)
+        _move(change.aside, change.path, is_users=change.is_users)
     else:
-        replace(change.path, change.before, change.after)
+        replace(change.path, change.before, change.after, is_users=change.is_users)
     folders, files = _load()
     made = [Path(folder) for folder in folders if Path(folder) in change.path.parents]
     if files.pop(str(change.path), None) is None and change.path.parent.name in _FOLDERS:
@@ -99,20 +102,17 @@ def read(path: Path) -> bytes | None:
         raise _refused(path, error, "cannot be read") from None
 
 
-def replace(path: Path, before: bytes | None, after: bytes | None) -> list[Path]:
+def replace(path: Path, before: bytes | None, after: bytes | None, *, is_users: bool = False) -> list[Path]:
     """Make the content of `path` what `after` says (None: no file) and return the folders that this made.
 
-    Links are followed; mode, owner and extended attributes stay. Raises `InputError` when the file's content
-    is not `before` any more, and when it cannot be written; then nothing has changed.
+    Links are followed where the file is the user's; mode, owner and extended attributes stay. Raises
+    `InputError` when the file's content is not `before` any more, and when it cannot be written; then nothing
+    has changed.
     """
-    target = Path(os.path.realpath(path))
     made: list[Path] = []
-    # Renaming over a file that its owner made read-only would not ask.
-    if target.exists() and not (target.stat().st_mode & 0o222 and os.access(target, os.W_OK)):
-        where = "" if target == path else f" (a link to {target})"
-        remedy = "make it writable, or add by hand what --print shows"
-        raise InputError(f"{path}: read-only{where}; {remedy}; {_UNTOUCHED}")
     try:
+        target = Path(os.path.realpath(path) if is_users else outputs.place_of(str(path)))
+        _check_writable(path, target)
         if after is None:
             _check_unchanged(path, before)
             target.unlink()
@@ -120,33 +120,24 @@ def replace(path: Path, before: bytes | None, after: bytes | None) -> list[Path]
         for folder in reversed([each for each in target.parents if not each.exists()]):
             folder.mkdir()
             made.append(folder)
-        _write(path, target, before, after)
+        unchanged = partial(_check_unchanged, path, before)
+        outputs.write_atomically(str(target), after, check=unchanged)
     except BaseException as error:
         remove_folders(made)
+        if isinstance(error, outputs.RefusedOutputError):
+            raise InputError(f"{path}: cannot be written: {error.strerror}; {_UNTOUCHED}") from None
         if isinstance(error, OSError):
             raise _refused(path, error, "cannot be written") from None
         raise
     return made
 
 
-def _write(path: Path, target: Path, before: bytes | None, after: bytes) -> None:
-    """Write a file beside `target` and rename it; raises `InputError` where another program was quicker."""
-    temporary = target.with_name(f".{target.name}.{os.urandom(6).hex()}")
-    try:
-        with temporary.open("xb") as file:
-            file.write(after)
-            file.flush()
-            os.fsync(file.fileno())
-        if before is not None:
-            owner, mine = target.stat(), temporary.stat()
-            if hasattr(os, "chown") and (owner.st_uid, owner.st_gid) != (mine.st_uid, mine.st_gid):
-                os.chown(temporary, owner.st_uid, owner.st_gid)
-            shutil.copystat(target, temporary)
-            os.utime(temporary)
-        _check_unchanged(path, before)
-        temporary.replace(target)
-    finally:
-        temporary.unlink(missing_ok=True)
+def _check_writable(path: Path, target: Path) -> None:
+    """Raise `InputError` for a file that its owner made read-only: renaming over it would not ask."""
+    if target.exists() and not (target.stat().st_mode & 0o222 and os.access(target, os.W_OK)):
+        where = "" if target == path else f" (a link to {target})"
+        remedy = "make it writable, or add by hand what --print shows"
+        raise InputError(f"{path}: read-only{where}; {remedy}; {_UNTOUCHED}")
 
 
 def _check_unchanged(path: Path, before: bytes | None) -> None:
@@ -161,8 +152,10 @@ def remove_folders(folders: list[Path]) -> None:
             folder.rmdir()
 
 
-def _move(path: Path, target: Path) -> None:
+def _move(path: Path, target: Path, *, is_users: bool) -> None:
     try:
+        if not is_users:  # the file itself may be a link, which is moved and not followed
+            outputs.place_of(str(path.with_name("no such file")))
         path.replace(target)
     except OSError as error:
         remedy = f"check that you can write to the folder; {_UNTOUCHED}"
@@ -196,5 +189,5 @@ def _save(folders: list[str], files: dict[str, Record]) -> None:
             path.unlink(missing_ok=True)
             return
         environment.private_folder(str(path.parent))
-        path.touch(mode=0o600)  # a client's settings may hold keys
-        replace(path, read(path), json.dumps({"folders": folders, "files": kept}, indent=2).encode())
+        record = json.dumps({"folders": folders, "files": kept}, indent=2)
+        outputs.write_atomically(str(path), record, private=True)  # a client's settings may hold keys

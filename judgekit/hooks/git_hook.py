@@ -160,12 +160,14 @@ def planned_change(place: HooksFolder, python: str | None = None, *, installs: b
     if not installs:
         if owner == "foreign":
             return FileChange(path, before, before)
-        return FileChange(path, before, None, aside=kept if os.path.lexists(kept) else None)
+        aside = kept if os.path.lexists(kept) else None
+        return FileChange(path, before, None, aside=aside, is_users=place.shared)
     if owner == "foreign" and os.path.lexists(kept):
         both = f"{path} belongs to another program, and so does {kept}, which ran before judgekit's"
         raise UsageError(f"{both}; remove one or combine both in one file, then run this again")
     lame = owner == "ours" and not os.access(path, os.X_OK)
-    return FileChange(path, before, text(python), aside=kept if owner == "foreign" else None, lame=lame)
+    aside = kept if owner == "foreign" else None
+    return FileChange(path, before, text(python), aside=aside, lame=lame, is_users=place.shared)
 
 
 def notes(place: HooksFolder) -> Iterator[str]:

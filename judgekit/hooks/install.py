@@ -78,10 +78,11 @@ def planned_change(
             left = entries.uninstalled(text, str(path))
             original = _encoded(left) if left else b"" if record and record.before == b"" else None
     if not installs:
-        return FileChange(path, before, original)
+        return FileChange(path, before, original, is_users=scope == "user")
     hook = entries.portable(client) if scope == "project" else entries.fastest(client=client)
     after = entries.installed(text, hook, str(path), client)
-    return FileChange(path, before, before if after == text else _encoded(after), original)
+    changed = before if after == text else _encoded(after)
+    return FileChange(path, before, changed, original, is_users=scope == "user")
 
 
 def _encoded(text: str) -> bytes:

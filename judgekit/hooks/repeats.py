@@ -56,8 +56,10 @@ class Session:
         """Write down what a prompt was told; where that cannot be, it is told again."""
         marks = [_mark(hit, INJECTED) for hit in injected] + [_mark(hit, MENTIONED) for hit in mentioned]
         line = (f"{self._project}\n" if self._is_new else "") + " ".join(marks) + "\n"
+        from judgekit import outputs  # noqa: PLC0415 - only where something is written
+
         try:
-            environment.append_private(self._path, line)
+            outputs.append(self._path, line)
             if self._is_new and len(os.listdir(_folder())) > SESSIONS + _MORE:
                 for path in _newest_first(_folder())[SESSIONS:]:
                     os.unlink(path)

@@ -73,9 +73,11 @@ def load(project: str) -> tuple[Settings, list[str]]:
     if not is_kept:
         found, is_valid = _validated(project)
         if is_valid:
+            from judgekit import outputs  # noqa: PLC0415 - only where something is written
+
             try:
                 environment.cache_folder(FOLDER)
-                environment.write_private(file, quickjson.dumps({"key": key, **found}))
+                outputs.write_atomically(file, quickjson.dumps({"key": key, **found}), private=True)
             except OSError:
                 pass  # it is validated again
     return Settings(found, project), found["notes"]

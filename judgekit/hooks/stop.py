@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from judgekit import environment
+from judgekit import environment, outputs
 from judgekit.config import settings
 from judgekit.errors import JudgekitError
 from judgekit.gate import tasks
@@ -72,7 +72,7 @@ def answer(payload: Mapping[str, Any], project: str, configured: Mapping[str, An
     asks = asks and told < configured["blocks"]
     judged = [*seen, key][-_MAX_SEEN:] if verdict.verdict in ("accept", "improve", "reject") else seen
     sessions = environment.cache_folder(FOLDER)
-    environment.write_private(kept, quickjson.dumps({"seen": judged, "told": told + asks}))
+    outputs.write_atomically(kept, quickjson.dumps({"seen": judged, "told": told + asks}), private=True)
     for dir_entry in os.scandir(sessions):
         if dir_entry.stat().st_mtime < time.time() - _MAX_AGE:
             os.unlink(dir_entry.path)

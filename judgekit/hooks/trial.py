@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import time
 from math import floor
 from pathlib import Path
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, ValidationError
 
-from judgekit import environment
+from judgekit import environment, outputs
 from judgekit.config import yaml_text, yamlfile
 from judgekit.errors import ConfigError, Exit, InputError, Usage, added
 from judgekit.evaluation.cases import lines
@@ -220,7 +219,7 @@ def keep_answer(path: Path, pair: Pair, *, relevant: bool | None) -> None:
     at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     line = json.dumps({"prompt": pair[0], "memory": pair[1], "relevant": relevant, "at": at})
     try:
-        environment.append_private(str(path), f"{line}\n")
+        outputs.append(str(path), f"{line}\n", private=False)
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror}); make room or allow it") from None
 
@@ -325,8 +324,9 @@ def write_labels(found: Fit, project: Path) -> Fit:
     copy = own.with_name(f"{own.name}.{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}")
     written = [str(own), *([str(copy)] if own.exists() else [])]
     try:
-        own.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, copy if own.exists() else own)
+        outputs.make_folder(str(own.parent), private=True)
+        target = copy if own.exists() else own
+        outputs.write_atomically(str(target), source.read_bytes(), private=True)
     except OSError as error:
         raise ConfigError(f"cannot be written ({error.strerror})", path=own) from None
     for name in ("mention", "medium", "high"):  # in order after each step: the two lower ones never rise

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from pydantic import AwareDatetime, Field
 
-from judgekit import environment
+from judgekit import environment, outputs
 from judgekit.config import TIERS, ModeName, TierName, yamlfile
 from judgekit.config import files as lock
 from judgekit.config.yamlfile import Strict
@@ -430,7 +430,8 @@ def accept(path: Path) -> None:
         environment.private_folder(str(kept.parent))
         with lock.held(kept.with_suffix(".lock"), seconds=_WAIT):
             now = Accepted(calibrations={**_accepted(), digest: known.id})
-            environment.write_private(str(kept), now.model_dump_json(by_alias=True, indent=2) + "\n")
+            text = now.model_dump_json(by_alias=True, indent=2) + "\n"
+            outputs.write_atomically(str(kept), text, private=True)
     except OSError as error:
         raise InputError(f"{kept}: cannot be written ({error.strerror}); check the folder") from None
 
@@ -447,6 +448,10 @@ def check(out: Path | None = None) -> None:
     why = "a folder" if path.is_dir() else "" if os.access(there, os.W_OK) else "no permission"
     if there != path and not there.is_dir():
         why = f"{there} is not a folder"
+    try:
+        outputs.place_of(str(path), private=out is None)
+    except OSError as error:
+        why = why or f"{error.strerror}"
     if why:
         raise InputError(f"{out or path.parent}: cannot be written ({why}); choose another file with --out")
 
@@ -455,8 +460,8 @@ def write(known: Calibration, out: Path | None) -> Path:
     """Write a calibration to `out`, or to the user's own folder; raises `InputError` when it cannot."""
     path = out or Path(environment.config_home()) / FOLDER / f"{known.id}.json"
     try:
-        environment.private_folder(str(path.parent))
-        path.write_text(known.text(), encoding="utf-8")
+        outputs.make_folder(str(path.parent), private=out is None)
+        outputs.write_atomically(str(path), known.text(), private=out is None)
     except OSError as error:
         problem = f"{path}: cannot be written ({error.strerror}); choose another file with --out"
         raise InputError(problem) from None

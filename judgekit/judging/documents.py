@@ -342,4 +342,10 @@ def _files_in(folder: Path) -> list[Path]:
         for base, folders, names in os.walk(folder):
             folders[:] = [name for name in folders if not name.startswith(".")]
             paths.update(Path(base) / name for name in names if not name.startswith("."))
-    return sorted(path for path in paths if path.is_file() and not path.is_symlink())
+    real = folder.resolve()
+    return sorted(path for path in paths if path.is_file() and _is_inside(path, folder, real))
+
+
+def _is_inside(path: Path, folder: Path, real: Path) -> bool:
+    """Whether no link stands in a file's name or in the folders between it and `folder`."""
+    return path.resolve() == real / path.relative_to(folder)

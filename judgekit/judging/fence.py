@@ -25,7 +25,7 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import TYPE_CHECKING, Final
 
-from judgekit import environment
+from judgekit import environment, outputs
 from judgekit.text import visible
 
 if TYPE_CHECKING:
@@ -179,9 +179,8 @@ def _secret() -> bytes:
     """Return this installation's secret, made on first use; one for this process where none can be kept."""
     path = Path(environment.config_home()) / "label-secret"
     with suppress(OSError):
-        if not path.exists():
-            environment.private_folder(str(path.parent))
-            environment.write_private(str(path), secrets.token_bytes(_SECRET_BYTES))
-        if len(kept := path.read_bytes()) == _SECRET_BYTES:
+        environment.private_folder(str(path.parent))
+        kept = outputs.write_once(str(path), secrets.token_bytes(_SECRET_BYTES))
+        if len(kept) == _SECRET_BYTES:
             return kept
     return secrets.token_bytes(_SECRET_BYTES)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AwareDatetime, Field
 
-from judgekit import environment
+from judgekit import environment, outputs
 from judgekit.config import ModeName, TierName, yamlfile
 from judgekit.config.yamlfile import Strict
 from judgekit.errors import InputError
@@ -63,7 +63,9 @@ def keep(judge: DocumentJudge, cases: int, points: float) -> Path:
     path = Path(environment.config_home()) / FOLDER / _name(judge)
     try:
         environment.private_folder(str(path.parent))
-        environment.write_private(str(path), known.model_dump_json(by_alias=True, indent=2) + "\n")
+        outputs.write_atomically(
+            str(path), known.model_dump_json(by_alias=True, indent=2) + "\n", private=True
+        )
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror}); check the folder") from None
     return path

@@ -10,7 +10,7 @@ import time
 from math import inf
 from typing import TYPE_CHECKING
 
-from judgekit import environment
+from judgekit import outputs
 from judgekit.config.files import held
 from judgekit.errors import JudgekitError
 from judgekit.ledger import kpi, store
@@ -72,7 +72,7 @@ def forward(
                 remark = send(lines)
                 count += len(lines)
                 remarks += [remark] if remark else []
-                environment.write_private(str(ledger.folder / PLACES), note)
+                outputs.write_atomically(str(ledger.folder / PLACES), note, private=True)
                 if time.monotonic() > end:
                     break
     except (TimeoutError, FileNotFoundError):  # the other process's lock; no ledger yet

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from pydantic import ValidationError
 
-from judgekit import environment
+from judgekit import environment, outputs
 from judgekit.config.files import held
 from judgekit.config.yamlfile import problem_in
 from judgekit.errors import Exit, JudgekitError, UsageError
@@ -39,7 +39,6 @@ MAX_LINE = 16_000_000  # bytes: far above any real line
 LOCK = ".lock"
 KEY = ".quotes.key"
 SECONDS = 10.0  # a writer holds it for a millisecond; 20 at once wait for a fraction of a second
-_FLAGS = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
 _SUFFIX = ".jsonl"
 _DAY = re.compile(r"(\d{4}-\d\d-\d\d)(?:\.(\d+))?\.jsonl")
 _MOST_SHOWN = 300  # characters of what is wrong with a line
@@ -275,7 +274,7 @@ class Ledger(NamedTuple):
                     parts = chain([""], (f".{number}" for number in count(1)))
                     paths = (self.folder / f"{day}{part}{_SUFFIX}" for part in parts)
                     path = next(it for it in paths if not it.exists() or it.stat().st_size < MAX_BYTES)
-                    descriptor = os.open(path, _FLAGS, 0o600)
+                    descriptor = outputs.open_to_append(str(path), private=True)
                     end = os.lseek(descriptor, 0, os.SEEK_END)
                     try:
                         os.lseek(descriptor, max(end - 1, 0), os.SEEK_SET)
@@ -317,7 +316,8 @@ class Ledger(NamedTuple):
                 environment.private_folder(str(self.folder))
                 with held(self.folder / LOCK, seconds=SECONDS):
                     if not path.exists():
-                        environment.write_private(str(path), secrets.token_bytes(32), durable=True)
+                        secret = secrets.token_bytes(32)
+                        outputs.write_atomically(str(path), secret, durable=True, private=True)
             return path.read_bytes()
         except OSError as error:
             raise LedgerError(self.folder, error) from None
@@ -351,7 +351,7 @@ def purge(folder: Path, before: date, *, preview: bool = False) -> Counter[str]:
                     kept = [raw for raw in raws if getattr(labels.get(raw), "of", None) not in gone]
                     counts["label"] += len(raws) - len(kept)
                     if len(kept) < len(raws) and not preview:
-                        environment.write_private(str(path), b"".join(kept), durable=True)
+                        outputs.write_atomically(str(path), b"".join(kept), durable=True, private=True)
     except OSError as error:
         raise LedgerError(folder, error) from None
     return +counts

@@ -22,7 +22,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from judgekit import environment
+from judgekit import outputs
 from judgekit.config import TierName
 from judgekit.config.yamlfile import Strict, read_lines
 from judgekit.errors import ConfigError, CostSource, FailureKind, GatewayError, Usage
@@ -174,7 +174,7 @@ class Recorder:
 
     def _write(self, text: str) -> None:
         try:
-            environment.append_private(str(self._path.absolute()), text)
+            outputs.append(str(self._path.absolute()), text, private=False)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             problem = f"no recording can be written there ({reason}); name a file in a folder of yours"

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from judgekit import environment
+from judgekit import environment, outputs
 from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers import running
 from judgekit.providers.base import NO_KEY, Endpoint, is_loopback
@@ -232,5 +232,5 @@ def _families(base: str, key: str | None) -> dict[str, str]:
         known = {name: all_of.pop() if len(all_of) == 1 else UNKNOWN_FAMILY for name, all_of in told.items()}
     with suppress(OSError):
         environment.private_folder(str(path.parent))
-        environment.write_private(str(path), json.dumps({"at": time.time(), "families": known}))
+        outputs.write_atomically(str(path), json.dumps({"at": time.time(), "families": known}), private=True)
     return known

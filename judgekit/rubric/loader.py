@@ -14,6 +14,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, get_args
 
+from judgekit import outputs
 from judgekit.config import files, settings, yamlfile
 from judgekit.errors import ConfigError, UsageError
 from judgekit.rubric.schema import CASES, Case, Rubric, RubricFile, ScoreRubric, SelectRubric, WrongCase
@@ -171,9 +172,8 @@ def begin(name: str, to: Path, *, task: Starter = "score", like: LoadedRubric | 
         begun[schema] = json.dumps(RubricFile.model_json_schema(), indent=2) + "\n"
     for file, content in begun.items():
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("x", encoding="utf-8", newline="\n") as new:
-                new.write(content)
+            outputs.make_folder(str(file.parent), mode=0o777)
+            outputs.write_atomically(str(file), content)
         except OSError as error:
             raise ConfigError(f"cannot be written ({error.strerror})", path=file) from None
     return [*begun]

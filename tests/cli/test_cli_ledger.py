@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 import typer
@@ -142,11 +143,10 @@ def test_a_promotion_in_a_subfolder_is_the_repositorys_and_one_that_fails_leaves
     judgekit: Run, ledger: Ledger, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = by_project("judge: {mode: strict}\n")
-    in_the_way = path.with_name(f"{path.name}.{os.getpid()}")
-    in_the_way.mkdir()
-    assert judgekit("promote", "--force").code == 78
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", Mock(side_effect=OSError(28, "No space left on device")))
+        assert judgekit("promote", "--force").code == 78
     assert list(ledger.records()) == []
-    in_the_way.rmdir()
     path.unlink()
     (repository / "docs" / ".judgekit").mkdir(parents=True)
     monkeypatch.chdir(repository / "docs")

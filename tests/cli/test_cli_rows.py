@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("project")
 JUDGE = ("judge", "--data", "rows.jsonl", "--rubric", "kls", "--mode", "lenient")
+KLS_ROWS = ("judge", "--rubric", "kls", "--mode", "lenient", "--data")
 INTO = (*JUDGE, "--out", "out.jsonl")
 
 
@@ -366,3 +367,24 @@ def test_progress_stays_on_one_line(
     assert {len(line) <= width for line in shown} == {True}
     assert all(line.startswith("42,034 of 1,000,000 rows") for line in filter(str.strip, shown))
     assert len({*filter(str.strip, shown)}) <= 2  # two moments, not two halves
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links of POSIX")
+def test_a_folder_of_rows_stays_inside_itself(
+    served: Served, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    outside = tmp_path_factory.mktemp("private")
+    write([row(9, "private")], str(outside / "history.jsonl"))
+    Path("_data/deep").mkdir(parents=True)
+    write([row(1)], "_data/a.jsonl")
+    write([row(2)], "_data/deep/b.jsonl")
+    write([row(3)], "_data/deep/_hidden.jsonl")
+    Path("_data/link.jsonl").symlink_to(outside / "history.jsonl")
+    Path("_data/linked").symlink_to(outside)
+    Path("_data/near.jsonl").symlink_to("a.jsonl")
+    Path("also").symlink_to("_data")
+    here = Path.cwd()
+    for name in ("_data", "./_data", "_data/", "also", str(here / "_data"), (here / "_data").as_uri()):
+        done, asked = served(by_content, *KLS_ROWS, name, "--out", "out.jsonl", "--fresh")
+        assert (done.code, [each["id"] for each in read()]) == (0, ["r1", "r2"]), (name, done.err)
+        assert not any("private" in each.text for each in asked)

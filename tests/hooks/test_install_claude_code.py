@@ -288,14 +288,14 @@ def test_content_is_replaced_and_mode_and_owner_stay(file: Path) -> None:
     assert only(file.parent) == ["settings.json"]
 
 
-def test_links_are_followed(tmp_path: Path, file: Path) -> None:
+def test_links_of_the_user_are_followed(tmp_path: Path, file: Path) -> None:
     link = tmp_path / "home" / "settings.json"
     link.parent.mkdir()
     link.symlink_to("../settings.json")
     # A link to nothing is followed both ways.
     changes = [(b"old", b"new"), (b"new", None), (None, b"again"), (b"again", None)]
     for before, after in changes:
-        files.replace(link, before, after)
+        files.replace(link, before, after, is_users=True)
         assert link.is_symlink()
         assert files.read(file) == after
     assert (only(link.parent), only(tmp_path)) == (["settings.json"], ["home"])
@@ -334,10 +334,9 @@ def test_a_full_disk_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    for step in ("fsync", "link"):
+    for step in ("fsync", "replace"):
         with monkeypatch.context() as patch:
             patch.setattr(os, step, full)
-            patch.setattr(Path, "replace", full)
             with pytest.raises(InputError, match=r"cannot be written \(No space left on device\)"):
                 files.replace(tmp_path / "a" / "settings.json", None, b"new")
             assert only(tmp_path) == []

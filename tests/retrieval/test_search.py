@@ -14,7 +14,7 @@ import pytest
 from indexing import CONTENT, content, databases, opened
 from memory_store import MemoryStore, jwt_store
 
-from judgekit import environment
+from judgekit import environment, outputs
 from judgekit.retrieval import compiled, index, index_file
 from judgekit.retrieval import search as api
 
@@ -338,7 +338,7 @@ def test_the_cache_is_private_and_tells_paths_apart(tmp_path: Path, monkeypatch:
     Path("shared").mkdir(mode=0o755)
     for _ in range(2):
         assert environment.private_folder("shared/home/cache/") == "shared/home/cache/"
-        environment.write_private("file", "x")
+        outputs.write_atomically("file", "x", private=True)
     made = ("shared", "shared/home", "shared/home/cache", "file")
     assert [stat.S_IMODE(Path(each).stat().st_mode) for each in made] == [0o755, 0o700, 0o700, 0o600]
     assert sorted(each.name for each in tmp_path.iterdir()) == ["file", "shared"]
