@@ -43,7 +43,7 @@ WINDOW = 2_000_000_000  # nanoseconds: the coarsest tick in use (FAT), where tim
 FINE_WINDOW = 100_000_000  # nanoseconds: many ticks of a file system that tells less than seconds
 _SECOND = 1_000_000_000
 _DAY = 86_400 * _SECOND
-_SIGNED = 2**63 - 1  # what fits into a column
+_MOST = 2**63 - 1  # what fits into a column
 
 PROBLEMS = "SELECT text FROM note UNION ALL SELECT path || ': ' || problem FROM file WHERE problem NOTNULL"
 
@@ -137,9 +137,15 @@ def look(path: str, *, folder: bool = False) -> Stamp | None:
         status = os.stat(path)
     except OSError:
         return None
+    changed = _storable(status.st_mtime_ns)
     if folder:
-        return status.st_ctime_ns, status.st_mtime_ns, status.st_ino
-    return status.st_size, status.st_mtime_ns, (status.st_ino ^ status.st_ctime_ns) & _SIGNED
+        return _storable(status.st_ctime_ns), changed, status.st_ino & _MOST
+    return _storable(status.st_size), changed, (status.st_ino ^ status.st_ctime_ns) & _MOST
+
+
+def _storable(number: int) -> int:
+    """Return the nearest number that a column holds: times before 1677 and after 2262 do not fit."""
+    return max(-_MOST, min(number, _MOST))
 
 
 def is_sure(changed: int, read: int) -> bool:

@@ -142,6 +142,8 @@ def read(root: str, path: str, profile: Profile) -> tuple[Entry | None, str | No
         entry = KINDS[profile.kind].read(root, path, profile)
     except Unreadable as error:
         return None, f"{error}; skipped"
+    except Exception as error:  # noqa: BLE001 - the boundary of one file: its fault must not cost the store
+        return None, f"cannot be read ({type(error).__name__}: {error}); skipped"
     return entry, entry.problem if entry is not None else None
 
 

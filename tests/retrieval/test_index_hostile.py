@@ -11,7 +11,7 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from indexing import JWT, PROFILES, content, databases, live, opened
@@ -20,6 +20,11 @@ from memory_store import MemoryStore, jwt_store
 from judgekit import environment
 from judgekit.retrieval import confidence, index, index_file, update
 from judgekit.retrieval import search as api
+from judgekit.retrieval.sources import claude_memory
+
+if TYPE_CHECKING:
+    from judgekit.retrieval.compiled import Profile
+    from judgekit.retrieval.sources import Entry
 
 SECOND = "Refresh of the JWT signing keys"
 
@@ -365,3 +370,39 @@ def test_what_a_killed_process_has_read_is_not_read_again(store: MemoryStore, re
     found.close()
     assert len(read) == 61 - 24
     assert database() == path
+
+
+YEAR_2400, YEAR_1600 = 13_569_465_600, -11_676_096_000  # seconds since the epoch
+
+
+@pytest.mark.parametrize("seconds", [YEAR_2400, YEAR_1600])
+@pytest.mark.parametrize("place", ["decisions/second.json", "decisions", ".", "index.md"])
+def test_a_time_that_does_not_fit_into_the_index_costs_nothing(
+    store: MemoryStore, seconds: int, place: str
+) -> None:
+    store.add("second", SECOND)
+    store.write_index()
+    os.utime(store.root / place, (seconds, seconds))
+    for _ in range(2):
+        assert set(search(store)) == {"jwt", "second"}
+    (store.root / "decisions/second.json").unlink()
+    assert search(store) == ["jwt"]
+
+
+def test_a_file_whose_reader_fails_costs_itself_alone(
+    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = claude_memory.read
+
+    def failing_read(root: str, relative: str, profile: Profile) -> Entry | None:
+        if "second" in relative:
+            raise OverflowError("too large for a C long")
+        return read(root, relative, profile)
+
+    store.add("second", SECOND)
+    monkeypatch.setattr(claude_memory, "read", failing_read)
+    ranked = api.search("refresh the JWT", [".claude/memory"], project=str(store.project), limit=10)
+    assert [candidate.id for candidate in ranked.candidates] == ["jwt"]
+    assert ranked.notes == [
+        "decisions/second.json: cannot be read (OverflowError: too large for a C long); skipped"
+    ]
