@@ -241,7 +241,10 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "retrieval.command.ask": printed,
     "retrieval.update.texts": entry,
     "retrieval.search.passages": passage,
-    "retrieval.sources.auto_memory.read": of("retrieval.sources.auto_memory._own_text"),
+    "retrieval.sources.auto_memory.read": lambda text: of("retrieval.sources.auto_memory._own_text")(
+        "/nowhere", "MEMORY.md", text, None
+    ),
+    "retrieval.sources.force.status_of": lambda text: of("retrieval.sources.force.status_of")({}, text),
     "retrieval.sources.as_text": lambda text: of("retrieval.sources.as_text")(as_bytes(text), whole=True),
     "retrieval.sources.claude_memory.body_text": memory,
     "judging.secret_search.blocks": places,

@@ -280,7 +280,7 @@ def test_an_index_of_an_earlier_version_is_used(world: World) -> None:
     words = ("search", "JWT refresh flow", "--json")
     first = world.run(*words)
     [path] = (world.home / "cache").rglob("v*.sqlite")
-    assert path.name == "v3.0.sqlite"
+    assert path.name == "v4.0.sqlite"
     put("index.sqlite", path)
     with closing(sqlite3.connect(path)) as connection:  # as if it had been written for this folder
         root = str(world.folder / ".claude" / "memory")

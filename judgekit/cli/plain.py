@@ -99,7 +99,8 @@ def _search(arguments: Sequence[str]) -> int:
         return Exit.ACCEPTED
     for each in ranked.candidates:
         confidence = f"{each.confidence_label} {each.confidence:.2f}" if each.rated else each.confidence_label
-        _print(f"{one_line(each.title, 200)}\n    {one_line(each.path, 400)}  ({confidence})")
+        status = f" ({each.status}: not in force any more)" if each.status else ""
+        _print(f"{one_line(each.title, 200)}{status}\n    {one_line(each.path, 400)}  ({confidence})")
     if not ranked.candidates:
         _print("nothing found")
     return Exit.ACCEPTED

@@ -67,15 +67,28 @@ def search(
         return
     if not found["results"]:
         say("nothing found")
-    for place, result in enumerate(found["results"], 1):
-        tags = f"  #{','.join(result['tags'])}" if result["tags"] else ""
-        kept = "" if result["kept_by"] in ("bm25", "command") else f", kept by {result['kept_by']}"
-        kind = f"{result['category']}  " if result["category"] else ""
-        rated = "" if result["confidence"] is None else f" {result['confidence']:.2f}"
+    results = found["results"]
+    in_force = [result for result in results if not result.get("status")]
+    for place, result in enumerate(in_force, 1):
         say(f"{place:>2}. {typer.style(' '.join(result['title'].split()), bold=True)}")
-        say(f"    {kind}{result['path']}{tags}  ({result['confidence_label']}{rated}{kept})")
-        if result["snippet"]:
-            say(f"    {' '.join(result['snippet'].split())}")
+        _say_place(result)
+    if len(in_force) < len(results):
+        say("Not in force any more:")
+    for result in results:
+        if result.get("status"):
+            say(f"  - {' '.join(result['title'].split())} ({result['status']})")
+            _say_place(result)
+
+
+def _say_place(result: dict[str, Any]) -> None:
+    """Print where a result is, how sure the search is of it, and its passage."""
+    tags = f"  #{','.join(result['tags'])}" if result["tags"] else ""
+    kept = "" if result["kept_by"] in ("bm25", "command") else f", kept by {result['kept_by']}"
+    kind = f"{result['category']}  " if result["category"] else ""
+    rated = "" if result["confidence"] is None else f" {result['confidence']:.2f}"
+    say(f"    {kind}{result['path']}{tags}  ({result['confidence_label']}{rated}{kept})")
+    if result["snippet"]:
+        say(f"    {' '.join(result['snippet'].split())}")
 
 
 app = typer.Typer(no_args_is_help=True, help="The index of each store: status and rebuild.")

@@ -81,12 +81,18 @@ def unrepeated(shown: Shown, told: Session | None, prompt: str) -> Shown:
 def shown_without_judge(ranked: RankedCandidates, configured: Settings) -> Shown:
     """Return which candidates are shown where no model decides; what is pinned comes on top of them."""
     most = configured["max_inject"]
+    candidates = in_force(ranked)
     if configured["inject"] == "top_k":
-        return [candidate for candidate in ranked.candidates if not candidate.damaged][:most], []
-    injected = [candidate for candidate in ranked.candidates if candidate.confidence_label == "high"][:most]
-    rest = [candidate for candidate in ranked.candidates if candidate not in injected]
+        return [candidate for candidate in candidates if not candidate.damaged][:most], []
+    injected = [candidate for candidate in candidates if candidate.confidence_label == "high"][:most]
+    rest = [candidate for candidate in candidates if candidate not in injected]
     mentioned = [candidate for candidate in rest if candidate.worth_mentioning]
     return injected, mentioned or (rest if configured["hint_on_zero"] and not injected else [])
+
+
+def in_force(ranked: RankedCandidates) -> list[Candidate]:
+    """Return the candidates without what is superseded, deprecated or rejected: an agent would act on it."""
+    return [candidate for candidate in ranked.candidates if not candidate.status]
 
 
 def render(
@@ -117,7 +123,9 @@ def render(
             tags = [one_line(tag.replace(",", " "), _TAG) for tag in candidate.tags[:_MAX_TAGS]]
             listed = escape(",".join(tag for tag in tags if tag))
             category = escape(one_line(candidate.category, _TAG).upper())
-            title, path = escape(one_line(candidate.title, _TITLE)), escape(one_line(candidate.place, _PATH))
+            marked = f"{one_line(candidate.title, _TITLE)} ({candidate.status})" if candidate.status else ""
+            title = escape(marked or one_line(candidate.title, _TITLE))
+            path = escape(one_line(candidate.place, _PATH))
             line = f'<result category="{category}" confidence="{confidence}">{title} -> {path}'
             line += f" #tags:{listed}</result>" if listed else "</result>"
             left -= len(line) + 1

@@ -104,8 +104,9 @@ def _logged(prompt: str, configured: Settings) -> list[str]:
 def _outcome(candidate: Candidate, shown: context.Shown, configured: Settings) -> tuple[str, str]:
     injected, mentioned = (candidate in part for part in shown)
     outcome = "injected" if injected else "mentioned" if mentioned else "left out"
-    if candidate.damaged:
-        return outcome, "its file is damaged, and the memory may be retired: never injected"
+    never = _why_never_injected(candidate)
+    if never:
+        return outcome, never
     if configured["inject"] == "top_k":
         which = "among" if injected else "not among"
         return outcome, f"{which} the first {configured['max_inject']} (retrieval.inject is top_k)"
@@ -126,6 +127,14 @@ def _outcome(candidate: Candidate, shown: context.Shown, configured: Settings) -
         return outcome, f"{own} is {label}: high begins at {labels['high']:.2f}"
     weak = ", but nothing else was found (retrieval.hint_on_zero)" if mentioned else ""
     return outcome, f"{own} is below {labels['mention']:.2f}, the lowest confidence to mention{weak}"
+
+
+def _why_never_injected(candidate: Candidate) -> str:
+    if candidate.status:
+        return f"it is {candidate.status}: never injected, and last in a search"
+    if candidate.damaged:
+        return "its file is damaged, and the memory may be retired: never injected"
+    return ""
 
 
 def _evidence(candidate: Candidate, *, several: bool) -> list[str]:

@@ -6,7 +6,7 @@ The engine asks them, so that this process imports nothing. Where none runs, one
 from __future__ import annotations
 
 from judgekit.engine import client
-from judgekit.hooks import settings, watchdog
+from judgekit.hooks import context, settings, watchdog
 from judgekit.retrieval import quickjson
 from judgekit.retrieval.confidence import COMMAND
 
@@ -36,7 +36,8 @@ def shown_by_judge(
 ) -> Shown | None:
     """Return what is shown after judging; None, and why in `notes`, when no model could be asked."""
     # What is damaged may be retired, and what is pinned is shown anyway.
-    if not (candidates := [hit for hit in ranked.candidates if not hit.damaged]):
+    candidates = [hit for hit in context.in_force(ranked) if not hit.damaged]
+    if not candidates:
         return None
     try:
         judged = _judged(prompt, candidates, payload, configured)
@@ -63,7 +64,9 @@ def decided(
             candidate.confidence_label = JUDGED
     if configured["inject"] == "top_k":
         return injected, []
-    rest = [hit for hit in ranked.candidates if hit.damaged or (hit in undecided and hit not in injected)]
+    rest = [
+        hit for hit in context.in_force(ranked) if hit.damaged or (hit in undecided and hit not in injected)
+    ]
     return injected, [candidate for candidate in rest if candidate.worth_mentioning]
 
 

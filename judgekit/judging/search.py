@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from pydantic import BaseModel
+from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
 
 from judgekit import environment
 from judgekit.config import TIERS, ModeName, check, require
@@ -50,7 +50,8 @@ NO_FULL_TEXT = "no model is asked without full-text search"
 class Result(BaseModel, frozen=True):
     """One memory or document that was found; `kept_by` is the tier that kept it, "bm25" or "command".
 
-    What `retrieval.command` found has no `bm25`, and no `confidence` but the program's own.
+    What `retrieval.command` found has no `bm25`, and no `confidence` but the program's own. A `status` is
+    there only for what is not in force any more: superseded, deprecated or rejected.
     """
 
     id: str
@@ -63,6 +64,14 @@ class Result(BaseModel, frozen=True):
     confidence: float | None
     confidence_label: str
     kept_by: str
+    status: str | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_empty_status(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = write(self)
+        if self.status is None:
+            del fields["status"]
+        return fields
 
 
 class SearchResult(BaseModel, frozen=True):

@@ -30,7 +30,7 @@ _ENOUGH = 2  # times the pool that the terms chosen must occur, whatever they co
 _BODY = 8_000  # characters of a body's stems that are read
 _FEW = 16  # words that are counted one by one: the quicker way, for as few
 
-COLUMNS = "file.id, title, category, tags, path, updated"
+COLUMNS = "file.id, title, category, tags, path, updated, status"
 _MATCHES = "SELECT group_concat(rowid) FROM text WHERE text MATCH ?"
 _STARTING = "SELECT term, entries FROM term WHERE term >= ? AND term < ?"
 _ENTRIES = f"""SELECT number, c0, c1, substr(c2, 1, {_BODY}), c3, problem IS NOT NULL, {COLUMNS}
@@ -110,9 +110,11 @@ def _hit(entry: _Entry, part: Part, most: float) -> Candidate:
 
 def candidate(opened: Index, row: Sequence[Any]) -> Candidate:
     """Return the candidate that a row of the index's table `file` stands for: the values of `COLUMNS`."""
-    name, title, category, tags, path, updated = row
+    name, title, category, tags, path, updated, status = row
     own = tuple([tag for tag in tags.split(",") if tag])
-    return Candidate(name, title, category, own, updated, opened.root, path, opened.profile.kind)
+    hit = Candidate(name, title, category, own, updated, opened.root, path, opened.profile.kind)
+    hit.status = status or ""
+    return hit
 
 
 def _look_up(opened: Index, number: int, term: Term, wanted: Wanted) -> None:

@@ -55,6 +55,7 @@ class Candidate:
     or tags. `text` holds its stems, title first, and `length` is how many there are; `part` of the prompt
     found it. What a pin named keeps the values that it begins with. What a program of the user's found is of
     kind `COMMAND`: `root` is the program, `text` the text, and unless it gave a confidence it is not `rated`.
+    A `status` (superseded, deprecated, rejected) says that it is not in force: it comes last, marked.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Candidate:
         self.text, self.length = "", 0
         self.part: Part | None = None
         self.rated = True
+        self.status = ""
 
     def shown(self) -> dict[str, Any]:
         """Return what a search shows of it, in printable texts; null for a number that there is not."""
@@ -93,6 +95,7 @@ class Candidate:
             "confidence": self.confidence if self.rated else None,
             "confidence_label": self.confidence_label,
             "kept_by": COMMAND if self.kind == COMMAND else "bm25",
+            **({"status": self.status} if self.status else {}),
         }
 
 
@@ -143,7 +146,8 @@ def order(hits: Sequence[Candidate], terms: Sequence[Term], size: int, profile: 
 
     def place(hit: Candidate) -> tuple[float, ...]:
         priority = priorities.get(hit.category, len(priorities))
-        return -round(hit.score / best, _DIGITS), priority, hit.updated < recent, -hit.updated
+        is_old = hit.updated < recent
+        return hit.status != "", -round(hit.score / best, _DIGITS), priority, is_old, -hit.updated
 
     kept.sort(key=place)
     rate(kept, terms, size, profile)

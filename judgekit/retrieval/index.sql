@@ -8,17 +8,18 @@ CREATE TABLE watch (number INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, folde
         x INTEGER, y INTEGER, z INTEGER, sure INTEGER NOT NULL);
 
 -- One row a file, `pending` until it is read. `inode` is mixed with the ctime, see `look`. `live` is 1 when it gave an
--- entry; `read` is when, in nanoseconds; `digest` is of all that was found.
+-- entry; `read` is when, in nanoseconds; `digest` is of all that was found; `status` says why an entry is not in force.
 CREATE TABLE file (
         number INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, folder INTEGER NOT NULL,
         pending INTEGER NOT NULL DEFAULT 1, size INTEGER, mtime INTEGER, inode INTEGER,
         read INTEGER NOT NULL DEFAULT 0, live INTEGER NOT NULL DEFAULT 0, digest INTEGER,
-        problem TEXT, id TEXT, title TEXT, category TEXT, tags TEXT, updated REAL);
+        problem TEXT, id TEXT, title TEXT, category TEXT, tags TEXT, status TEXT,
+        updated REAL);
 CREATE INDEX file_folder ON file (folder);
 CREATE INDEX file_pending ON file (number) WHERE pending;
 CREATE INDEX file_problem ON file (path) WHERE problem IS NOT NULL;
 
--- What is wrong beside single files.
+-- What is wrong beside single files, and what of a sound file is not searched; `place` is a folder or a file.
 CREATE TABLE note (place TEXT NOT NULL, text TEXT NOT NULL);
 
 -- In how many entries each stem of the table `text` occurs; the row with an empty term counts all words.

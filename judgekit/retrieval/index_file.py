@@ -1,6 +1,6 @@
 """The file of an index: its place in the cache, how it is opened, and what SQLite's errors over it mean.
 
-A store has one file at a time. A new one replaces it as the next generation: `v3.0.sqlite`, `v3.1.sqlite`.
+A store has one file at a time. A new one replaces it as the next generation: `v4.0.sqlite`, `v4.1.sqlite`.
 The first number is `VERSION`, so that two versions of this program do not fight over one file.
 
 Times on a file system are coarse: what changes twice within one tick looks as if it had changed once. So what
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     Stamp: TypeAlias = tuple[int, int, int]
 
 FOLDER = "index"
-VERSION = 3
-COLUMNS_VERSION = 2
+VERSION = 4
+COLUMNS_VERSION = 3
 TOTAL = ""  # the row of the table `term` that counts all words
 BUSY_SECONDS = 0.3  # how long a writer waits for another one, once a query; readers never wait
 MEMORY_FILES = 5_000  # files that are read into memory where no file can be kept: about a second

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from judgekit.config.patterns import Pattern
     from judgekit.retrieval.compiled import Profile, Profiles
+    from judgekit.retrieval.sources import Listed
 
 KINDS = {source.NAME: source for source in (claude_memory, auto_memory, markdown)}
 """The kinds of stores, in the order in which they are recognised."""
@@ -69,7 +70,10 @@ class Store:
         self.root, self.kind, self.source = root, kind, KINDS[kind]
         # Looked into in a store of any kind, since a first record there changes the kind.
         every = [each for profile in profiles.by_kind.values() for each in profile.categories.values()]
-        self.record_folders = frozenset([category["folder"] for category in every])
+        usual = [category["folder"] for category in every if category["folder"]]
+        self._profile = profiles.by_kind[kind]
+        self._listed: Listed | None = None
+        self.record_folders = frozenset(usual)
         self.room = MAX_FILES
         self.patterns: list[Pattern] = []
         own = os.path.join(root, IGNORE)
@@ -83,25 +87,48 @@ class Store:
         listing = Listing(index_file.look(path, folder=True), read)
         if relative and os.path.islink(path) and not self._holds(relative, listing):
             return listing
-        endings = self.source.ENDINGS if (self.source.BELOW if relative else self.source.IN_ROOT) else ()
-        # No such folder, or no permission: nothing to list.
-        with suppress(OSError), os.scandir(path) as entries:
-            for entry in entries:
-                name = f"{relative}/{entry.name}" if relative else entry.name
-                # Names that are no UTF-8 hold lone surrogates and cannot be stored or printed.
-                if entry.name.startswith(".") or any("\ud800" <= char <= "\udfff" for char in entry.name):
-                    continue
-                is_folder = self._is_folder(name, entry, listing)
-                if name not in OWN and is_ignored(self.patterns, name, folder=is_folder):
-                    continue
-                if not is_folder:
-                    if entry.name.endswith(endings):
-                        self._add(name, entry, listing)
-                elif name in self.record_folders or (
-                    self.source.DEEP and name.count("/") < MAX_DEPTH and entry.name not in _NOT_DOCUMENTS
-                ):
-                    listing.folders.append(name)
+        if not relative:
+            listing.problems += self._read_list().problems
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    self._list_entry(relative, entry, listing)
+        except PermissionError:
+            where = relative or self.root
+            listing.problems.append(f"{where}: this folder may not be read, so nothing in it is searched")
+        except OSError:  # no such folder: nothing to list
+            pass
         return listing
+
+    def _list_entry(self, relative: str, entry: os.DirEntry[str], listing: Listing) -> None:
+        name = f"{relative}/{entry.name}" if relative else entry.name
+        # Names that are no UTF-8 hold lone surrogates and cannot be stored or printed.
+        if entry.name.startswith(".") or any("\ud800" <= char <= "\udfff" for char in entry.name):
+            return
+        is_folder = self._is_folder(name, entry, listing)
+        if name not in OWN and is_ignored(self.patterns, name, folder=is_folder):
+            return
+        if not is_folder:
+            has_entries = self.source.BELOW if relative else self.source.IN_ROOT
+            if has_entries and entry.name.endswith(self.source.ENDINGS):
+                self._add(name, entry, listing)
+        elif self._is_looked_into(name):
+            listing.folders.append(name)
+
+    def _read_list(self) -> Listed:
+        """Return what the store's own list says; it is read where folders are looked for, and once."""
+        if self._listed is None:
+            self._listed = self.source.listed(self.root, self._profile)
+        return self._listed
+
+    def _is_looked_into(self, name: str) -> bool:
+        if name in self.record_folders:
+            return True
+        # The folders above one with records have none, but lead to it.
+        if any(name == folder or folder.startswith(f"{name}/") for folder in self._read_list().folders):
+            return True
+        is_shallow = name.count("/") < MAX_DEPTH
+        return self.source.DEEP and is_shallow and name.rpartition("/")[2] not in _NOT_DOCUMENTS
 
     def _is_folder(self, name: str, entry: os.DirEntry[str], listing: Listing) -> bool:
         if entry.is_dir(follow_symlinks=False):

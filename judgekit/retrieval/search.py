@@ -90,7 +90,7 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
         ranked.candidates += found
     if len(roots) > 1:  # of candidates for the same file the first one stays
         best: dict[str, Candidate] = {}
-        for candidate in sorted(ranked.candidates, key=lambda candidate: -candidate.confidence):
+        for candidate in sorted(ranked.candidates, key=lambda hit: (hit.status != "", -hit.confidence)):
             best.setdefault(candidate.file, candidate)
         ranked.candidates[:] = best.values()
         ranked.notes[:] = dict.fromkeys(ranked.notes)
@@ -108,9 +108,16 @@ def search(  # noqa: PLR0913 - the one door to all stores: each option is a wish
 
 
 def lacking(roots: Sequence[str], project: str) -> list[str]:
-    if any(os.path.isdir(resolve(root, project)) for root in roots):
-        return []
-    return [f"no store found ({', '.join(roots) or 'no root is set'}); name one with --root"]
+    """Return a line for each root that is no folder, or one for all where none is."""
+    different = list(dict.fromkeys(roots))
+    missing = []
+    for root in different:
+        folder = resolve(root, project)
+        if not os.path.isdir(folder):
+            missing.append(f"{root}: {folder}" if root == AUTO_ROOT else root)
+    if len(missing) < len(different):
+        return [f"{root}: no such folder, so it is not searched" for root in missing]
+    return [f"no store found ({', '.join(missing) or 'no root is set'}); name one with --root"]
 
 
 def may_be_searched(root: str, folder: str, base: str, trusted: Collection[str]) -> bool:
@@ -120,6 +127,11 @@ def may_be_searched(root: str, folder: str, base: str, trusted: Collection[str])
     """
     if (folder + os.sep).startswith(base):
         return True
+    from judgekit.retrieval import worktree  # noqa: PLC0415 - few stores are outside
+
+    main = worktree.in_main_worktree(base.rstrip(os.sep))
+    if main is not None and (folder + os.sep).startswith(os.path.realpath(main).rstrip(os.sep) + os.sep):
+        return True
     absolute = root == AUTO_ROOT or os.path.isabs(os.path.expanduser(root))
     return root in trusted and (absolute or os.path.normpath(root).split(os.sep)[0] == os.pardir)
 
@@ -127,10 +139,18 @@ def may_be_searched(root: str, folder: str, base: str, trusted: Collection[str])
 def resolve(root: str, project: str) -> str:
     """Return the absolute path that a configured root stands for."""
     if root == AUTO_ROOT:
-        from judgekit.retrieval.sources import auto_memory  # noqa: PLC0415 - few roots are of this kind
+        from judgekit.retrieval.sources import auto_folder  # noqa: PLC0415 - few roots are of this kind
 
-        return auto_memory.folder(os.path.abspath(project))
-    return os.path.normpath(os.path.join(os.path.abspath(project), os.path.expanduser(root)))
+        return auto_folder.folder_of(os.path.abspath(project))
+    folder = os.path.normpath(os.path.join(os.path.abspath(project), os.path.expanduser(root)))
+    if os.path.isdir(folder) or os.path.isabs(os.path.expanduser(root)):
+        return folder
+    from judgekit.retrieval import worktree  # noqa: PLC0415 - where a store is missing
+
+    # What git ignores is in the main working tree alone.
+    main = worktree.in_main_worktree(os.path.abspath(project))
+    shared = os.path.normpath(os.path.join(main, root)) if main is not None else folder
+    return shared if os.path.isdir(shared) else folder
 
 
 class _Search:
@@ -256,7 +276,9 @@ def match_keywords(
 
 def _candidate(root: str, path: str, entry: Entry, profile: Profile) -> Candidate:
     updated = entry.updated or os.path.getmtime(os.path.join(root, path))
-    return Candidate(entry.id, entry.title, entry.category, entry.tags, updated, root, path, profile.kind)
+    hit = Candidate(entry.id, entry.title, entry.category, entry.tags, updated, root, path, profile.kind)
+    hit.status = entry.status
+    return hit
 
 
 def body(candidate: Candidate, limit: int | None, profiles: Profiles | None = None) -> str:

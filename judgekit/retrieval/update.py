@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from judgekit import environment
 from judgekit.retrieval import index_file, scan
 from judgekit.retrieval.index_file import FOLDER, TOTAL, VERSION, Index, about, is_sure, sqlite
-from judgekit.retrieval.sources import Entry
+from judgekit.retrieval.sources import Entry, claude_memory
 from judgekit.retrieval.terms import hidden_words, stems
 
 TYPE_CHECKING = False
@@ -37,8 +37,11 @@ _COUNT = """INSERT INTO term (term, entries) VALUES (?, ?)
     ON CONFLICT (term) DO UPDATE SET entries = entries + excluded.entries"""
 _IN_FOLDER = """SELECT file.number, file.path, size, mtime, inode, read FROM file
     JOIN watch ON file.folder = watch.number WHERE watch.path = ?"""
+_DROP_NOTE = "DELETE FROM note WHERE place = (SELECT path FROM file WHERE number = ?)"
+_ADD_NOTE = "INSERT INTO note (text, place) SELECT ?, path FROM file WHERE number = ?"
+_OF_NAME = "SELECT number FROM file WHERE path = ? OR path LIKE ?"
 _SET_FILE = """UPDATE file SET pending = 0, size = ?, mtime = ?, inode = ?, read = ?, live = ?, digest = ?,
-    problem = ?, id = ?, title = ?, category = ?, tags = ?, updated = ? WHERE number = ?"""
+    problem = ?, id = ?, title = ?, category = ?, tags = ?, status = ?, updated = ? WHERE number = ?"""
 _TOUCH_FILE = "UPDATE file SET pending = 0, size = ?, mtime = ?, inode = ?, read = ? WHERE number = ?"
 _ADD_WATCH = "INSERT OR REPLACE INTO watch (number, path, folder, x, y, z, sure) VALUES (?, ?, ?, ?, ?, ?, ?)"
 
@@ -140,7 +143,8 @@ class Plan:
         store = scan.Store(index.root, self.kind, index.profiles)
         if not self.anew:
             store.room -= self._rows("SELECT count(*) FROM file")[0][0]
-        deep = self.anew or places is None or scan.IGNORE in changed
+        # These say which folders and files there are.
+        deep = self.anew or places is None or not {scan.IGNORE, claude_memory.INDEX}.isdisjoint(changed)
         wanted = sorted((place for place in places or () if place not in scan.OWN), reverse=True)
         pending = [""] if deep else [place for place in wanted if self._known.get(place, (1,))[0]]
         listed: dict[str, Collection[str]] = {}  # the folders in each
@@ -159,6 +163,9 @@ class Plan:
             if above in self.gone or path not in listed.get(above, (path,)):
                 self.gone[path] = None
         self.lost += [row[0] for path in self.gone for row in self._rows(_IN_FOLDER, path)]
+        if self.new or self.lost:
+            for name in store.source.LISTS:
+                self.changed += [row[0] for row in self._rows(_OF_NAME, name, f"%/{name}")]
 
     def _rows(self, query: str, *values: object) -> list[Any]:
         return [] if self.anew else self._connection.execute(query, values).fetchall()
@@ -185,22 +192,24 @@ class Plan:
 class ReadFile:
     """What reading one file gave: its stamp from before it was read, the row of its entry, and its texts."""
 
-    __slots__ = ("digest", "read", "row", "stamp", "texts")
+    __slots__ = ("digest", "note", "read", "row", "stamp", "texts")
 
     def __init__(self, root: str, place: str, profile: Profile) -> None:
         self.read, self.stamp = index_file.clock(), index_file.look(f"{root}/{place}")
         entry, problem = scan.read(root, place, profile)
         shown = entry or Entry("", "", "")
         self.texts = None if entry is None else texts(entry, profile.language)
-        names = [_clean(name) for name in (shown.id, shown.title, shown.category, ",".join(shown.tags))]
+        shown_texts = (shown.id, shown.title, shown.category, ",".join(shown.tags), shown.status)
+        names = [_clean(name) for name in shown_texts]
         updated = shown.updated or (self.stamp[1] / 1e9 if self.stamp else 0.0)
         self.row = (None if problem is None else _clean(problem), *names, updated)
-        self.digest = zlib.crc32(repr((self.row, self.texts)).encode("utf-8", "surrogatepass"))
+        self.note = None if shown.note is None else _clean(f"{place}: {shown.note}")
+        self.digest = zlib.crc32(repr((self.row, self.texts, self.note)).encode("utf-8", "surrogatepass"))
 
 
 def texts(entry: Entry, language: Language) -> list[str]:
     """Return the stems of an entry for each column of the table `text`."""
-    shown = (entry.title, " ".join(entry.tags), entry.body)
+    shown = (" ".join([entry.title, *entry.aliases]), " ".join(entry.tags), entry.body)
     hidden = hidden_words("\n".join(shown), language)
     return [_clean(" ".join(stems(text, language))) for text in (*shown, hidden)]
 
@@ -241,6 +250,7 @@ class Writer:
 
     def drop(self, number: int) -> None:
         self._drop_text(number)
+        self.execute(_DROP_NOTE, (number,))
         self.execute("DELETE FROM file WHERE number = ?", (number,))
 
     def put(self, number: int, file: ReadFile) -> bool:
@@ -255,6 +265,9 @@ class Writer:
             self.execute(_TOUCH_FILE, (*file.stamp, file.read, number))
             return False
         self._drop_text(number)
+        self.execute(_DROP_NOTE, (number,))
+        if file.note is not None:
+            self.execute(_ADD_NOTE, (file.note, number))
         live = file.texts is not None
         self.execute(_SET_FILE, (*file.stamp, file.read, live, file.digest, *file.row, number))
         if file.texts is not None:

@@ -50,7 +50,7 @@ def test_the_json_form_is_a_contract_and_people_read_titles_and_paths(judgekit: 
     assert set(done.json) == {"query", "mode", "degraded", "results", "duration_ms"}
     assert (done.json["query"], done.json["mode"], done.json["degraded"]) == (QUERY, "lenient", None)
     first = done.json["results"][0]
-    assert list(first) == list(Result.model_fields)
+    assert [*first, "status"] == list(Result.model_fields)  # said of what is not in force alone
     assert (first["id"], first["title"]) == (sample_store.JWT.id, sample_store.JWT.title)
     assert first["path"] == sample_store.JWT.path
     assert (first["kept_by"], first["confidence_label"], done.code) == ("bm25", "high", 0)
@@ -240,7 +240,11 @@ def alone(project: Path) -> Run:
 )
 def test_its_json_is_the_real_commands_json(judgekit: Run, alone: Run, options: tuple[str, ...]) -> None:
     expected, outcome = judgekit("search", "--json", *options), alone("search", "--json", *options)
-    assert (outcome.code, outcome.err) == (expected.code, expected.err) == (0, "")
+    assert (outcome.code, outcome.err) == (expected.code, expected.err)
+    assert outcome.code == 0
+    missing = "no such folder, so it is not searched"
+    assert all("claude:auto: " in line and missing in line for line in outcome.err.splitlines())
+    assert bool(outcome.err) == ("claude:auto" in options)
     assert outcome.json | {"duration_ms": 0} == expected.json | {"duration_ms": 0}
     assert list(outcome.json) == list(expected.json)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from contextlib import suppress
 from pathlib import Path
 from unittest.mock import Mock
@@ -12,8 +13,16 @@ from memory_store import MemoryStore, jwt_store, listed
 
 from judgekit.config import files
 from judgekit.errors import ConfigError
-from judgekit.retrieval import compiled, profiles, scan
-from judgekit.retrieval.sources import Entry, Unreadable, auto_memory, claude_memory, contained, markdown
+from judgekit.retrieval import compiled, profiles, scan, worktree
+from judgekit.retrieval.sources import (
+    Entry,
+    Unreadable,
+    auto_folder,
+    auto_memory,
+    claude_memory,
+    contained,
+    markdown,
+)
 
 
 def test_the_compiled_profiles_are_those_of_the_yaml_files() -> None:
@@ -86,7 +95,7 @@ def test_each_kind_lists_its_files(tmp_path: Path) -> None:
     (docs / "deep" / "up").symlink_to(docs)
     assert sorted(listed(docs, MARKDOWN).files) == ["a.md", "deep/er/b.markdown", "e.txt", "f.rst"]
     make(tmp_path / "auto", "MEMORY.md", "topic.md", "sub/other.md")
-    assert sorted(listed(tmp_path / "auto", AUTO_MEMORY).files) == ["MEMORY.md", "topic.md"]
+    assert sorted(listed(tmp_path / "auto", AUTO_MEMORY).files) == ["MEMORY.md", "sub/other.md", "topic.md"]
 
 
 def test_links_that_lead_out_are_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,21 +310,110 @@ def test_topics_of_auto_memory_and_what_its_list_says(tmp_path: Path) -> None:
     found = topic(tmp_path, "---\ntype: odd\n---\nText")
     assert found is not None
     assert (found.title, found.category) == ("topic", "memory")
+    (tmp_path / "team").mkdir()
+    for name in ("debug.md", "team/rota.md", "b c.md"):
+        (tmp_path / name).write_text("Text")
     found = topic(tmp_path, "# Memory\n- [Debugging](debug.md)\nBuilds [need](x) pnpm.\n", "MEMORY.md")
     assert found is not None
     assert "pnpm" in found.body
     assert "Debugging" not in found.body
-    for text in ("# Memory\n- [Debugging](debug.md)\n", "- [A](a) [B](b.md) - tips\n\n"):
-        assert topic(tmp_path, text, "MEMORY.md") is None
-    assert (topic(tmp_path, b"caf\xe9") or found).problem
+    for line in ("- [Debugging](debug.md)", "- [A](a) [B](team/rota.md#now) - tips\n", "- [C](b%20c.md)"):
+        assert topic(tmp_path, f"# Memory\n{line}\n", "MEMORY.md") is None, line
+    for target in ("gone.md", "../outside.md", "/etc/hosts.md", "elsewhere/debug.md"):
+        found = topic(tmp_path, f"# Memory\n- [Password]({target}) - it rotates on Mondays\n", "MEMORY.md")
+        assert found is not None, target
+        assert "Mondays" in found.body
+    found = topic(tmp_path, "- [Rota](rota.md) - who is on call\n", "team/MEMORY.md")
+    assert found is None, "a list in a folder leads to topics beside it"
+    damaged = topic(tmp_path, b"caf\xe9")
+    assert damaged is not None
+    assert damaged.problem
     assert topic(tmp_path, b"---\nstatus: retired\n---\ncaf\xe9") is None
 
 
 def test_auto_memory_lies_where_the_client_keeps_it(isolated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = "-home-me-my-app-v1-2"
-    assert auto_memory.folder("/home/me/my_app.v1 2") == f"{isolated}/.claude/projects/{name}/memory"
+    assert auto_folder.folder_of("/home/me/my_app.v1 2") == f"{isolated}/.claude/projects/{name}/memory"
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", "/elsewhere")
-    assert auto_memory.folder("/home/me/my_app.v1 2") == f"/elsewhere/projects/{name}/memory"
+    assert auto_folder.folder_of("/home/me/my_app.v1 2") == f"/elsewhere/projects/{name}/memory"
+    monkeypatch.setenv("CLAUDE_CODE_PROJECT_DIR_NAME", "team_box-1")
+    assert auto_folder.folder_of("/home/me/my_app.v1 2") == "/elsewhere/projects/team_box-1/memory"
+    monkeypatch.setenv("CLAUDE_CODE_PROJECT_DIR_NAME", "../../etc")
+    assert auto_folder.folder_of("/home/me/my_app.v1 2") == f"/elsewhere/projects/{name}/memory"
+
+
+# The names that version 2.1.330 of the client gave such folders, or the hash that its function computes.
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/home/me/grüße", "-home-me-gr--e"),
+        ("/home/me/🎉", "-home-me---"),
+        ("/" + "a" * 199, "-" + "a" * 199),
+        ("/" + "a" * 200, "-" + "a" * 199 + "-b6ymvl"),
+    ],
+)
+def test_a_folder_is_called_as_the_client_calls_it(path: str, name: str) -> None:
+    assert auto_folder.folder_name(path) == name
+
+
+def git(folder: Path, *words: str) -> None:
+    subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def worktrees(tmp_path: Path) -> tuple[Path, Path]:
+    """Return the main working tree of a repository and a linked one."""
+    main, linked = tmp_path / "main", tmp_path / "linked"
+    main.mkdir()
+    git(main, "init", "-q")
+    identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+    git(main, *identity, "commit", "-q", "--allow-empty", "-m", "begin")
+    git(main, "worktree", "add", "-q", str(linked))
+    return main, linked
+
+
+def test_the_memory_of_a_linked_worktree_is_that_of_the_main_one(worktrees: tuple[Path, Path]) -> None:
+    main, linked = worktrees
+    package = linked / "packages" / "one"
+    package.mkdir(parents=True)
+    for place in (main, linked, package):
+        assert auto_folder.folder_of(str(place)) == auto_folder.folder_of(str(main))
+
+
+def test_a_file_that_only_poses_as_a_link_to_a_worktree_is_not_believed(
+    worktrees: tuple[Path, Path], tmp_path: Path
+) -> None:
+    main, linked = worktrees
+    archive = tmp_path / "archive"
+    archive.mkdir()
+    (archive / ".git").write_text((linked / ".git").read_text())
+    assert worktree.main_worktree(str(archive)) == str(archive)
+    assert worktree.main_worktree(str(linked)) == str(main)
+
+
+def test_the_user_may_move_the_clients_memory(worktrees: tuple[Path, Path], isolated: Path) -> None:
+    main, linked = worktrees
+    usual = auto_folder.folder_of(str(main))
+    settings = isolated / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    for value, folder in (
+        ('"~/notes"', f"{isolated}/notes"),
+        ('"/var/notes/"', "/var/notes"),
+        ('"notes"', usual),
+        ('"/"', usual),
+        ("7", usual),
+    ):
+        settings.write_text(f'{{"autoMemoryDirectory": {value}}}')
+        assert auto_folder.folder_of(str(main)) == folder, value
+    local = main / ".claude" / "settings.local.json"
+    local.parent.mkdir()
+    local.write_text('{"autoMemoryDirectory": "/var/local"}')
+    assert auto_folder.folder_of(str(main)) == "/var/local"
+    assert auto_folder.folder_of(str(linked)) == usual
+    git(main, "add", ".claude")  # as a clone brings it
+    assert auto_folder.folder_of(str(main)) == usual
+    (main / ".claude" / "settings.json").write_text('{"autoMemoryDirectory": "/var/shared"}')
+    assert auto_folder.folder_of(str(main)) == usual
 
 
 def test_nothing_outside_is_contained(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 A kind of store is a module, listed in `KINDS` of scan.py. It has `NAME`, also the name of its profile's file;
 `ENDINGS` of its files; `IN_ROOT` and `BELOW`, whether these are entries in the root or in folders; `DEEP`,
 whether every folder is looked into or only those that records of a kind have; `LINKED_FOLDERS`, whether these
-may be links; `is_at`, whether a folder is such a store; and `read`.
+may be links; `LISTS`, names of files whose entry depends on which other files there are; `is_at`, whether a
+folder is such a store; `listed`, what the store's own list of its entries says; and `read`.
 """
 
 from __future__ import annotations
@@ -21,9 +22,13 @@ class Unreadable(Exception):  # noqa: N818 - a state of the file, which its read
 
 
 class Entry:
-    """One thing to find, its title and tags cut; one with a `problem` may be retired. 0: no known time."""
+    """One thing to find, its title and tags cut; one with a `problem` may be retired. 0: no known time.
 
-    __slots__ = ("body", "category", "id", "problem", "tags", "title", "updated")
+    `aliases` are other titles by which it is found. A `status` says why it is not in force any more. A `note`
+    says what of it is not searched.
+    """
+
+    __slots__ = ("aliases", "body", "category", "id", "note", "problem", "status", "tags", "title", "updated")
 
     def __init__(
         self,
@@ -39,6 +44,19 @@ class Entry:
         self.id, self.category, self.body = id, category, body
         self.title, self.tags = title[:1_000], tuple(tag[:100] for tag in tags)[:100]
         self.updated, self.problem = updated, problem
+        self.aliases: list[str] = []
+        self.status = ""
+        self.note: str | None = None
+
+
+class Listed:
+    """What a store's own list says: folders with entries beside the usual ones, and what is wrong with it."""
+
+    __slots__ = ("folders", "problems")
+
+    def __init__(self) -> None:
+        self.folders: set[str] = set()
+        self.problems: list[str] = []
 
 
 def contained(root: str, relative: str) -> str | None:
@@ -47,10 +65,36 @@ def contained(root: str, relative: str) -> str | None:
     return real if real.startswith(root.rstrip(os.sep) + os.sep) else None
 
 
-def read_text(root: str, relative: str, limit: int) -> str:
-    """Return the first `limit` bytes as text; raises `Unreadable`, also for what is binary or not UTF-8."""
+def read_text(root: str, relative: str, limit: int) -> tuple[str, str | None]:
+    """Return the text of a file, and a note where it is longer than `limit` bytes; raises `Unreadable`.
+
+    Of a longer one the beginning and the end are read: people append to logs, and the newest entry counts.
+    Also raises it for what is binary or not UTF-8.
+    """
     raw, more = read_bytes(root, relative, limit)
-    return as_text(raw, whole=not more)
+    if not more:
+        return as_text(raw, whole=True), None
+    end_bytes = limit // 4
+    beginning = as_text(raw[: limit - end_bytes], whole=False)
+    ending, size = _read_end(root, relative, end_bytes)
+    part = f"only {limit:,} of its {size:,} bytes are searched, at its beginning and its end"
+    return f"{beginning}\n{ending}", f"{part}; split it to search all"
+
+
+def _read_end(root: str, relative: str, limit: int) -> tuple[str, int]:
+    """Return the last whole lines of a file, at most `limit` bytes, and how many bytes it has."""
+    path = contained(root, relative)
+    if path is None:
+        raise Unreadable("outside its store")
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - limit, 0))
+            raw = file.read(limit)
+    except OSError as error:
+        raise Unreadable(f"cannot be read ({error.strerror})") from None
+    first_line = raw.find(b"\n") + 1
+    return raw[first_line:].replace(b"\0", b"").decode("utf-8", "replace"), size
 
 
 def read_bytes(root: str, relative: str, limit: int) -> tuple[bytes, bool]:

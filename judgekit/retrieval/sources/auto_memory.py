@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 
-from judgekit import environment
-from judgekit.retrieval.sources import Entry, Unreadable, markdown, read_text, stem
+from judgekit.retrieval.sources import Entry, Listed, Unreadable, contained, force, markdown, read_text, stem
 from judgekit.text import lines_of
 
 TYPE_CHECKING = False
@@ -14,53 +13,78 @@ if TYPE_CHECKING:
 
 NAME = "claude-auto-memory"
 ENDINGS = markdown.ENDINGS
-IN_ROOT, BELOW, DEEP, LINKED_FOLDERS = True, False, False, True
+IN_ROOT, BELOW, DEEP, LINKED_FOLDERS = True, True, True, True
 INDEX = "MEMORY.md"
+LISTS = (INDEX,)
 OWN_CATEGORY = "memory"
+_MOST_LINKS = 2_000  # of a list that are followed
 
 
 def is_at(root: str, _profile: Profile) -> bool:
     return os.path.isfile(os.path.join(root, INDEX))
 
 
-def folder(project: str) -> str:
-    """Return where Claude Code keeps its memory of `project`, an absolute path."""
-    home = environment.environ().get("CLAUDE_CONFIG_DIR") or os.path.join(os.path.expanduser("~"), ".claude")
-    name = "".join(char if char.isascii() and char.isalnum() else "-" for char in project)
-    return os.path.join(home, "projects", name, "memory")
+def listed(_root: str, _profile: Profile) -> Listed:
+    return Listed()  # every folder is looked into
 
 
 def read(root: str, relative: str, profile: Profile) -> Entry | None:
     """Return the memory in a topic file, or what MEMORY.md says beyond its list of topics."""
     name = stem(relative)
+    is_list = relative.rpartition("/")[2] == INDEX
     try:
-        text = read_text(root, relative, profile.max_bytes)
+        text, note = read_text(root, relative, profile.max_bytes)
     except Unreadable as error:
         entry = Entry(name, name, OWN_CATEGORY, problem=f"{error}; found by name only")
         return None if markdown.seems_retired(root, relative, profile.max_bytes) else entry
-    if relative == INDEX:
-        return _own_text(text)
+    if is_list:
+        return _own_text(root, relative, text, note)
     fields, body = markdown.split(text)
     if markdown.is_retired(fields):
         return None
     title = " ".join(fields.get("title", []) or fields.get("name", []))
     kind = " ".join(fields.get("type", [])).lower()
-    return Entry(
+    entry = Entry(
         name,
         title or markdown.heading(body) or name,
         kind if kind in profile.categories else OWN_CATEGORY,
         tags=markdown.tags_of(fields),
         body="\n".join([*fields.get("description", []), body]),
     )
+    entry.aliases = markdown.aliases_of(fields)
+    entry.status = force.status_of(fields, body)
+    entry.note = note
+    return entry
 
 
-def _own_text(text: str) -> Entry | None:
-    """Return what stands in MEMORY.md itself; lines that only lead to a topic are left to the topic."""
-    kept = []
+def _own_text(root: str, relative: str, text: str, note: str | None) -> Entry | None:
+    """Return what stands in a list itself; lines that lead to topics that are there are left to these."""
+    folder = relative.rpartition("/")[0]
+    kept: list[str] = []
+    links = 0
     for line in lines_of(text):
-        _, *ends = line.split("](")
-        if not any(")" in end and end.partition(")")[0].endswith(".md") for end in ends):
+        links += line.count("](")
+        # Each link costs a look at the disk.
+        if links > _MOST_LINKS or not _leads_to_topic(root, folder, line):
             kept.append(line)
     if not any(line.strip() and not line.startswith("#") for line in kept):
         return None
-    return Entry("MEMORY", INDEX, OWN_CATEGORY, body="\n".join(kept).strip())
+    name = stem(relative)
+    entry_id = f"{folder}/{name}" if folder else name
+    entry = Entry(entry_id, relative, OWN_CATEGORY, body="\n".join(kept).strip())
+    entry.note = note
+    return entry
+
+
+def _leads_to_topic(root: str, folder: str, line: str) -> bool:
+    """Whether a line of a list has a link to a topic of this store that exists."""
+    _, *ends = line.split("](")
+    for end in ends:
+        target, bracket, _ = end.partition(")")
+        target = target.partition("#")[0].strip().strip("<>")
+        if not bracket or not target.endswith(markdown.ENDINGS):
+            continue
+        path = contained(root, os.path.join(folder, target.replace("%20", " ")))
+        if path is not None and os.path.isfile(path):
+            return True
+    return False

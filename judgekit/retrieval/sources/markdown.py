@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from judgekit.retrieval.sources import Entry, Unreadable, read_bytes, read_text, stem
+from judgekit.retrieval.sources import Entry, Listed, Unreadable, force, read_bytes, read_text, stem
 from judgekit.text import lines_of
 
 TYPE_CHECKING = False
@@ -14,26 +14,45 @@ if TYPE_CHECKING:
 NAME = "markdown"
 ENDINGS = (".md", ".markdown", ".mdx", ".rst", ".txt")
 IN_ROOT, BELOW, DEEP, LINKED_FOLDERS = True, True, True, False
+LISTS: tuple[str, ...] = ()
 CATEGORY = "document"
 _FENCE = "---"
+_MOST_ALIASES = 20
+_MOST_ALIAS = 200  # characters
 _MAX_LINES = 200  # of a front matter
+_MOST_HEADER = 20_000  # characters of it
 
 
 def is_at(*_: object) -> bool:
     return True  # any folder can be such a store
 
 
+def listed(*_: object) -> Listed:
+    return Listed()  # every folder is looked into
+
+
 def read(root: str, relative: str, profile: Profile) -> Entry | None:
     """Return the document in a file, found by its name if it cannot be read; None when it is out of use."""
     try:
-        fields, body = split(read_text(root, relative, profile.max_bytes))
+        text, note = read_text(root, relative, profile.max_bytes)
     except Unreadable as error:
         entry = Entry(relative, stem(relative), CATEGORY, problem=f"{error}; found by name only")
         return None if seems_retired(root, relative, profile.max_bytes) else entry
+    fields, body = split(text)
     if is_retired(fields):
         return None
     title = " ".join(fields.get("title", [])) or heading(body) or stem(relative)
-    return Entry(relative, title, CATEGORY, tags=tags_of(fields), body=body)
+    entry = Entry(relative, title, CATEGORY, tags=tags_of(fields), body=body)
+    entry.aliases = aliases_of(fields)
+    entry.status = force.status_of(fields, body)
+    entry.note = note
+    return entry
+
+
+def aliases_of(fields: Mapping[str, list[str]]) -> list[str]:
+    """Return the other titles that Obsidian keeps in a note's front matter."""
+    aliases = [*fields.get("aliases", []), *fields.get("alias", [])]
+    return [alias[:_MOST_ALIAS] for alias in aliases[:_MOST_ALIASES]]
 
 
 def tags_of(fields: Mapping[str, list[str]]) -> list[str]:
@@ -59,7 +78,37 @@ def split(text: str) -> tuple[dict[str, list[str]], str]:
     """Return the values of the YAML header by key in small letters, and the text after it.
 
     Only `key: value` lines and lists are read; keys of nested mappings count as if they stood at the top.
+    A second header below the first one, as tools that add one of their own leave it, counts more than that.
     """
+    fields, body = _split_header(text)
+    if not fields:
+        return fields, body
+    rest = body.lstrip("\r\n \t")
+    if not _is_header(lines_of(rest[:_MOST_HEADER])):
+        return fields, body
+    below, body = _split_header(rest)
+    return {**fields, **below}, body
+
+
+def _is_header(lines: list[str]) -> bool:
+    """Whether lines begin with a header, and not with a line that parts two sections of the text."""
+    if not lines or lines[0].strip() != _FENCE:
+        return False
+    has_key = False
+    for line in lines[1 : _MAX_LINES + 1]:
+        part = line.strip()
+        if part == _FENCE:
+            return has_key
+        key, colon, value = part.partition(":")
+        is_pair = colon != "" and key != "" and " " not in key.strip() and value[:1] in ("", " ")
+        is_other = part == "" or part.startswith(("- ", "#")) or line[:1] in (" ", "\t")
+        if not is_pair and not is_other:
+            return False
+        has_key = has_key or is_pair
+    return False
+
+
+def _split_header(text: str) -> tuple[dict[str, list[str]], str]:
     lines = lines_of(text)
     if not lines or lines[0].strip() != _FENCE:
         return {}, text
@@ -94,8 +143,15 @@ def heading(text: str) -> str | None:
         elif not fenced and line.startswith("==") and not line.strip("= \t") and before.strip():
             return before.strip()
         elif not fenced and line.startswith("#") and line.lstrip("#")[:1] in (" ", "\t"):
-            title = line.strip("# \t")
+            title = _without_id(line.strip("# \t"))
             if title:
                 return title
         before = line
     return None
+
+
+def _without_id(title: str) -> str:
+    """Return a heading without the id that stands in braces behind it: `Retries {#retries}`."""
+    start = title.rfind("{")
+    is_id = title.endswith("}") and title[start + 1 :].lstrip(":").lstrip()[:1] in ("#", ".")
+    return title[:start].rstrip("# \t") if start > 0 and is_id else title

@@ -1,0 +1,146 @@
+"""Where Claude Code keeps its memory of a project: the client's own rules, so that both mean one folder.
+
+Read off version 2.1.330 of the client. It names the folder after the main working tree of the repository
+around the project: what is no ASCII letter or digit becomes `-`, a character beyond the first 65,536 becomes
+two of them, and a name of more than 200 characters is cut, with a hash of the whole behind it.
+`autoMemoryDirectory` in the user's settings, or in the project's local ones, names another folder.
+"""
+
+from __future__ import annotations
+
+import os
+
+from judgekit import environment
+from judgekit.retrieval import quickjson, worktree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SETTING = "autoMemoryDirectory"
+LOCAL_SETTINGS = ".claude/settings.local.json"
+FOLDER_NAME = "CLAUDE_CODE_PROJECT_DIR_NAME"
+_MOST_NAME = 200  # characters of a folder's name
+_MOST_OWN_NAME = 64  # the same, of one that the variable gives
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_SHORTEST_PATH = 3  # characters
+_MOST_INDEX = 64_000_000  # bytes of git's list of files
+
+
+def folder_of(project: str) -> str:
+    """Return the folder of the client's memory of `project`, an absolute path; it may not exist."""
+    configured = _configured_folder(project)
+    if configured is not None:
+        return configured
+    root = worktree.git_root(project)
+    base = project if root is None else worktree.main_worktree(root)
+    variables = environment.environ()
+    own_name = variables.get(FOLDER_NAME, "")
+    by_path = _memory_of(folder_name(base))
+    if not _is_name(own_name):
+        return by_path
+    # The client takes this name only where its whole folder is another one than the usual.
+    by_name = _memory_of(own_name)
+    is_taken = "CLAUDE_CONFIG_DIR" in variables or not os.path.isdir(by_path)
+    return by_name if is_taken else by_path
+
+
+def folder_name(path: str) -> str:
+    """Return the name that the client gives the folder of a project at `path`."""
+    units = _utf16_units(path)
+    name = "".join(_letter(unit) for unit in units)
+    if len(name) <= _MOST_NAME:
+        return name
+    return f"{name[:_MOST_NAME]}-{_base36(abs(_hash(units)))}"
+
+
+def _utf16_units(text: str) -> list[int]:
+    raw = text.encode("utf-16-le", "surrogatepass")
+    return [raw[place] | raw[place + 1] << 8 for place in range(0, len(raw), 2)]
+
+
+def _letter(unit: int) -> str:
+    char = chr(unit)
+    return char if char.isascii() and char.isalnum() else "-"
+
+
+def _hash(units: list[int]) -> int:
+    """Return the 32-bit hash of a text that JavaScript programs use, from its UTF-16 units."""
+    value = 0
+    for unit in units:
+        value = (value * 31 + unit) & 0xFFFF_FFFF
+    return value - 0x1_0000_0000 if value >= 0x8000_0000 else value  # noqa: PLR2004 - the sign bit
+
+
+def _base36(number: int) -> str:
+    digits = ""
+    while True:
+        number, digit = divmod(number, 36)
+        digits = _DIGITS[digit] + digits
+        if not number:
+            return digits
+
+
+def _memory_of(name: str) -> str:
+    return os.path.join(_client_home(), "projects", name, "memory")
+
+
+def _client_home() -> str:
+    return environment.environ().get("CLAUDE_CONFIG_DIR") or os.path.join(os.path.expanduser("~"), ".claude")
+
+
+def _is_name(name: str) -> bool:
+    is_plain = all(char.isascii() and (char.isalnum() or char in "_-") for char in name)
+    return 0 < len(name) <= _MOST_OWN_NAME and is_plain
+
+
+def _configured_folder(project: str) -> str | None:
+    """Return the folder that the settings name: the project's local ones first, as in the client."""
+    local = os.path.join(project, *LOCAL_SETTINGS.split("/"))
+    folder = _folder_in(quickjson.load(local)) if os.path.isfile(local) else None
+    if folder is not None and is_users_own(project):
+        return folder
+    user = os.path.join(_client_home(), "settings.json")
+    return _folder_in(quickjson.load(user)) if os.path.isfile(user) else None
+
+
+def _folder_in(settings: Mapping[str, object] | None) -> str | None:
+    value = settings.get(SETTING) if isinstance(settings, dict) else None
+    if not isinstance(value, str) or "\0" in value:
+        return None
+    if value.startswith(("~/", "~\\")):
+        value = os.path.join(os.path.expanduser("~"), value[2:])
+    path = os.path.normpath(value)
+    return path if os.path.isabs(path) and len(path) >= _SHORTEST_PATH else None
+
+
+def is_users_own(project: str) -> bool:
+    """Whether the local settings of a project are the user's: git has not brought them with a clone.
+
+    Git's list of files is searched for the name. Where there is no git, an archive may have brought them.
+    """
+    root = worktree.git_root(project)
+    if root is None:
+        return False
+    git_folder = os.path.join(root, ".git")
+    if os.path.isfile(git_folder):
+        main = worktree.main_worktree(root)
+        if main == root:
+            return False
+        git_folder = _linked_git_folder(git_folder)
+    try:
+        with open(os.path.join(git_folder, "index"), "rb") as file:
+            raw = file.read(_MOST_INDEX + 1)
+    except FileNotFoundError:  # nothing was ever added or checked out
+        return True
+    except OSError:
+        return False
+    # Version 4 of the list leaves out what a path has in common with the one before it.
+    name = LOCAL_SETTINGS.rpartition("/")[2].encode()
+    return len(raw) <= _MOST_INDEX and name + b"\0" not in raw
+
+
+def _linked_git_folder(mark: str) -> str:
+    with open(mark, "rb") as file:
+        named = os.fsdecode(file.read(4_096)).removeprefix("gitdir:").strip()
+    return os.path.join(os.path.dirname(mark), named)

@@ -1,0 +1,64 @@
+"""Finds the git repository around a folder, and the main working tree of a linked one, without asking git.
+
+A linked worktree has a file `.git` that names a folder in the repository of the main one, which names the
+worktree in turn. Only where both agree is the main one believed: such a file may come with an archive.
+"""
+
+from __future__ import annotations
+
+import os
+
+_MARK = ".git"
+_MOST = 4_096  # bytes of the files by which git links worktrees
+
+
+def git_root(folder: str) -> str | None:
+    """Return the nearest folder at or above an absolute path that git works in, or None."""
+    while not os.path.lexists(os.path.join(folder, _MARK)):
+        above = os.path.dirname(folder)
+        if above == folder:
+            return None
+        folder = above
+    return folder
+
+
+def main_worktree(root: str) -> str:
+    """Return the main working tree of the one at `root`: itself, unless it is a linked one.
+
+    Of a bare repository, which has no working tree, it is the repository's own folder.
+    """
+    named = _first_line(os.path.join(root, _MARK))
+    if not named.startswith("gitdir:"):
+        return root
+    git_folder = os.path.join(root, named.removeprefix("gitdir:").strip())
+    common = os.path.normpath(os.path.join(git_folder, _first_line(os.path.join(git_folder, "commondir"))))
+    back = _first_line(os.path.join(git_folder, "gitdir"))
+    if not back or os.path.realpath(os.path.dirname(git_folder)) != os.path.realpath(f"{common}/worktrees"):
+        return root
+    linked = os.path.realpath(os.path.join(git_folder, back))
+    if linked != os.path.join(os.path.realpath(root), _MARK):
+        return root
+    return os.path.dirname(common) if os.path.basename(common) == _MARK else common
+
+
+def in_main_worktree(folder: str) -> str | None:
+    """Return the folder that `folder` is in the main working tree; None where it is in no linked one."""
+    root = git_root(folder)
+    if root is None or not os.path.isfile(os.path.join(root, _MARK)):
+        return None
+    main = main_worktree(root)
+    if main == root:
+        return None
+    return os.path.normpath(os.path.join(main, os.path.relpath(folder, root)))
+
+
+def _first_line(path: str) -> str:
+    """Return the first line of a small file; empty where there is none."""
+    if not os.path.isfile(path):
+        return ""
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(_MOST)
+    except OSError:
+        return ""
+    return os.fsdecode(raw).partition("\n")[0].strip()

@@ -1,0 +1,223 @@
+"""Stores as people have them: old decisions, logs that grow, wrong lists, locked folders."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import TYPE_CHECKING
+
+import pytest
+from memory_store import MemoryStore
+
+from judgekit.retrieval import search as api
+from judgekit.retrieval.confidence import Candidate, RankedCandidates
+from judgekit.retrieval.sources import force, markdown
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def find(query: str, project: Path, *roots: str, scorer: str = "fts5") -> RankedCandidates:
+    options = {"project": str(project), "limit": 10, "trusted": roots, "scorer": scorer}
+    return api.search(query, roots or ["docs"], **options)  # type: ignore[arg-type]  # as the hook gives them
+
+
+def titles(ranked: RankedCandidates) -> list[str]:
+    return [candidate.title for candidate in ranked.candidates]
+
+
+def note(project: Path, name: str, text: str) -> Path:
+    path = project / "docs" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ('---\nstatus: "superseded by ADR-0021"\n---\n# T', "superseded"),
+        ("---\nstatus: deprecated\n---\n# T", "deprecated"),
+        ("---\nstatus: Rejected\n---\n# T", "rejected"),
+        ("---\nstatus: [superseded]\n---\n# T", "superseded"),
+        ("# 5. T\n\n## Status\n\nSuperseded by [12. Other](0012.md)\n\n## Decision\n\nText", "superseded"),
+        (
+            "# 5. T\n\nDate: 2020\n\n## Status\n\nAccepted\n\nSuperceded by [12. Other](0012.md)\n",
+            "superseded",
+        ),
+        ("# T\n\n## Status\n\n~~Accepted~~\n\n**Deprecated** since 2.0\n", "deprecated"),
+        ("# T\n\n* Status: rejected\n* Deciders: Ann\n", "rejected"),
+        ("# T\n\n**Status:** Deprecated, use the other one\n", "deprecated"),
+        ("T\n=\n\nStatus\n------\n\nRejected\n", "rejected"),
+        ("# T\n\n## Statut\n\nRemplacé par ADR 7\n", "superseded"),
+        ("# T\n\n## 状态\n\n已废弃\n", "deprecated"),
+        ("# T\n\n## Status\n\nAccepted\n\nSupersedes [4. Old](0004.md)\n", ""),
+        ("# T\n\n* Status: [proposed | rejected | accepted | superseded by [ADR-5](5.md)]\n", ""),
+        ("# T\n\n## Status\n\nDeprecated endpoints answer with 410.\n", ""),
+        ("# T\n\n## Status\n\nAccepted\n\n## Options\n\nRejected: Jenkins\n", ""),
+        ("# T\n\n```\nStatus: rejected\n```\n", ""),
+        ("---\nstatus: accepted\n---\n# T\n\nDeprecated things are said here.", ""),
+    ],
+)
+def test_a_decision_says_whether_it_is_in_force(text: str, status: str) -> None:
+    fields, body = markdown.split(text)
+    assert force.status_of(fields, body) == status
+
+
+@pytest.mark.parametrize("scorer", ["fts5", "keyword"])
+def test_what_is_not_in_force_comes_last_and_is_marked(tmp_path: Path, scorer: str) -> None:
+    note(
+        tmp_path,
+        "1.md",
+        "---\nstatus: superseded by 2\n---\n# Jenkins builds\n\nJenkins builds, builds, builds.",
+    )
+    note(tmp_path, "2.md", "---\nstatus: accepted\n---\n# Actions run the builds\n\nText.")
+    ranked = find("Jenkins builds", tmp_path, scorer=scorer)
+    assert titles(ranked) == ["Actions run the builds", "Jenkins builds"]
+    assert [candidate.shown().get("status") for candidate in ranked.candidates] == [None, "superseded"]
+    note(tmp_path, "1.md", "# Jenkins builds\n\nJenkins builds, builds, builds.")
+    assert titles(find("Jenkins builds", tmp_path, scorer=scorer))[0] == "Jenkins builds"
+
+
+def test_a_record_of_a_store_may_be_superseded_too(tmp_path: Path) -> None:
+    store = MemoryStore(tmp_path)
+    path = store.add("old", "Retries of the client", "Ten tries")
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps(record | {"content": record["content"] | {"status": "superseded"}}))
+    store.write_index()
+    [candidate] = find("retries of the client", tmp_path, ".claude/memory").candidates
+    assert candidate.status == "superseded"
+
+
+def test_a_second_header_counts_and_other_names_find_a_note(tmp_path: Path) -> None:
+    header = "---\ntitle: Retry policy\ntags: [retries]\naliases:\n  - Dead letters\n---\n"
+    path = note(tmp_path, "n17.md", f"---\npermalink: p/n17\ntype: note\n---\n\n{header}\nThree tries.")
+    fields, body = markdown.split(path.read_text())
+    assert (fields["title"], fields["permalink"], body.strip()) == (
+        ["Retry policy"],
+        ["p/n17"],
+        "Three tries.",
+    )
+    [candidate] = find("what are dead letters?", tmp_path).candidates
+    assert (candidate.title, candidate.tags) == ("Retry policy", ("retries",))
+    assert candidate.titled
+    for text in (
+        "---\ntitle: T\n---\n---\n\nA text below a line.\n\n---\n\nNote: more",
+        "---\ntitle: T\n---\n\n---\nNote that this is: a sentence\n---\n",
+    ):
+        fields, body = markdown.split(text)
+        assert fields == {"title": ["T"]}
+        assert body.lstrip().startswith("---")
+
+
+@pytest.mark.parametrize(
+    ("line", "title"),
+    [
+        ("# Retries {#retries}", "Retries"),
+        ("## Retries {: #r .x } ##", "Retries"),
+        ("# Use {braces}", "Use {braces}"),
+    ],
+)
+def test_an_id_behind_a_heading_is_no_part_of_it(line: str, title: str) -> None:
+    assert markdown.heading(line) == title
+
+
+def test_the_end_of_a_long_log_is_found_and_what_is_left_out_is_said(tmp_path: Path) -> None:
+    entries = "".join(f"## entry {number}\nalpha beta gamma delta\n\n" for number in range(9_000))
+    path = note(tmp_path, "log.md", f"# Log\n\nQuagga first\n\n{entries}## Kafka replaced by NATS\nCosts.\n")
+    for query in ("Kafka NATS", "quagga"):
+        ranked = find(query, tmp_path)
+        assert [candidate.place for candidate in ranked.candidates] == ["log.md"], query
+        assert not ranked.candidates[0].damaged
+        [line] = ranked.notes
+        assert line.startswith(f"log.md: only 200,000 of its {path.stat().st_size:,} bytes are searched")
+    path.write_text("# Log\n\n## Kafka replaced by NATS\n")
+    assert find("Kafka NATS", tmp_path).notes == []
+
+
+def test_records_in_folders_that_the_list_names_are_found_and_what_is_missing_is_said(tmp_path: Path) -> None:
+    store = MemoryStore(tmp_path)
+    store.add("jwt", "JWT refresh", "Text")
+    record = {
+        "category": "runbook",
+        "id": "quokka",
+        "title": "Quokka caching",
+        "content": {"steps": ["Warm it"]},
+    }
+    for folder, name in (("custom", "quokka"), ("tech_debts/old", "wombat")):
+        path = store.root / folder / f"{name}.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(record | {"id": name, "title": f"{name.title()} caching"}))
+        store.list(f"{name.title()} caching", f".claude/memory/{folder}/{name}.json")
+    store.list("Gone", ".claude/memory/decisions/gone.json")
+    store.list("Elsewhere", "../../etc/passwd.json")
+    store.write_index()
+    ranked = find("quokka wombat caching warm", tmp_path, ".claude/memory")
+    assert sorted(titles(ranked)) == ["Quokka caching", "Wombat caching"]
+    assert {candidate.category for candidate in ranked.candidates} == {"runbook"}
+    assert ranked.notes == [
+        "index.md names files that do not exist: decisions/gone.json, ../../etc/passwd.json"
+    ]
+    store.lines = [line for line in store.lines if "gone" not in line and "etc" not in line]
+    store.write_index()
+    assert find("quokka", tmp_path, ".claude/memory").notes == []
+
+
+def test_a_line_of_the_clients_list_is_found_when_its_topic_goes(tmp_path: Path) -> None:
+    folder = tmp_path / "docs"
+    note(tmp_path, "MEMORY.md", "- [Rota](team/rota.md) - who is release captain\n")
+    note(tmp_path, "team/rota.md", "---\nname: rota\n---\nAnn in odd weeks, Bob in even weeks.\n")
+    note(tmp_path, "other.md", "---\nname: other\n---\nMore.\n")
+    assert titles(find("odd weeks", tmp_path)) == ["rota"]
+    assert titles(find("release captain", tmp_path)) == []
+    (folder / "team" / "rota.md").unlink()
+    assert titles(find("release captain", tmp_path)) == ["MEMORY.md"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is locked for root")
+def test_a_folder_that_may_not_be_read_is_said(tmp_path: Path) -> None:
+    note(tmp_path, "a.md", "# Alpha\n")
+    locked = note(tmp_path, "locked/b.md", "# Alpha too\n").parent
+    locked.chmod(0)
+    try:
+        ranked = find("alpha", tmp_path)
+    finally:
+        locked.chmod(0o700)
+    assert titles(ranked) == ["Alpha"]
+    assert ranked.notes == ["locked: this folder may not be read, so nothing in it is searched"]
+
+
+def test_a_store_that_git_ignores_serves_linked_worktrees(tmp_path: Path) -> None:
+    main, linked = tmp_path / "main", tmp_path / "linked"
+    main.mkdir()
+
+    def git(*words: str) -> None:
+        identity = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+        subprocess.run(["git", *identity, *words], cwd=main, check=True, capture_output=True)
+
+    git("init", "-q")
+    (main / ".gitignore").write_text("docs/\n")
+    git("add", ".")
+    git("commit", "-q", "-m", "begin")
+    note(main, "a.md", "# Alpha\n")
+    git("worktree", "add", "-q", str(linked))
+    [candidate] = find("alpha", linked).candidates
+    assert candidate.file == str(main / "docs" / "a.md")
+    note(linked, "b.md", "# Alpha here\n")
+    assert titles(find("alpha", linked)) == ["Alpha here"]
+
+
+def test_what_is_not_in_force_is_never_injected(tmp_path: Path) -> None:
+    from judgekit.hooks import context  # noqa: PLC0415 - a room above
+
+    old = Candidate("1", "Old", "document", (), 0.0, str(tmp_path), "1.md", "markdown")
+    new = Candidate("2", "New", "document", (), 0.0, str(tmp_path), "2.md", "markdown")
+    old.status = "superseded"
+    ranked = RankedCandidates([new, old], [])
+    for inject in ("tiered", "top_k"):
+        configured = {"max_inject": 3, "inject": inject, "hint_on_zero": True}
+        injected, mentioned = context.shown_without_judge(ranked, configured)  # type: ignore[arg-type]  # its keys
+        assert [*injected, *mentioned] == [new]
+    text = context.render([old], ([], []), str(tmp_path), {})
+    assert "Old (superseded)" in text
