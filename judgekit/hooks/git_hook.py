@@ -15,7 +15,7 @@ from judgekit import programs
 from judgekit.config.files import folder as data_folder
 from judgekit.errors import InputError, UsageError
 from judgekit.git import GitError, Repository
-from judgekit.hooks import files, pre_commit
+from judgekit.hooks import files, husky, pre_commit
 from judgekit.hooks.files import FileChange
 from judgekit.text import lines_of
 
@@ -148,9 +148,8 @@ def planned_change(place: HooksFolder, python: str | None = None, *, installs: b
 
     Raises `UsageError` for an edited hook of ours, for two of other programs, and in husky's own folder.
     """
-    if installs and place.hooks.name == "_" and (place.hooks / "h").is_file():
-        remedy = 'add the content of examples/git/husky, or judgekit gate --pre-push "$1" "$2"'
-        raise UsageError(f"husky manages {place.hooks}: {remedy}, to its pre-push")
+    if installs and (file := husky.file_of(place.hooks)) is not None:
+        raise UsageError(f"husky manages {place.hooks}; {husky.advice(place.hooks, file)}")
     path = endpoint(place.hooks)
     before, kept = files.read(path), path.with_name(KEPT)
     owner = "foreign" if before is None and path.is_symlink() else kind(before)
@@ -162,7 +161,8 @@ def planned_change(place: HooksFolder, python: str | None = None, *, installs: b
             return FileChange(path, before, before)
         aside = kept if os.path.lexists(kept) else None
         return FileChange(path, before, None, aside=aside, is_users=place.shared)
-    if owner == "foreign" and os.path.lexists(kept):
+    # Git LFS writes its hook anew, over ours: then both are the same, and the kept one gives way.
+    if owner == "foreign" and os.path.lexists(kept) and files.read(kept) != before:
         both = f"{path} belongs to another program, and so does {kept}, which ran before judgekit's"
         raise UsageError(f"{both}; remove one or combine both in one file, then run this again")
     lame = owner == "ours" and not os.access(path, os.X_OK)
@@ -196,7 +196,9 @@ def findings(folder: Path) -> Iterator[Finding]:
     if (origin := _configured(folder, "core.hooksPath", "--show-origin")) is not None:
         where = origin.partition("\t")[0]
         yield "ok", f"hooks are in {place.hooks}, set by core.hooksPath ({where})"
-    if content is None or kind(content) == "foreign":
+    if (file := husky.file_of(place.hooks)) is not None:
+        yield from _with_husky(place.hooks, file)
+    elif content is None or kind(content) == "foreign":
         yield from _without_ours(place, path, content)
     else:
         yield from _with_ours(path, content)
@@ -227,6 +229,15 @@ def _without_ours(place: HooksFolder, path: Path, content: bytes | None) -> Iter
     if os.path.lexists(kept):
         lost = "it ran before judgekit's hook, but another program replaced that"
         yield "note", f"{kept} does not run: {lost}; move it back or remove it"
+
+
+def _with_husky(hooks: Path, file: Path) -> Iterator[Finding]:
+    if husky.runs_gate(file) and husky.is_set_up(hooks):
+        yield "ok", f"husky runs {file}, which runs the gate"
+    elif husky.runs_gate(file):
+        yield "wrong", f"{file} runs the gate, but {husky.advice(hooks, file)}"
+    else:
+        yield "note", f"husky does not run the gate; {husky.advice(hooks, file)}"
 
 
 def _with_ours(path: Path, content: bytes) -> Iterator[Finding]:
