@@ -7,10 +7,13 @@ may name programs for almost anything. So only commands are run that read object
 
 from __future__ import annotations
 
+import io
 import os
 import tempfile
+import threading
+from contextlib import contextmanager
 from functools import cache
-from subprocess import DEVNULL, PIPE, CompletedProcess, Popen, TimeoutExpired
+from subprocess import DEVNULL, PIPE, CompletedProcess, Popen
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment, programs
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECONDS = 30.0
+MAX_ANSWER = 256_000_000  # bytes of one answer: a tree of a few kB can unfold to thousands of times as much
+MAX_ENTRIES = 3_000_000  # of one tree
+_PIECE = 1 << 16  # bytes
 
 
 @cache
@@ -31,6 +37,14 @@ def _asked() -> dict[str, Any]:
 
 class GitError(InputError):
     """Git could not answer; the message says what was asked and what git said."""
+
+
+class TreeEntry(NamedTuple):
+    """One name in a tree: `mode` is that of a file, a link or a submodule."""
+
+    mode: str
+    oid: str
+    path: str
 
 
 class Repository(NamedTuple):
@@ -48,6 +62,28 @@ class Repository(NamedTuple):
         if done.returncode:
             raise _failed(words[0], done)
         return done.stdout
+
+    def entries(self, commit: str, *paths: str, most: int = MAX_ENTRIES) -> Iterator[TreeEntry]:
+        """Yield all files of a commit's tree, as they come; raises `GitError` after `most` of them.
+
+        A tree may hold a name twice, and in any order: every entry is yielded.
+        """
+        words = ("ls-tree", "-r", "-z", "--full-tree", commit, "--", *paths)
+        with self._running(words, b"", SECONDS) as running:
+            count = 0
+            rest = b""
+            for piece in running.pieces():
+                *records, rest = (rest + piece).split(b"\0")
+                for record in records:
+                    count += 1
+                    if count > most:
+                        raise GitError(f"git ls-tree: more than {most:,} files in {commit[:12]}")
+                    about, _, path = os.fsdecode(record).partition("\t")
+                    mode, _, oid = about.split(" ")
+                    yield TreeEntry(mode, oid, path)
+            done = running.done()
+        if done.returncode:
+            raise _failed(words[0], done)
 
     def holds(self, *words: str) -> bool:
         return self._run(words).returncode == 0
@@ -95,16 +131,31 @@ class Repository(NamedTuple):
     def _run(
         self, words: Sequence[str], stdin: bytes = b"", seconds: float = SECONDS
     ) -> CompletedProcess[bytes]:
-        with self._start(words) as process:
-            try:
-                printed, complaint = process.communicate(stdin, seconds)
-            except TimeoutExpired:
-                raise GitError(f"git {words[0]}: no response in {seconds:g} s") from None
-            finally:
-                process.kill()  # does nothing where it has ended
-        return CompletedProcess(words, process.returncode, printed, complaint)
+        with self._running(words, stdin, seconds) as running:
+            pieces: list[bytes] = []
+            size = 0
+            for piece in running.pieces():
+                size += len(piece)
+                if size > MAX_ANSWER:
+                    raise GitError(f"git {words[0]}: more than {MAX_ANSWER // 1_000_000} MB")
+                pieces.append(piece)
+            done = running.done()
+        return CompletedProcess(words, done.returncode, b"".join(pieces), done.stderr)
 
-    def _start(self, words: Sequence[str], stdin: IO[bytes] | int = PIPE, stderr: int = PIPE) -> Popen[bytes]:
+    @contextmanager
+    def _running(self, words: Sequence[str], stdin: bytes, seconds: float) -> Iterator[_Running]:
+        """Give what git prints as it comes; git is ended after some seconds, and when the caller is done."""
+        with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as complaint:
+            asked.write(stdin)
+            asked.seek(0)
+            with self._start(words, asked, complaint) as process:
+                running = _Running(process, words[0], complaint, seconds)
+                try:
+                    yield running
+                finally:
+                    running.end()
+
+    def _start(self, words: Sequence[str], stdin: IO[bytes] | int, stderr: IO[bytes] | int) -> Popen[bytes]:
         asked = _asked()
         if words[0] not in asked["reading"]:
             raise ValueError(f"git {words[0]} is not run: it may run programs that a repository names")
@@ -125,6 +176,43 @@ class Repository(NamedTuple):
             return Popen(argv, cwd=self.folder, env=env, stdin=stdin, stdout=PIPE, stderr=stderr)  # noqa: S603 - git, and our own words
         except OSError as error:
             raise GitError(f"git {words[0]}: could not be started ({error.strerror}); install git") from None
+
+
+class _Running:
+    """A git that was started, and what it prints; nothing waits for it longer than some seconds."""
+
+    def __init__(self, process: Popen[bytes], word: str, complaint: IO[bytes], seconds: float) -> None:
+        self._process = process
+        self._word = word
+        self._complaint = complaint
+        self._seconds = seconds
+        self._is_late = False
+        self._timer = threading.Timer(seconds, self._stop)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _stop(self) -> None:
+        self._is_late = True
+        self._process.kill()
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield what is printed, to its end."""
+        stdout = self._process.stdout
+        assert isinstance(stdout, io.BufferedReader)  # noqa: S101 - opened as a pipe
+        while piece := stdout.read1(_PIECE):
+            yield piece
+
+    def done(self) -> CompletedProcess[bytes]:
+        """Return the exit code and the complaint, once all was printed; raises `GitError` if it is late."""
+        self._process.wait()
+        if self._is_late:
+            raise GitError(f"git {self._word}: no response in {self._seconds:g} s")
+        self._complaint.seek(0)
+        return CompletedProcess(self._word, self._process.returncode, b"", self._complaint.read(_PIECE))
+
+    def end(self) -> None:
+        self._timer.cancel()
+        self._process.kill()  # does nothing where it has ended
 
 
 def _failed(word: str, done: CompletedProcess[bytes]) -> GitError:

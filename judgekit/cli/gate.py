@@ -12,10 +12,10 @@ from typer import Option
 from judgekit.cli import output
 from judgekit.cli.output import FormatOption, NoEngine, note, warn, watched
 from judgekit.errors import Exit, UsageError
-from judgekit.gate import STOPS, UNKNOWN, Begin, Report, Row, Run
+from judgekit.gate import STOPS, UNKNOWN, Begin, Omission, Report, Row, Run, ending
 from judgekit.hooks import pre_push as hook
 from judgekit.hooks import watchdog
-from judgekit.text import escaped
+from judgekit.text import escaped, one_line
 
 if TYPE_CHECKING:
     from judgekit.ledger.records import GateMode
@@ -56,11 +56,9 @@ def gate(
     report = hook.check(run, *(pre_push or ()), base=base or None, use_engine=not no_engine, warn=warn)
     if report is None:
         return Exit.ACCEPTED
-    if base and not report.escalate:  # nothing was judged, which has been said
-        return blocked_code
-    _print(report, format_)
+    _print(report, format_, base)
     # A person asked for it; for a push that changes other files it would be noise.
-    if base and not (report.rows or report.notes or report.unjudged):
+    if base and report.word is None:
         note(f"nothing to judge: no file selected by gate.paths and gate.authors changed since {base}")
     # At the end, when all else has been said.
     if report.escalate.get("issues") == "on" or report.escalate.get("notify"):
@@ -75,7 +73,7 @@ def gate(
     return blocked_code if report.blocked else Exit.ACCEPTED
 
 
-def _print(report: Report, form: output.Format) -> None:
+def _print(report: Report, form: output.Format, base: str | None) -> None:
     if form == "table":
         for row in report.rows:
             verdict, word = row["verdict"], row["word"]
@@ -95,17 +93,39 @@ def _print(report: Report, form: output.Format) -> None:
     else:
         from judgekit.cli import formats
 
-        output.emit(formats.render(form, [row["verdict"] for row in report.rows]))
-    warn(*map("UNDETERMINED: {}".format, report.unjudged), *report.notes)
+        output.emit(formats.render_gate(form, report))
+    if not report.fault:
+        warn(*(f"UNDETERMINED: {escaped(each['name'])}: {each['reason']}" for each in report.unexamined))
+    warn(*report.notes)
     output.tell_sent(name for row in report.rows for name in row["verdict"].get("substitutes", ()))
+    if report.rows or report.skipped or report.not_examined or not base:
+        warn(_ending(report))
+    _print_effect(report)
+
+
+def _ending(report: Report) -> str:
+    """Return the last line about files; a long reason that stands above is not given again."""
+    omissions = []
+    for omission in report.not_examined:
+        is_told = report.fault or omission["reason"] in report.notes
+        reason = "the reason is above" if is_told else one_line(omission["reason"], 80)
+        omissions.append(Omission(name=omission["name"], reason=reason))
+    line = ending(report.judged, report.skipped, omissions)
+    return f"nothing was judged: {line}" if report.fault else line
+
+
+def _print_effect(report: Report) -> None:
+    """Say whether the push continues, and how to go on where it does not."""
     stopping = report.stopping
     words = [row["word"] for row in stopping]
+    if report.fault:  # it has been said
+        return
     if not report.blocked:
         if count := sum(row["word"] == STOPS for row in report.rows):
             before, after = ("advisory: ", "") if report.mode == "advisory" else ("", " within the noise")
             note(f"{before}{count} NO-GO{after}; the push continues")
         return
-    words += [UNKNOWN] * len(report.unjudged) if report.holds else []  # what could not be judged at all
+    words += [UNKNOWN] * len(report.unexamined) if report.holds else []  # what could not be judged at all
     counted = [f"{words.count(word)} {word}" for word in (STOPS, UNKNOWN) if word in words]
     warn(f"blocked: {', '.join(counted)}. Fix the findings above, commit, and push again;")
     if any(row["lost"] for row in stopping):

@@ -18,9 +18,12 @@ _MODELS = {
     "retrieval": "retrieval.profiles.RetrievalProfileFile",
     "config": "config.settings.Config",
     "ledger": "ledger.records.Line",
+    "gate": "gate.record.GateRecord",
     "calibration": "judging.calibration.Calibration",
 }
-Name = Literal["verdict", "comparison", "rubric", "provider", "retrieval", "config", "ledger", "calibration"]
+Name = Literal[
+    "verdict", "comparison", "rubric", "provider", "retrieval", "config", "ledger", "calibration", "gate"
+]
 
 
 def schema(name: Annotated[Name, typer.Argument(help="Which schema.")], _out: OutOption = None) -> None:
@@ -31,6 +34,6 @@ def schema(name: Annotated[Name, typer.Argument(help="Which schema.")], _out: Ou
 def json_schema(name: str) -> dict[str, Any]:
     module, _, model = _MODELS[name].rpartition(".")
     # What is written has every key; what is read may leave out the ones with a default.
-    mode = "serialization" if name in ("verdict", "comparison") else "validation"
+    mode = "serialization" if name in ("verdict", "comparison", "gate") else "validation"
     schema = getattr(import_module(f"judgekit.{module}"), model).model_json_schema(by_alias=True, mode=mode)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

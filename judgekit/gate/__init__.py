@@ -5,16 +5,23 @@ What a run came to is here, as plain objects: the same from this process as from
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from judgekit.errors import JudgekitError
+from judgekit.text import escaped
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from judgekit.ledger.records import GateMode
 
-STOPS, UNKNOWN = "NO-GO", "UNDETERMINED"
+PASSES = "GO"
+STOPS = "NO-GO"
+UNKNOWN = "UNDETERMINED"
+WORDS = (PASSES, STOPS, UNKNOWN)
+MAX_NAMES = 100  # of what is skipped for one reason
 
 
 class Held(JudgekitError):  # noqa: N818 - the push is
@@ -27,6 +34,45 @@ class Begin(TypedDict):
     count: int
     budget: float
     holds: bool
+
+
+class Omission(TypedDict):
+    """What was not examined, a file or a ref by its `name`, and why."""
+
+    name: str
+    reason: str
+
+
+class SkipGroup(TypedDict):
+    """How many files or refs are not judged for one reason, and the names of the first."""
+
+    reason: str
+    count: int
+    names: list[str]
+
+
+class Skipped:
+    """What a push brings that need not be judged, by the reason."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, dict[str, None]] = {}
+
+    def add(self, reason: str, name: str) -> None:
+        self._names.setdefault(reason, {})[name] = None
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Leave names out: they are judged as another ref of the push has them."""
+        for name in names:
+            for skipped in self._names.values():
+                skipped.pop(name, None)
+
+    def groups(self) -> list[SkipGroup]:
+        groups: list[SkipGroup] = []
+        for reason, names in self._names.items():
+            if names:
+                shown = [escaped(name) for name in islice(names, MAX_NAMES)]
+                groups.append(SkipGroup(reason=reason, count=len(names), names=shown))
+        return groups
 
 
 class Row(TypedDict):
@@ -53,15 +99,18 @@ class Run(NamedTuple):
 class Report(NamedTuple):
     """A row for each file, the mode that held, lines for a person, and the rules' section `escalate`.
 
-    `holds`: while blocking, `unjudged` and UNDETERMINED stop a push.
+    `holds`: while blocking, `unexamined` and UNDETERMINED stop a push. `fault`: nothing could be judged, and
+    that has been said.
     """
 
     rows: Sequence[Row]
-    mode: str
+    mode: GateMode
     notes: Sequence[str]
     escalate: Mapping[str, Any]
-    unjudged: Sequence[str] = ()
+    skipped: Sequence[SkipGroup] = ()
+    unexamined: Sequence[Omission] = ()
     holds: bool = False
+    fault: bool = False
 
     @property
     def stopping(self) -> list[Row]:
@@ -71,4 +120,47 @@ class Report(NamedTuple):
 
     @property
     def blocked(self) -> bool:
-        return self.mode == "blocking" and bool(self.stopping or (self.holds and self.unjudged))
+        return self.mode == "blocking" and bool(self.stopping or (self.holds and self.unexamined))
+
+    @property
+    def judged(self) -> list[Row]:
+        """The rows of files that models or a person decided about."""
+        return [row for row in self.rows if is_examined(row)]
+
+    @property
+    def not_examined(self) -> list[Omission]:
+        """What nobody decided about: refs, files that cannot be read, files that no model was asked about."""
+        rows = [row for row in self.rows if not is_examined(row)]
+        files = [Omission(name=row["path"], reason=row["verdict"]["degraded"] or "") for row in rows]
+        return [*self.unexamined, *files]
+
+    @property
+    def word(self) -> str | None:
+        """The word for all together, the gravest of all; None where there was nothing to judge."""
+        words = {row["word"] for row in self.rows}
+        if self.unexamined:
+            words.add(UNKNOWN)
+        return next((word for word in (STOPS, UNKNOWN, PASSES) if word in words), None)
+
+
+def is_examined(row: Row) -> bool:
+    """Whether models or a person decided about a file, whatever they came to."""
+    return bool(row["verdict"]["rounds"] or row["verdict"]["human_override"])
+
+
+def ending(judged: Sequence[Row], skipped: Sequence[SkipGroup], not_examined: Sequence[Omission]) -> str:
+    """Return the line that ends a run: what was judged, what was skipped and why, what was not examined."""
+    words = Counter(row["word"] for row in judged)
+    groups = {group["reason"]: group["count"] for group in skipped}
+    reasons = Counter(omission["reason"] for omission in not_examined)
+    parts = [
+        _counted("judged", len(judged), {word: words[word] for word in WORDS if words[word]}),
+        _counted("skipped", sum(groups.values()), groups),
+        _counted("not examined", len(not_examined), reasons),
+    ]
+    return "; ".join(parts)
+
+
+def _counted(what: str, count: int, parts: Mapping[str, int]) -> str:
+    details = ", ".join(f"{number:,} {part}" for part, number in parts.items())
+    return f"{count:,} {what} ({details})" if details else f"{count:,} {what}"

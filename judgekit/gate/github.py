@@ -17,6 +17,7 @@ from judgekit.gate import issues
 from judgekit.git import GitError, Repository
 from judgekit.ledger import Ledger, LineFilter, Record, VerdictLine
 from judgekit.ledger.labels import triage
+from judgekit.ledger.records import task_name
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
@@ -206,8 +207,8 @@ def concerns(verdict: Verdict, before: Iterable[VerdictLine] = (), *, rejects: b
         return False
     if verdict.verdict != "improve" or not rejects:
         return verdict.verdict == "escalate" or (rejects and verdict.verdict == "reject")
-    name, rounds = issues.task_name(verdict.task_id), 0
-    same = [line for line in before if issues.task_name(line.task_id) == name and line.id != verdict.id]
+    name, rounds = task_name(verdict.task_id), 0
+    same = [line for line in before if task_name(line.task_id) == name and line.id != verdict.id]
     earlier = [line for line in same if line.timestamp <= verdict.timestamp]
     newest = sorted(earlier, key=lambda line: line.timestamp, reverse=True)
     for each in takewhile(lambda line: line.verdict == "improve", [verdict, *newest]):
@@ -255,4 +256,4 @@ def ensure(
                 gh.ask("reopen", number)
             gh.ask("edit", number, *content, stdin=wanted.body)
             what, url = "updated" if standing.is_open else "opened again", standing.url
-        yield what, f"issue {what}: {url} ({one_line(issues.task_name(verdict.task_id), 200)})"
+        yield what, f"issue {what}: {url} ({one_line(task_name(verdict.task_id), 200)})"

@@ -16,7 +16,7 @@ from judgekit.evaluation import page
 from judgekit.judging.redact import redact
 from judgekit.judging.verdict import Finding, Round, Verdict
 from judgekit.ledger import verdict_line
-from judgekit.ledger.records import is_blob
+from judgekit.ledger.records import task_name
 from judgekit.text import one_line, rubric_name, visible
 
 WIDTH = 100  # columns of a block, which does not wrap
@@ -79,7 +79,9 @@ def of(verdict: Verdict, *, text: bool = False) -> Issue:
     }
     known = {"inline": inline, "block": block, "ended": _ended, "most": _MAX_ROWS}
     body = page.plain(_TEXT, verdict=shown, name=name, token=token, **given, **known)[:MAX_BODY]
-    heading = f"[JUDGE-DISAGREEMENT] Review needed: {title(name)}"
+    heading = f"Review needed: {title(name)}"
+    if verdict.verdict == "escalate":
+        heading = f"[JUDGE-DISAGREEMENT] {heading}"
     marked = f"<!-- judgekit {token} {state} -->\n{body}"
     return Issue(token, state, redact(heading).text, redact(marked).text)
 
@@ -87,11 +89,6 @@ def of(verdict: Verdict, *, text: bool = False) -> Issue:
 def mark(body: str) -> tuple[str, str] | None:
     found = _MARK.match(body.lstrip())
     return (found["token"], found["state"]) if found else None
-
-
-def task_name(task_id: str) -> str:
-    """Return what stays the same of a task when its content changes: the path of a blob, else the whole."""
-    return task_id.rpartition("@")[0] if is_blob(task_id) else task_id
 
 
 def _ended(each: Round) -> tuple[str, str, str]:

@@ -7,7 +7,6 @@ changes nothing of it ends before anything heavy is imported.
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import tempfile
 from contextlib import contextmanager, suppress
@@ -16,20 +15,23 @@ from typing import TYPE_CHECKING
 
 from judgekit import environment, outputs
 from judgekit.errors import ConfigError
-from judgekit.gate.commits import change_filter, known_to, of_push, remotes_at
+from judgekit.gate import examine, remotes
+from judgekit.gate.commits import ChangeFilter
+from judgekit.git import GitError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from judgekit.gate.commits import Updates
-    from judgekit.git import Repository
+    from judgekit.gate.commits import PushedChanges, Updates
+    from judgekit.git import Repository, TreeEntry
 
 RULES = (".judgekit", ".claude/memory/memory-config.json")
 FOLDER = "gate"
 MAX_BYTES = 100_000  # of one file of rules: what is read before the budget begins to count
+MAX_TOTAL = 10_000_000  # bytes of all of them
+MAX_FILES = 5_000
 _MOST = 20  # different rules that are compared
 _ASKED = ("^{commit}", *(f":{path}" for path in RULES))  # of a commit: which it is, and its rules
-_REMOTES = "refs/remotes/"
 _RUBRICS = ".judgekit/rubrics/"
 _VARIABLES = "JUDGEKIT_GATE_"
 
@@ -39,38 +41,46 @@ def commits_of(repository: Repository, updates: Updates, remote: str, url: str =
 
     That is where the default branch of the remote stands, whatever branch is pushed: else a branch could be
     given lax rules in one push, and be filled under them in the next. A remote that is known by several names
-    has a default branch under each. Where none is known, each ref that is known of the remote counts, then
-    the default branches of all other remotes, and only for a first push what is pushed.
+    has a default branch under each. Where none is known, each ref that is known of the remote counts. Where
+    nothing is known of it, the default branches of all other remotes count, and all rules that what is pushed
+    ever had.
     """
-    words = ("for-each-ref", "--format=%(refname) %(objectname) %(symref)", _REMOTES)
-    listed = (line.split(" ") for line in os.fsdecode(repository.ask(*words)).split("\n")[:-1])
-    refs = {name: (oid, target) for name, oid, target in listed}
+    known = remotes.read(repository, remote, url)
     updated = {update.remote_ref: update.remote_oid for update in updates if not update.is_new}
-
-    def default(name: str, updated: dict[str, str]) -> list[str]:
-        below = f"{_REMOTES}{name}/"
-        _, head = refs.get(f"{below}HEAD", ("", ""))
-        branches = (head.removeprefix(below), "main", "master")
-        branch = next((branch for branch in branches if f"{below}{branch}" in refs), None)
-        return [] if branch is None else [updated.get(f"refs/heads/{branch}") or refs[f"{below}{branch}"][0]]
-
-    names, all_names = remotes_at(repository, remote, url)
-    below = tuple(f"{_REMOTES}{name}/" for name in names)
-    known = [*updated.values(), *(oid for name, (oid, _) in refs.items() if name.startswith(below))]
-    others = [oid for name in all_names for oid in default(name, {})] or [oid for oid, _ in refs.values()]
+    own_defaults = [known.default_branch(name, updated) for name in known.names]
+    own = [*updated.values(), *(ref.oid for ref in known.own_refs)]
+    for oids in (list(filter(None, own_defaults)), own):
+        if commits := _with_different_rules(repository, oids):
+            return commits
+    other_defaults = [known.default_branch(name, {}) for name in known.refs if name not in known.names]
+    others = list(filter(None, other_defaults)) or [ref.oid for ref in known.other_refs]
     pushed = [update.local_oid for update in updates if not update.deletes]
-    for oids in ([oid for name in names for oid in default(name, updated)], known, others, pushed):
-        questions = [f"{oid}{what}" for oid in dict.fromkeys(oids) for what in _ASKED]
-        answers = [line.split(" ") for line in repository.described(questions)]
-        # Of what is not here git says so, in place of a kind.
-        ids = [words[0] if words[1:2] in (["blob"], ["commit"], ["tree"]) else "" for words in answers]
-        commits: dict[tuple[str, ...], str] = {}
-        for commit, *rules in zip(*[iter(ids)] * (1 + len(RULES)), strict=True):
-            if commit:
-                commits.setdefault(tuple(rules), commit)
-        if commits:
-            return list(commits.values())[: 1 if oids is pushed else _MOST]
-    return []
+    return _with_different_rules(repository, [*others, *pushed, *_earlier_rules(repository, pushed)])
+
+
+def _with_different_rules(repository: Repository, oids: Sequence[str]) -> list[str]:
+    """Return the commits that ids lead to, as far as they are here, one for each set of rules."""
+    questions = [f"{oid}{what}" for oid in dict.fromkeys(oids) for what in _ASKED]
+    answers = [line.split(" ") for line in repository.described(questions)]
+    # Of what is not here git says so, in place of a kind.
+    ids = [words[0] if words[1:2] in (["blob"], ["commit"], ["tree"]) else "" for words in answers]
+    commits: dict[tuple[str, ...], str] = {}
+    for commit, *rules in zip(*[iter(ids)] * (1 + len(RULES)), strict=True):
+        if commit:
+            commits.setdefault(tuple(rules), commit)
+    return list(commits.values())[:_MOST]
+
+
+def _earlier_rules(repository: Repository, pushed: Sequence[str]) -> list[str]:
+    """Return the newest commits that changed the rules, as far back as this clone goes."""
+    commits = [commit for oid in pushed if (commit := repository.commit(oid)) is not None]
+    if not commits:
+        return []
+    words = ("log", "--format=%H", "--full-history", f"--max-count={_MOST}", *commits, "--", *RULES)
+    try:
+        return repository.ask(*words).decode().split()
+    except GitError:  # this clone lacks a part of it
+        return []
 
 
 @contextmanager
@@ -100,48 +110,77 @@ def rules(repository: Repository, commit: str | None) -> Iterator[Path]:
 
 
 def _write(repository: Repository, commit: str, paths: Sequence[str], root: Path) -> None:
-    listed = repository.ask("ls-tree", "-r", "-z", "--full-tree", commit, "--", *paths)
-    files: list[tuple[str, str]] = []
+    """Write the files at some paths of a commit; raises `ConfigError` for rules that cannot be had."""
     # Other rules would hold without these.
     deciding = {".judgekit", ".judgekit/config.yaml", ".judgekit/rubrics", *paths} - {*RULES[1:]}
-    for entry in filter(None, listed.split(b"\0")):
-        about, _, name = entry.partition(b"\t")
-        mode, _, blob = about.decode().split(" ")
+    files: list[tuple[str, str]] = []
+    for entry in _entries(repository, commit, paths):
+        path = entry.path
         # A tree that was made by hand may hold `..`.
-        if not name.isascii() or b"\\" in name or b".." in name.split(b"/") or name.startswith(b"/"):
+        if not path.isascii() or "\\" in path or ".." in path.split("/") or path.startswith("/"):
             continue
-        path = name.decode()
-        if mode.startswith("100"):
-            files.append((blob, path))
+        if entry.mode.startswith("100"):
+            files.append((entry.oid, path))
         elif path in deciding or path.startswith(_RUBRICS):
             problem = "not a regular file, and the gate follows no links; replace it with the file"
             raise ConfigError(problem, path=f"{commit[:12]}:{path}")
     blobs = repository.blobs((blob for blob, _ in files), MAX_BYTES)
+    size = 0
     for (_, path), (_, data) in zip(files, blobs, strict=True):
         if data is not None:
-            file = root / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_bytes(data)
+            size += len(data)
+            if size > MAX_TOTAL:
+                raise _too_much(commit, path, f"{MAX_TOTAL // 1_000_000} MB")
+            _write_file(root / path, data, f"{commit[:12]}:{path}")
         elif path in deciding or path.startswith(_RUBRICS):
             missing = f"not in this clone (fetch it with: git show {commit[:12]}:{shlex.quote(path)})"
             problem = f"larger than {MAX_BYTES // 1000} kB, or {missing}"
             raise ConfigError(problem, path=f"{commit[:12]}:{path}")
 
 
-def nothing_to_judge(repository: Repository, updates: Updates, remote: str, url: str = "") -> bool:
-    """Whether a push is sure to bring nothing that is judged; raises `InputError` when git cannot answer."""
+def _entries(repository: Repository, commit: str, paths: Sequence[str]) -> list[TreeEntry]:
+    """Return the files at some paths of a commit; raises `ConfigError` where they are too many."""
+    entries: list[TreeEntry] = []
+    for entry in repository.entries(commit, *paths):
+        entries.append(entry)
+        if len(entries) > MAX_FILES:
+            raise _too_much(commit, entry.path, f"{MAX_FILES:,} files")
+    return entries
+
+
+def _too_much(commit: str, path: str, limit: str) -> ConfigError:
+    problem = f"with it the rules are more than {limit}; remove what is no rule from {RULES[0]}"
+    return ConfigError(problem, path=f"{commit[:12]}:{path}")
+
+
+def _write_file(file: Path, data: bytes, name: str) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+    except OSError as error:  # a name that is too long, or that stands for a file and a folder
+        raise ConfigError(f"cannot be written ({error.strerror}); rename it", path=name) from None
+
+
+def nothing_to_judge(
+    repository: Repository, updates: Updates, remote: str, url: str = ""
+) -> PushedChanges | None:
+    """Return what a push brings where that is surely nothing that is judged, else None.
+
+    Raises `InputError` when git cannot answer.
+    """
     if all(update.deletes for update in updates):
-        return True
+        return examine.of_push(repository, updates, [], ChangeFilter())
     path, key = _place(repository, commits_of(repository, updates, remote, url))
     try:
         kept = json.loads(Path(path).read_bytes())
         if kept["key"] != key:
-            return False
-        wanted = change_filter((kept["paths"], kept["authors"]))
+            return None
+        wanted = ChangeFilter((kept["paths"], kept["authors"]))
     except (OSError, ValueError, KeyError, TypeError):
-        return False
-    pushed = of_push(repository, updates, known_to(repository, updates, remote, url), wanted)
-    return not (pushed.changes or pushed.unjudged)
+        return None
+    known = remotes.known_to(repository, updates, remote, url)
+    pushed = examine.of_push(repository, updates, known, wanted)
+    return None if pushed.changes or pushed.unexamined or pushed.notes else pushed
 
 
 def keep(repository: Repository, rules: Sequence[str], paths: list[str], authors: list[str]) -> None:

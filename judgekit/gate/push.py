@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import operator
+import shlex
 import time
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from judgekit import environment
 from judgekit.config import settings as configuration
 from judgekit.errors import ConfigError, InputError
-from judgekit.gate import Begin, Held, Report, Row, Run, commits, policy, tasks
+from judgekit.gate import Begin, Held, Omission, Report, Row, Run, commits, examine, policy, remotes, tasks
 from judgekit.judging import documents, noise, panel, service
 from judgekit.judging.documents import Author, Document, File
 from judgekit.judging.service import JudgeRequest
@@ -29,7 +30,7 @@ from judgekit.ledger.store import DECISIONS
 from judgekit.providers import running
 from judgekit.providers.gateway import open_gateway
 from judgekit.rubric import loader
-from judgekit.text import encodable, lines_of
+from judgekit.text import encodable, escaped, lines_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,12 +47,18 @@ MAX_BYTES = 4_000_000  # of one blob: ten times what models are shown of a text
 AT_ONCE = 32
 
 
-def read(change: ChangedFile, data: bytes | None) -> tuple[Document, str]:
-    """Return a changed file as it is pushed, and why it cannot be judged; its hash is empty then."""
+def read(change: ChangedFile, data: bytes | None, *, is_here: bool = True) -> tuple[Document, str]:
+    """Return a changed file as it is pushed, and why it cannot be judged; its hash is empty then.
+
+    Without `data` it is too large, or not in this clone.
+    """
     commit, path = change.commit, encodable(change.path)
     reason, file = "", File(path, "", "", 0)
-    if data is None:
-        reason = f"larger than {MAX_BYTES // 1_000_000} MB, or not in this clone"
+    if data is None and is_here:
+        reason = f"larger than {MAX_BYTES // 1_000_000} MB"
+    elif data is None:
+        name = escaped(shlex.quote(f"{commit.oid[:12]}:{change.path}"))
+        reason = f"not in this partial clone; fetch it with: git show {name}"
     elif data.startswith(b"version https://git-lfs.github.com/spec/"):
         reason = "stored with Git LFS: the push contains only a pointer"
     else:
@@ -75,7 +82,7 @@ def check(
         refs = ", ".join(update.remote_ref for update in updates if not update.deletes)
         push = PushRecord(remote=url or remote, ref=refs)
         rules = policy.commits_of(repository, updates, remote, url)
-        known = commits.known_to(repository, updates, remote, url)
+        known = remotes.known_to(repository, updates, remote, url)
     else:
         push, rules = PushRecord(ref=base), [commits.commit_id(repository, base)]
         known = rules
@@ -94,8 +101,8 @@ def check(
             settings, folder = _strictest(loaded, problem)
             gate = settings.gate
             policy.keep(repository, rules, gate.paths, gate.authors)
-            wanted = commits.change_filter(*((each.gate.paths, each.gate.authors) for each, _ in loaded))
-            changes = commits.of_push(repository, updates, known, wanted)
+            wanted = commits.ChangeFilter(*((each.gate.paths, each.gate.authors) for each, _ in loaded))
+            changes = examine.of_push(repository, updates, known, wanted)
             depths = _depths(settings, partial(commits.lines_changed, repository, updates, known))
             return _judged(repository, settings, folder, changes, push, run, depths)
         except Exception as error:
@@ -148,11 +155,21 @@ def _judged(
     mode = run.mode or settings.gate.mode
     holds = settings.gate.undetermined == "block"
     escalate = settings.escalate.model_dump(mode="json")
+    skipped = pushed.skipped.groups()
+    unexamined = [Omission(name=encodable(each["name"]), reason=each["reason"]) for each in pushed.unexamined]
     if not pushed.changes:
-        return Report([], mode, [], escalate, pushed.unjudged, holds)
+        return Report(
+            rows=[],
+            mode=mode,
+            notes=pushed.notes,
+            escalate=escalate,
+            skipped=skipped,
+            unexamined=unexamined,
+            holds=holds,
+        )
     ledger = Ledger.of(repository.folder)
     loaded = loader.configured_rubric("gate", settings.gate.rubric, folder)
-    notes: list[str] = []
+    notes = list(pushed.notes)
     why, told = standing(ledger.records(window()), loaded.rubric.ref) if mode == "blocking" else ([], False)
     if why:  # labels show that blocking is not earned
         mode = "advisory"
@@ -169,13 +186,34 @@ def _judged(
     budget = settings.gate.budget - run.spent
     run.on_start(Begin(count=len(pushed.changes), budget=budget, holds=holds and mode == "blocking"))
     ordered = sorted(pushed.changes, key=operator.attrgetter("path"))
-    blobs = repository.blobs((change.blob for change in ordered), MAX_BYTES)
-    files = [(change, *read(change, data)) for change, (_, data) in zip(ordered, blobs, strict=True)]
+    files = _read_files(repository, ordered)
     running.run(keeper.judge(files, time.monotonic() + budget))
     if settings.server.url is not None:
         notes += hand_on(settings, ledger)
     rows = [keeper.rows[change.path, change.blob] for change in ordered]
-    return Report(rows, mode, list(dict.fromkeys(notes)), escalate, pushed.unjudged, holds)
+    return Report(
+        rows=rows,
+        mode=mode,
+        notes=list(dict.fromkeys(notes)),
+        escalate=escalate,
+        skipped=skipped,
+        unexamined=unexamined,
+        holds=holds,
+    )
+
+
+def _read_files(
+    repository: Repository, changes: Sequence[ChangedFile]
+) -> list[tuple[ChangedFile, Document, str]]:
+    """Return each changed file with its document, and why it cannot be judged."""
+    blobs = [data for _, data in repository.blobs((change.blob for change in changes), MAX_BYTES)]
+    unread = [change.blob for change, data in zip(changes, blobs, strict=True) if data is None]
+    missing = {line.split(" ")[0] for line in repository.described(unread) if line.endswith(" missing")}
+    files: list[tuple[ChangedFile, Document, str]] = []
+    for change, data in zip(changes, blobs, strict=True):
+        document, reason = read(change, data, is_here=change.blob not in missing)
+        files.append((change, document, reason))
+    return files
 
 
 @dataclass(frozen=True, slots=True)

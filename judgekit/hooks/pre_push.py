@@ -15,7 +15,20 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from judgekit import environment
 from judgekit.errors import Exit, JudgekitError
-from judgekit.gate import Begin, Held, Report, Row, Run, commits, policy
+from judgekit.gate import (
+    Begin,
+    Held,
+    Omission,
+    Report,
+    Row,
+    Run,
+    Skipped,
+    commits,
+    ending,
+    examine,
+    policy,
+    remotes,
+)
 from judgekit.gate.commits import RefUpdate, UnknownCommit
 from judgekit.git import Repository
 from judgekit.hooks import watchdog
@@ -52,10 +65,15 @@ def ended(words: Sequence[str]) -> int | None:
     if words[:1] != ["--pre-push"] or "--format" in words or skipped_by():
         return None
     try:
-        is_sure = policy.nothing_to_judge(Repository(Path.cwd()), _updates(), *words[1:3])
+        updates = _updates()
+        pushed = policy.nothing_to_judge(Repository(Path.cwd()), updates, *words[1:3])
     except Exception:  # noqa: BLE001 - the whole run comes upon it again, and says it
         return None
-    return 0 if is_sure else None
+    if pushed is None:
+        return None
+    if updates:
+        _warn(ending([], pushed.skipped.groups(), []))
+    return 0
 
 
 def _warn(line: str) -> None:
@@ -65,7 +83,7 @@ def _warn(line: str) -> None:
 def check(
     run: Run, remote: str = "", url: str = "", *, base: str | None = None, use_engine: bool = True, warn: Warn
 ) -> Report | None:
-    """Judge the commits since `base`, or the push that git describes on stdin; None: nothing to say.
+    """Judge the commits since `base`, or the push that git describes on stdin; None: the gate is not asked.
 
     A fault holds nothing up unless the rules do. Raises `UnknownCommit` where `base` is none.
     """
@@ -75,17 +93,37 @@ def check(
         if variable is not None:
             _skip(variable, url or remote, updates, warn)
             return None
-        if base is None and all(update.deletes for update in updates):
+        if base is None and not updates:
             return None
+        if base is None and all(update.deletes for update in updates):
+            return _deletions(run, updates)
         return _run(run, updates, remote, url, base, use_engine=use_engine, warn=warn)
     except UnknownCommit:
         raise
     except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours must not cost the user a push
         fault(error, warn)
-        if not isinstance(error, Held):
-            return None
-    warn("blocked: gate.undetermined is block; to skip the gate once: JUDGEKIT_SKIP=1 git push")
-    return Report([], "blocking", [], {}, ["nothing was judged"], holds=True)
+        holds = isinstance(error, Held)
+        unexamined = [Omission(name=base or url or remote, reason=_problem(error))]
+    if holds:
+        warn("blocked: gate.undetermined is block; to skip the gate once: JUDGEKIT_SKIP=1 git push")
+    return Report(
+        rows=[],
+        mode="blocking" if holds else run.mode or "advisory",
+        notes=[],
+        escalate={},
+        unexamined=unexamined,
+        holds=holds,
+        fault=True,
+    )
+
+
+def _deletions(run: Run, updates: Sequence[RefUpdate]) -> Report:
+    skipped = Skipped()
+    for update in updates:
+        skipped.add(examine.REF_DELETED, update.remote_ref)
+    return Report(
+        rows=[], mode=run.mode or "advisory", notes=[], escalate={}, skipped=skipped.groups(), fault=False
+    )
 
 
 def _run(
@@ -154,10 +192,9 @@ def _updates() -> list[RefUpdate]:
         return []
     before = os.environ.get("PRE_COMMIT_FROM_REF", "")
     # For a new branch this is where it left what the remote has: no ref of the remote, and not its rules.
-    fetched = f"refs/remotes/{os.environ.get('PRE_COMMIT_REMOTE_NAME', '')}/"
-    if repository.ask("for-each-ref", "--count=1", fetched) and not repository.holds(
-        "show-ref", "--verify", "--quiet", fetched + remote.removeprefix("refs/heads/")
-    ):
+    known = remotes.read(repository, os.environ.get("PRE_COMMIT_REMOTE_NAME", ""))
+    sources = {ref.source for ref in known.own_refs}
+    if sources and remote not in sources:
         before = ""
     return [commits.RefUpdate(local, tip, remote, before or "0" * len(tip))]
 
@@ -181,13 +218,17 @@ def fault(error: Exception, warn: Warn) -> None:
     """Say, and note down, that nothing could be judged, and why."""
     from judgekit.ledger import Fault  # noqa: PLC0415 - pydantic
 
-    problem = str(error)
-    if not isinstance(error, JudgekitError):
-        problem = f"internal error: {type(error).__name__}: {error}"
+    problem = _problem(error)
     warn(f"UNDETERMINED, not judged: {problem}")
     # Figures of a ledger are shown to others: they do not need to know where a home folder is.
     if lost := _note(Fault(problem=problem.replace(str(Path.home()), "~"))):
         warn(lost)
+
+
+def _problem(error: Exception) -> str:
+    if isinstance(error, JudgekitError):
+        return str(error)
+    return f"internal error: {type(error).__name__}: {error}"
 
 
 def _note(record: Record) -> str:

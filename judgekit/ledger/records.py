@@ -229,6 +229,11 @@ def is_blob(task_id: str, digits: int = 0) -> bool:
     return found is not None and len(found["hash"]) >= digits
 
 
+def task_name(task_id: str) -> str:
+    """Return what stays the same of a task when its content changes: the path of a blob, else the whole."""
+    return task_id.rpartition("@")[0] if is_blob(task_id) else task_id
+
+
 def same_blob(one: str, other: str) -> bool:
     """Whether two tasks are the same; the hash of one may be cut shorter than that of the other."""
     mine, theirs = _TASK.match(one), _TASK.match(other)

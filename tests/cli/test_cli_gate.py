@@ -60,7 +60,12 @@ def test_only_a_no_go_while_blocking_is_1_by_the_rules_of_the_base(served: Serve
 
 
 def test_programs_get_every_file(judgekit: Run, served: Served) -> None:
-    verdicts = served(by_content, *GATE, "--format", "json")[0].json
+    *verdicts, run = served(by_content, *GATE, "--format", "json")[0].json
+    jsonschema.Draft202012Validator(json_schema("gate")).validate(run)
+    assert (run["verdict"], run["judged"]) == ("NO-GO", {"GO": 1, "NO-GO": 1, "UNDETERMINED": 0})
+    assert run["not_examined"] == [
+        {"name": "picture.md", "reason": "a binary file; judgekit judges only text"}
+    ]
     assert [verdict["verdict"] for verdict in verdicts] == ["reject", "accept", "undetermined"]
     for verdict in verdicts:
         jsonschema.Draft202012Validator(json_schema("verdict")).validate(verdict)

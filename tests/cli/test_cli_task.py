@@ -171,7 +171,7 @@ def test_named_tasks_that_are_not_accepted(judgekit: Run, tiers: Tiers, project:
     tiers(*TASK, quick=MIDDLING, deep=MIDDLING)
     assert judgekit("escalate").out == "nothing needs a person\n"
     assert judgekit("escalate", "T-42").code == 0
-    assert gh.issues[0]["title"] == "[JUDGE-DISAGREEMENT] Review needed: T-42"
+    assert gh.issues[0]["title"] == "Review needed: T-42"  # nobody disagrees
     assert judgekit("escalate", "T-1").code == 64
     (project / "bad.md").write_text("# Better\n\nDone.\n")
     tiers(*TASK, quick=GOOD, deep=GOOD)

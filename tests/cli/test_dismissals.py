@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
@@ -45,7 +45,12 @@ def gate(served: Served, form: str = "json") -> Outcome:
 
 def marks(done: Outcome) -> list[list[bool]]:
     jsonschema.Draft202012Validator(json_schema("verdict")).validate(done.json[0])
-    return [["dismissed" in each for each in verdict["findings"]] for verdict in done.json]
+    return [["dismissed" in each for each in verdict["findings"]] for verdict in records(done)]
+
+
+def records(done: Outcome) -> list[dict[str, Any]]:
+    """Return the records of verdicts; the gate's last one is about the run."""
+    return [record for record in done.json if record["schema"] == "judgekit/verdict@1"]
 
 
 def verdicts(work: GitRepo) -> list[VerdictLine]:
@@ -63,10 +68,11 @@ def test_a_dismissal_holds_for_its_quote_in_other_files_until_it_is_withdrawn(
     after = gate(served)
     assert marks(after) == [[False, True, False]] * 2
     plain = [
-        {key: each[key] for key in ("verdict", "scores", "average")} for each in (*before.json, *after.json)
+        {key: each[key] for key in ("verdict", "scores", "average")}
+        for each in (*records(before), *records(after))
     ]
     assert plain[0] == plain[1] == plain[2]  # a person's word on a finding is none on the scores
-    said = after.json[0]["findings"][1]["dismissed"]
+    said = records(after)[0]["findings"][1]["dismissed"]
     (line,) = [each for each in Ledger.of(work.folder).records() if isinstance(each, DismissalLine)]
     assert (said["who"], line.who, line.rubric) == (line.who, "ann@example.com", "kls")
     assert f"dismissed by ann@example.com on {said['at'][:10]}: no problem" in gate(served, "table").out

@@ -198,7 +198,7 @@ def test_two_rounds_of_improve_open_one_where_set(project: Path, gh: FakeGh, tex
         ledger.add(line)
         lines = by_itself([line], project)
         assert number or lines == []
-    assert [issue["title"] for issue in gh.issues] == [TITLE] * count
+    assert [issue["title"] for issue in gh.issues] == ["Review needed: docs/a.md"] * count
     assert len(github.unsettled(ledger.records(), rejects=bool(count))) == count
 
 
@@ -298,7 +298,7 @@ def test_pushes_open_one_and_update_it(work: GitRepo, gh: FakeGh, monkeypatch: p
     by_user(f"{REJECTS}gate: {{mode: blocking}}\n")
     code, said = push(work, b_md="# B\n\nTODO, again\n\nTODO\n")
     assert code == 1, said
-    assert gh.issues[1]["title"] == "[JUDGE-DISAGREEMENT] Review needed: b.md"
+    assert gh.issues[1]["title"] == "Review needed: b.md"
     assert said.count("issue opened") == 1
 
 

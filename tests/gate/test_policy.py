@@ -16,10 +16,11 @@ from git_repo import GitRepo, beside_origin
 
 from judgekit.config import settings
 from judgekit.errors import ConfigError, InputError
-from judgekit.gate import commits, policy, tasks
-from judgekit.gate.commits import ChangedFile, Commit, RefUpdate, change_filter
+from judgekit.gate import examine, history, policy, tasks
+from judgekit.gate.commits import ChangedFile, ChangeFilter, RefUpdate
+from judgekit.gate.history import Commit
 from judgekit.gate.policy import commits_of
-from judgekit.git import Repository
+from judgekit.git import GitError, Repository
 
 RULES = ".judgekit/config.yaml"
 
@@ -92,6 +93,38 @@ def test_links_and_large_or_wrong_rules_are_refused(work: GitRepo, tmp_path: Pat
     refuses(work, work.commit("a link"), rf"{re.escape(name)}: not a regular file, and the gate")
 
 
+def nested(work: GitRepo, levels: int, path: str, blob: str) -> str:
+    """Return a commit with ten names in each of some levels of folders: a tree of a few kB that unfolds."""
+    tree = work("mktree", stdin="".join(f"100644 blob {blob}\t{name}.yaml\n" for name in range(10)).encode())
+    for _ in range(levels - 1):
+        tree = work("mktree", stdin="".join(f"040000 tree {tree}\t{name}\n" for name in range(10)).encode())
+    for name in reversed(path.split("/")):
+        tree = work("mktree", stdin=f"040000 tree {tree}\t{name}\n".encode())
+    return work("commit-tree", tree, "-m", "nested")
+
+
+@pytest.mark.parametrize("path", [".judgekit/rubrics", ".judgekit/a/b"])
+def test_rules_that_unfold_to_many_files_are_refused(work: GitRepo, path: str) -> None:
+    """Of a hundred million names only the first are read."""
+    commit = nested(work, 8, path, work("hash-object", "-w", "--stdin", stdin=b"x\n"))
+    refuses(
+        work, commit, r"\.judgekit/.*: with it the rules are more than 5,000 files; remove what is no rule"
+    )
+
+
+def test_rules_that_unfold_to_many_bytes_are_refused(work: GitRepo) -> None:
+    commit = nested(
+        work, 3, ".judgekit/rubrics", work("hash-object", "-w", "--stdin", stdin=b"# x\n" * 20_000)
+    )
+    refuses(work, commit, r"\.judgekit/.*: with it the rules are more than 10 MB; remove what is no rule")
+
+
+def test_a_tree_with_more_files_than_are_looked_at_is_an_error(work: GitRepo) -> None:
+    commit = nested(work, 8, "docs", work("hash-object", "-w", "--stdin", stdin=b"x\n"))
+    with pytest.raises(GitError, match="more than 1,000 files"):
+        list(Repository(work.folder).entries(commit, most=1_000))
+
+
 @pytest.fixture
 def partial(work: GitRepo, tmp_path: Path) -> GitRepo:
     origin = tmp_path / "origin.git"
@@ -130,7 +163,7 @@ def main_of(work: GitRepo) -> RefUpdate:
 
 
 def nothing_to_judge(work: GitRepo) -> bool:
-    return policy.nothing_to_judge(Repository(work.folder), [main_of(work)], "origin")
+    return policy.nothing_to_judge(Repository(work.folder), [main_of(work)], "origin") is not None
 
 
 def keep(work: GitRepo) -> None:
@@ -141,7 +174,7 @@ def keep(work: GitRepo) -> None:
 def test_what_decides_a_choice_makes_it_read_again(chosen: GitRepo, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = RefUpdate("(delete)", "0" * 40, "refs/heads/x", chosen("rev-parse", "main"))
     for updates in ([gone], []):  # need no rules
-        assert policy.nothing_to_judge(Repository(chosen.folder), updates, "origin")
+        assert policy.nothing_to_judge(Repository(chosen.folder), updates, "origin") is not None
     chosen.commit("code", a_py="x\n")
     assert not nothing_to_judge(chosen), "before a full run"
     keep(chosen)
@@ -185,7 +218,9 @@ def test_a_push_of_nothing_relevant_imports_nothing_heavy(chosen: GitRepo) -> No
         check=False,
     )
     # Once by the process that does the work, once by the one that waits for it.
-    assert (set(done.stdout.split()), done.stderr) == ({b"[0]"}, b"")
+    assert set(done.stdout.split()) == {b"[0]"}
+    ending = b"judgekit: 0 judged; 1 skipped (1 not selected by gate.paths); 0 not examined\n"
+    assert done.stderr == ending
 
 
 MARKDOWN = ["**/*.md"]
@@ -288,16 +323,17 @@ CHOSEN: list[tuple[list[str], list[str], bool]] = [
 def test_changes_are_chosen_by_path_and_by_who_made_them() -> None:
     change = ChangedFile(COMMIT, "a.md", "b" * 40)
     for paths, authors, meant in CHOSEN:
-        assert change_filter((paths, authors))(change) is meant, (paths, authors)
-        assert change_filter((["*.rst"], []), (paths, authors))(change) is meant
+        assert ChangeFilter((paths, authors))(change) is meant, (paths, authors)
+        assert ChangeFilter((["*.rst"], []), (paths, authors))(change) is meant
 
 
 def test_of_a_long_history_the_newest_are_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(commits, "MAX_COMMITS", 2)
+    monkeypatch.setattr(history, "MAX_COMMITS", 2)
     work = GitRepo(tmp_path / "work")
     for name in "abc":
         work.commit(name, **{f"{name}_md": "x\n"})
     updates = [RefUpdate("main", work("rev-parse", "main"), "refs/heads/main", "0" * 40)]
-    pushed = commits.of_push(Repository(work.folder), updates, [], lambda change: True)
+    pushed = examine.of_push(Repository(work.folder), updates, [], ChangeFilter((["*"], [])))
     assert sorted(change.path for change in pushed.changes) == ["b.md", "c.md"]
-    assert pushed.unjudged == ["more than 2 new commits; only files changed by the newest are judged"]
+    reason = "more than 2 new commits; only files changed by the newest are judged"
+    assert pushed.unexamined == [{"name": "refs/heads/main", "reason": reason}]

@@ -1,0 +1,275 @@
+"""Which files a push brings that are judged, which are not, and why; and what could not be examined."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from judgekit.gate import Omission, history
+from judgekit.gate.commits import ChangedFile, PushedChanges
+from judgekit.gate.trees import Tree
+from judgekit.git import GitError
+from judgekit.text import escaped
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from judgekit.gate.commits import ChangeFilter, RefUpdate, Updates
+    from judgekit.gate.history import Commit, History, Step
+    from judgekit.git import Repository
+
+NOT_SELECTED = "not selected by gate.paths"
+OTHER_AUTHORS = "not selected by gate.authors"
+MOVED = "only moved"
+GONE = "deleted"
+NO_FILE = "a link or a submodule"
+UNCHANGED = "the same as before"
+REF_DELETED = "a deleted ref"
+NO_COMMIT = "it points to no commit in this clone, so its files are not judged"
+_MOST_EDGES = 20  # commits at the edge of a clone in which a file is looked for
+
+
+def of_push(
+    repository: Repository, updates: Updates, known: Sequence[str], wanted: ChangeFilter
+) -> PushedChanges:
+    """Return the `wanted` changes beyond `known` commits that are still in what is pushed, and new there."""
+    pushed = PushedChanges()
+    for update in updates:
+        if update.deletes:
+            pushed.skipped.add(REF_DELETED, update.remote_ref)
+        elif (tip := repository.commit(update.local_oid)) is None:
+            pushed.unexamined.append(Omission(name=update.remote_ref, reason=NO_COMMIT))
+        else:
+            examination = _Examination(repository, update, tip, known, wanted, pushed)
+            examination.run()
+    pushed.skipped.remove({change.path for change in pushed.changes})
+    return pushed
+
+
+@dataclass
+class _Examination:
+    """What one ref of a push brings; `run` adds it to `pushed`."""
+
+    repository: Repository
+    update: RefUpdate
+    tip: str
+    known: Sequence[str]
+    wanted: ChangeFilter
+    pushed: PushedChanges
+
+    def run(self) -> None:
+        steps = history.read(self.repository, self.tip, self.known)
+        if steps.is_long:
+            told = "new commits; only files changed by the newest are judged"
+            self._leave_out(f"more than {history.MAX_COMMITS:,} {told}")
+        touched = self._touched_paths(steps.steps)
+        if not touched and not steps.gap:
+            return
+        is_needed = self.wanted.covers if steps.gap else touched.__contains__
+        tree = self._read_tree(self.tip, is_needed)
+        if tree is None:
+            self._leave_out(history.PARTIAL)
+            return
+        before = None if self.update.is_new else self.repository.commit(self.update.remote_oid)
+        old_tree = None if before is None else self._read_tree(before, is_needed)
+        placed = _Placed(tree)
+        placed.follow(steps.steps)
+        changes = placed.changes(self.wanted)
+        if steps.gap or tree.repeated():
+            changes += self._unexplained(steps, tree, before, old_tree, placed)
+        self._sort_out(changes, old_tree)
+        self._skip_rest(touched, tree, placed, {change.path for change in changes})
+
+    def _leave_out(self, reason: str) -> None:
+        name = self.update.remote_ref or self.update.local_ref
+        self.pushed.unexamined.append(Omission(name=name, reason=reason))
+
+    def _read_tree(self, commit: str, is_needed: Callable[[str], bool]) -> Tree | None:
+        """Return what a commit holds at the paths that are needed; None where a partial clone lacks it."""
+        try:
+            return Tree.read(self.repository, commit, is_needed)
+        except GitError:
+            if not history.is_partial(self.repository):
+                raise
+            return None
+
+    def _touched_paths(self, steps: Iterable[Step]) -> set[str]:
+        """Return the paths of new commits that are judged, whoever changed them; skip all others."""
+        touched: set[str] = set()
+        for path in dict.fromkeys(step.path for step in steps):
+            if self.wanted.covers(path):
+                touched.add(path)
+            else:
+                self.pushed.skipped.add(NOT_SELECTED, path)
+        return touched
+
+    def _sort_out(self, changes: Iterable[ChangedFile], old_tree: Tree | None) -> None:
+        """Add the changes that are judged, and skip those that are not."""
+        judged = {(change.path, change.blob) for change in self.pushed.changes}
+        for change in changes:
+            if old_tree is not None and old_tree.holds(change.path, change.blob):
+                self.pushed.skipped.add(UNCHANGED, change.path)
+            elif not self.wanted(change):
+                self.pushed.skipped.add(OTHER_AUTHORS, change.path)
+            elif (change.path, change.blob) not in judged:
+                self.pushed.changes.append(change)
+
+    def _skip_rest(self, touched: Iterable[str], tree: Tree, placed: _Placed, changed: set[str]) -> None:
+        """Say why paths of new commits are not judged where nothing of them is a change."""
+        moved = {path for path, _ in placed.moved}
+        for path in touched:
+            if path in changed:
+                continue
+            if path in moved:
+                reason = MOVED
+            elif path in tree.blobs:
+                reason = UNCHANGED
+            elif path in tree.no_files:
+                reason = NO_FILE
+            else:
+                reason = GONE
+            self.pushed.skipped.add(reason, path)
+
+    def _unexplained(
+        self, steps: History, tree: Tree, before: str | None, old_tree: Tree | None, placed: _Placed
+    ) -> list[ChangedFile]:
+        """Return files of the tip that no step explains, and that no tree of the other side has.
+
+        There are such files where a clone holds a part of the history only, and where a name stands twice in
+        a tree.
+        """
+        bases = self._merge_bases(before)
+        base_trees = [self._read_tree(base, self.wanted.covers) for base in bases]
+        trees = [one for one in (old_tree, *base_trees) if one is not None]
+        paths: Iterable[str] = tree.repeated()
+        if steps.gap:
+            if not trees:
+                self._leave_out(steps.gap)
+                return []
+            if not any(base_trees):
+                side = escaped(self.update.remote_ref) or "the base"
+                differ = f"files that differ from {side} are judged, whoever changed them"
+                self.pushed.notes.append(f"{steps.gap}; {differ}")
+            paths = tree.blobs
+        gone = _blobs_gone(trees, tree)
+        holders = _Holders(self.repository, steps.edges, self.tip, self.wanted)
+        changes: list[ChangedFile] = []
+        for path in paths:
+            for blob in tree.blobs[path]:
+                is_explained = placed.explains(path, blob, trees if steps.gap else None)
+                if is_explained or any(one.holds(path, blob) for one in trees):
+                    continue
+                if blob in gone:
+                    self.pushed.skipped.add(MOVED, path)
+                    continue
+                commit = holders.find(path, blob)
+                changes.append(ChangedFile(commit, path, blob, attributed=False))
+        return changes
+
+    def _merge_bases(self, before: str | None) -> list[str]:
+        """Return the commits that both sides have, as far as this clone knows."""
+        sides = [before] if before is not None else self.known
+        if not sides:
+            return []
+        try:
+            return self.repository.ask("merge-base", "--all", self.tip, *sides).decode().split()
+        except GitError:  # there is none
+            return []
+
+
+def _blobs_gone(old_trees: Iterable[Tree], tree: Tree) -> set[str]:
+    """Return the blobs of files that stand in an old tree and not in a new one: what may have been moved."""
+    gone: set[str] = set()
+    for old in old_trees:
+        for path, blobs in old.blobs.items():
+            if path not in tree.blobs:
+                gone.update(blobs)
+    return gone
+
+
+@dataclass
+class _Placed:
+    """Which commit put each blob of a tree at its path.
+
+    A file that was only moved counts as made where it was made, if that is among the steps too. If it is not,
+    it is `moved`: from which path is noted, since there is nothing new to judge if the gate covers that.
+    """
+
+    tree: Tree
+    newest: dict[tuple[str, str], ChangedFile] = field(default_factory=dict)
+    moved: dict[tuple[str, str], str] = field(default_factory=dict)
+    hands: dict[str, list[Commit]] = field(default_factory=dict)  # who changed what is at a path
+
+    def follow(self, steps: Iterable[Step]) -> None:
+        """Go through steps, newest first."""
+        waiting: dict[tuple[str, str], list[tuple[str, str]]] = {}  # by where they were before
+        followed: dict[str, list[list[Commit]]] = {}
+        for step in steps:
+            if step.what != "file":
+                continue
+            if step.path not in self.hands:
+                self.hands[step.path] = []
+                followed.setdefault(step.path, []).append(self.hands[step.path])
+            key = (step.path, step.blob)
+            places = waiting.pop(key, [])
+            if self.tree.holds(step.path, step.blob) and key not in self.newest:
+                self.newest[key] = ChangedFile(step.commit, step.path, step.blob)
+                places.append(key)
+            if step.before is None:
+                for hands in followed[step.path]:
+                    hands.append(step.commit)
+                for place in places:
+                    self.newest[place] = self.newest[place]._replace(commit=step.commit)
+            else:
+                # Whoever changed it under its earlier name did so before.
+                followed.setdefault(step.before, []).extend(followed[step.path])
+                waiting.setdefault((step.before, step.blob), []).extend(places)
+        for (before, _), places in waiting.items():
+            self.moved.update(dict.fromkeys(places, before))
+
+    def changes(self, wanted: ChangeFilter) -> list[ChangedFile]:
+        """Return what is new to judge: all but what was moved from where the gate looks, too."""
+        changes: list[ChangedFile] = []
+        for key, change in self.newest.items():
+            before = self.moved.get(key)
+            if before is not None and wanted(change._replace(path=before)):
+                continue
+            self.moved.pop(key, None)
+            others = dict.fromkeys(self.hands[change.path])
+            earlier = tuple(commit for commit in others if commit != change.commit)
+            changes.append(change._replace(earlier=earlier))
+        return changes
+
+    def explains(self, path: str, blob: str, trees: Sequence[Tree] | None) -> bool:
+        """Whether steps say how a blob came to its path; of a moved one, the `trees` must have it."""
+        before = self.moved.get((path, blob))
+        if before is None or trees is None:
+            return (path, blob) in self.newest
+        return any(tree.holds(before, blob) for tree in trees)
+
+
+class _Holders:
+    """Finds a commit that has a file, where it is not known which one changed it."""
+
+    def __init__(
+        self, repository: Repository, edges: Sequence[Commit], tip: str, wanted: ChangeFilter
+    ) -> None:
+        self._repository = repository
+        self._edges = edges[:_MOST_EDGES]
+        self._tip = tip
+        self._wanted = wanted
+        self._trees: dict[str, Tree] = {}
+
+    def find(self, path: str, blob: str) -> Commit:
+        for edge in self._edges:
+            if self._tree(edge).holds(path, blob):
+                return edge
+        return history.read_commit(self._repository, self._tip)
+
+    def _tree(self, edge: Commit) -> Tree:
+        if edge.oid not in self._trees:
+            try:
+                self._trees[edge.oid] = Tree.read(self._repository, edge.oid, self._wanted.covers)
+            except GitError:
+                self._trees[edge.oid] = Tree()
+        return self._trees[edge.oid]

@@ -1,0 +1,70 @@
+"""The record of a whole run of the gate: what was judged, what was skipped and why, what was not examined."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from judgekit.gate import WORDS
+from judgekit.text import encodable
+
+if TYPE_CHECKING:
+    from judgekit.gate import Report
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SkipGroupRecord(_Record):
+    """How many files or refs were not judged for one reason, and the names of the first hundred."""
+
+    reason: str
+    count: int
+    names: list[str]
+
+
+class OmissionRecord(_Record):
+    """A file or a ref that was not examined, and why."""
+
+    name: str
+    reason: str
+
+
+class GateRecord(_Record):
+    """A run of the gate.
+
+    `verdict` is the gravest word of all files. It is UNDETERMINED where something was not examined, and null
+    where there was nothing to judge. `judged` counts by word what models or a person decided about. `holds`:
+    what was not examined, or is UNDETERMINED, stops the push. `fault`: nothing could be judged.
+    """
+
+    schema_: Literal["judgekit/gate@1"] = Field(default="judgekit/gate@1", alias="schema")
+    verdict: Literal["GO", "NO-GO", "UNDETERMINED"] | None
+    mode: Literal["advisory", "blocking"]
+    blocked: bool
+    holds: bool
+    fault: bool
+    judged: dict[Literal["GO", "NO-GO", "UNDETERMINED"], int]
+    skipped: list[SkipGroupRecord]
+    not_examined: list[OmissionRecord]
+    notes: list[str]
+
+
+def gate_record(report: Report) -> dict[str, Any]:
+    """Return the record of a run."""
+    words = [row["word"] for row in report.judged]
+    omissions = report.not_examined
+    record = GateRecord(
+        verdict=report.word,
+        mode=report.mode,
+        blocked=report.blocked,
+        holds=report.holds and report.mode == "blocking",
+        fault=report.fault,
+        judged={word: words.count(word) for word in WORDS},
+        skipped=[SkipGroupRecord(**group) for group in report.skipped],
+        not_examined=[OmissionRecord(name=one["name"], reason=encodable(one["reason"])) for one in omissions],
+        notes=[encodable(note) for note in report.notes],
+    )
+    return record.model_dump(mode="json", by_alias=True)

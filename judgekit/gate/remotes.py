@@ -1,0 +1,209 @@
+"""Which remote is pushed to, and what this clone knows of it: the refs into which it was fetched."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+from judgekit.git import GitError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from judgekit.gate.commits import Updates
+    from judgekit.git import Repository
+
+_BRANCHES = "refs/heads/"
+_TAGS = "refs/tags/"
+_REMOTES = "refs/remotes/"
+_URL = re.compile(r"(?:\w[\w+.-]*)://(?:[^@/]*@)?(?P<host>[^/:]*)(?::\d+)?/+(?P<path>.*)", re.DOTALL)
+_SCP = re.compile(r"(?:[^@/:]*@)?(?P<host>[^/:]{2,}):/*(?P<path>.*)", re.DOTALL)
+
+
+class Refspec(NamedTuple):
+    """What is fetched, and into which refs of this clone; a negative one leaves refs out."""
+
+    source: str
+    destination: str
+    is_negative: bool
+
+    @classmethod
+    def parse(cls, text: str) -> Refspec:
+        if text.startswith("^"):
+            return cls(_full_name(text[1:]), "", is_negative=True)
+        source, _, destination = text.removeprefix("+").partition(":")
+        return cls(_full_name(source), _full_name(destination), is_negative=False)
+
+    def source_of(self, ref: str) -> str | None:
+        """Return which ref of the remote is fetched into a ref of this clone; None if none is."""
+        middle = _middle(self.destination, ref)
+        if self.is_negative or not self.destination or middle is None:
+            return None
+        return self.source.replace("*", middle, 1)
+
+    @property
+    def folder(self) -> str:
+        """The folder of all refs into which this fetches, or the one ref."""
+        before, star, _ = self.destination.partition("*")
+        return before.rpartition("/")[0] if star else before
+
+
+class TrackedRef(NamedTuple):
+    """A ref of this clone that says where a remote's ref `source` stood; a symbolic one has a `target`."""
+
+    name: str
+    source: str
+    oid: str
+    target: str
+
+
+class Remotes(NamedTuple):
+    """The `names` of the remote that is pushed to, and the refs that are known of all remotes, by name."""
+
+    names: list[str]
+    refs: dict[str, list[TrackedRef]]
+
+    @property
+    def own_refs(self) -> list[TrackedRef]:
+        """The refs of the remote that is pushed to."""
+        return [ref for name in self.names for ref in self.refs.get(name, ())]
+
+    @property
+    def other_refs(self) -> list[TrackedRef]:
+        return [ref for name, refs in self.refs.items() if name not in self.names for ref in refs]
+
+    def default_branch(self, name: str, updated: Mapping[str, str]) -> str | None:
+        """Return where a remote's default branch stands, `updated` or as it was fetched, if that is known."""
+        refs = self.refs.get(name, [])
+        by_name = {ref.name: ref for ref in refs}
+        by_source = {ref.source: ref for ref in refs}
+        head = by_name.get(f"{_REMOTES}{name}/HEAD") or by_source.get("HEAD")
+        if head is not None and not head.target:
+            return head.oid
+        candidates = [by_source.get(f"{_BRANCHES}main"), by_source.get(f"{_BRANCHES}master")]
+        if head is not None:
+            candidates.insert(0, by_name.get(head.target))
+        for ref in candidates:
+            if ref is not None:
+                return updated.get(ref.source) or ref.oid
+        return None
+
+
+def read(repository: Repository, remote: str, url: str = "") -> Remotes:
+    """Return what this clone knows of the remote that is pushed to, a name or a URL, and of all others."""
+    addresses = _addresses(repository)
+    names = _names_at(repository, addresses, remote, url)
+    refspecs = _refspecs(repository)
+    folders = {spec.folder for specs in refspecs.values() for spec in specs if spec.folder}
+    listed = _local_refs(repository, sorted({*folders, _REMOTES.rstrip("/")}))
+    refs: dict[str, list[TrackedRef]] = {}
+    owners: dict[str, set[str]] = {}
+    for name in dict.fromkeys([*names, *addresses, *refspecs]):
+        refs[name] = _tracked(name, refspecs.get(name, []), listed)
+        for ref in refs[name]:
+            owners.setdefault(ref.name, set()).add(name)
+    for name, tracked_refs in refs.items():
+        allowed = set(names) if name in names else {name}
+        # What another remote is fetched into as well may be that one's.
+        refs[name] = [ref for ref in tracked_refs if owners[ref.name] <= allowed]
+    tracked = {ref.name for own in refs.values() for ref in own}
+    rest = [ref for ref in listed if ref.name.startswith(_REMOTES) and ref.name not in tracked]
+    refs.setdefault("", []).extend(rest)  # of a remote that has no name any more
+    return Remotes(names, refs)
+
+
+def known_to(repository: Repository, updates: Updates, remote: str, url: str = "") -> list[str]:
+    """Return commits that a remote, a name or a URL, has: those that its refs reach, whatever they are."""
+    remotes = read(repository, remote, url)
+    # Of one that was never fetched, only what others have is known.
+    refs = remotes.own_refs or remotes.other_refs
+    updated = [update.remote_oid for update in updates if not update.is_new]
+    return list(dict.fromkeys([*updated, *(ref.oid for ref in refs)]))
+
+
+def _full_name(ref: str) -> str:
+    if not ref or ref == "HEAD" or ref.startswith("refs/"):
+        return ref
+    return "HEAD" if ref == "@" else f"{_BRANCHES}{ref}"
+
+
+def _middle(pattern: str, ref: str) -> str | None:
+    """Return what stands for the star of a pattern, "" where it has none; None if it does not match."""
+    before, star, after = pattern.partition("*")
+    if not star:
+        return "" if ref == pattern else None
+    if len(ref) < len(before) + len(after) or not (ref.startswith(before) and ref.endswith(after)):
+        return None
+    return ref[len(before) : len(ref) - len(after)]
+
+
+def _addresses(repository: Repository) -> dict[str, list[str]]:
+    addresses: dict[str, list[str]] = {}
+    for line in os.fsdecode(repository.ask("remote", "-v")).split("\n")[:-1]:  # with `insteadOf` applied
+        name, _, address = line.partition("\t")
+        addresses.setdefault(name, []).append(address.rpartition(" (")[0])
+    return addresses
+
+
+def _names_at(
+    repository: Repository, addresses: Mapping[str, Sequence[str]], remote: str, url: str
+) -> list[str]:
+    """Return the names of the remotes at the place that is pushed to."""
+    folder = os.path.realpath(repository.folder)
+
+    def place(address: str) -> str:
+        match = _URL.fullmatch(address) or _SCP.fullmatch(address)
+        if match is not None and match["host"]:
+            return f"{match['host'].lower()}/{match['path'].rstrip('/').removesuffix('.git')}"
+        path = f"/{match['path']}" if match is not None else address
+        return os.path.realpath(os.path.join(folder, path)).removesuffix(".git")  # noqa: PTH118 - no file is meant
+
+    own = {url, remote if remote not in addresses else "", *addresses.get(remote, ())} - {""}
+    places = {place(address) for address in own}
+    same = [name for name, theirs in addresses.items() if not places.isdisjoint(map(place, theirs))]
+    return list(dict.fromkeys([remote, *same]))
+
+
+def _refspecs(repository: Repository) -> dict[str, list[Refspec]]:
+    """Return what is fetched of each remote, and into which refs."""
+    try:
+        raw = repository.ask("config", "-z", "--get-regexp", r"^remote\..*\.fetch$")
+    except GitError:  # none is configured
+        return {}
+    refspecs: dict[str, list[Refspec]] = {}
+    for entry in os.fsdecode(raw).split("\0")[:-1]:
+        key, _, value = entry.partition("\n")
+        name = key.removeprefix("remote.").removesuffix(".fetch")
+        refspecs.setdefault(name, []).append(Refspec.parse(value))
+    return refspecs
+
+
+def _local_refs(repository: Repository, folders: Iterable[str]) -> list[TrackedRef]:
+    """Return the refs in some folders that no commit of this clone moves: no branches, no tags."""
+    words = ("for-each-ref", "--format=%(refname) %(objectname) %(symref)")
+    refs: list[TrackedRef] = []
+    for line in os.fsdecode(repository.ask(*words, *folders)).split("\n")[:-1]:
+        name, oid, target = line.split(" ")
+        # A mirror fetches into its branches; where they stand may be what nobody has pushed yet.
+        if not name.startswith((_BRANCHES, _TAGS)):
+            refs.append(TrackedRef(name=name, source="", oid=oid, target=target))
+    return refs
+
+
+def _tracked(name: str, refspecs: Sequence[Refspec], listed: Sequence[TrackedRef]) -> list[TrackedRef]:
+    """Return the refs of a remote: into which it is fetched, else those that bear its name."""
+    excluded = [spec for spec in refspecs if spec.is_negative]
+    below = f"{_REMOTES}{name}/"
+    tracked: list[TrackedRef] = []
+    for ref in listed:
+        source = next(filter(None, (spec.source_of(ref.name) for spec in refspecs)), None)
+        if ref.name == f"{below}HEAD" and ref.target:  # what `git remote set-head` writes
+            source = "HEAD"
+        if source is None or any(_middle(spec.source, source) is not None for spec in excluded):
+            continue
+        tracked.append(ref._replace(source=source))
+    if any(ref.source != "HEAD" for ref in tracked):
+        return tracked
+    named = [ref for ref in listed if name and ref.name.startswith(below)]
+    return [ref._replace(source=_BRANCHES + ref.name.removeprefix(below)) for ref in named]

@@ -1,0 +1,42 @@
+"""The files of a commit's tree at some paths: a blob for each entry, also where a name stands twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from judgekit.gate.history import FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from judgekit.git import Repository
+
+
+class Tree:
+    """The blobs of regular files by their paths, and the paths that are links or submodules."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[str, list[str]] = {}
+        self.no_files: set[str] = set()
+
+    @classmethod
+    def read(cls, repository: Repository, commit: str, is_needed: Callable[[str], bool]) -> Tree:
+        """Return what a commit holds at the paths that are needed; raises `GitError`."""
+        tree = cls()
+        for entry in repository.entries(commit):
+            if not is_needed(entry.path):
+                continue
+            if entry.mode.startswith(FILE):
+                blobs = tree.blobs.setdefault(entry.path, [])
+                if entry.oid not in blobs:
+                    blobs.append(entry.oid)
+            else:
+                tree.no_files.add(entry.path)
+        return tree
+
+    def holds(self, path: str, blob: str) -> bool:
+        return blob in self.blobs.get(path, ())
+
+    def repeated(self) -> list[str]:
+        """Return the paths that stand there more than once, with different contents."""
+        return [path for path, blobs in self.blobs.items() if len(blobs) > 1]
