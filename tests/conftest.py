@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 KEPT = {f"JUDGEKIT_TEST_{what}" for what in ("DATA", "MODELS", "CLAUDE", "CLIENTS", "POSTGRES")}
 
@@ -34,6 +35,7 @@ def isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     monkeypatch.setenv("USERPROFILE", str(home))
     monkeypatch.setenv("JUDGEKIT_HOME", str(home / "judgekit"))
     monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)  # as once installed
     monkeypatch.setenv("JUDGEKIT_ENGINE", "0")  # what tests the engine starts one of its own
     yield home
     for name in os.environ.keys() - before:

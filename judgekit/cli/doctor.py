@@ -59,7 +59,12 @@ def _checks(project: Path) -> Iterator[Check]:
             yield from _guarded("retrieval.command", _command(words, config.retrieval.deadline, project))
         for root in config.retrieval.roots:
             yield from _guarded(f"store {root}", _store(root, project))
-    yield from install.findings(project)
+        if unheeded := settings.judge_without_effect(project):
+            yield "note", "judge of prompts", unheeded
+    of_hooks = list(install.findings(project))
+    yield from of_hooks
+    if any((state, subject) == ("ok", "prompt hook") for state, subject, _ in of_hooks):
+        yield install.command_of_agents()
     yield from ((state, "git hook", text) for state, text in git_hook.findings(project))
     if environment.is_on("JUDGEKIT_DISABLE"):
         yield "note", "JUDGEKIT_DISABLE", "is set: every hook is inactive"
@@ -152,7 +157,10 @@ def _store(root: str, project: Path) -> Iterator[Check]:
 
     folder = search.resolve(root, str(project))
     if not Path(folder).is_dir():
-        yield "ok", f"store {root}", f"none at {folder}: the hook adds nothing here"
+        missing = f"no folder at {folder}, so the hook finds nothing there"
+        yield "note", f"store {root}", f"{missing}; create it, or name another in retrieval.roots"
         return
     ranked = search.search("judgekit", [root], project=str(project), limit=1, trusted=user_roots() or ())
-    yield "ok", f"store {root}", "; ".join([folder, *ranked.notes])
+    yield "ok", f"store {root}", folder
+    for line in ranked.notes:
+        yield "note", f"store {root}", line

@@ -23,6 +23,8 @@ _SharedScope = Annotated[Literal["user", "project"], _OF_TWO]
 _GitScope = Annotated[Scope, Option(help="local: this repository; user: the hooks folder of all yours.")]
 _Print = Annotated[bool, Option("--print", help="Print the result; change nothing.")]
 
+_Skill = Annotated[bool, Option("--skill", help="Add the skill by which the agent searches memories.")]
+
 installing = typer.Typer(no_args_is_help=True, help="Install judgekit in other programs.")
 uninstalling = typer.Typer(no_args_is_help=True, help="Remove judgekit from other programs.")
 
@@ -73,7 +75,9 @@ def uninstall_pre_commit(print_: _Print = False) -> None:
 
 
 def _add(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an annotation
-    def add(scope: Any = "user", print_: _Print = False) -> None:  # noqa: ANN401 - `scopes`
+    def add(scope: Any = "user", print_: _Print = False, skill: _Skill = False) -> None:  # noqa: ANN401 - `scopes`
+        from judgekit.hooks import skill as skills
+
         project = project_path()
         change = install.planned_change(scope, project, installs=True, client=client)
         reach = {"user": "in all your projects", "local": f"of yours in {project}"}
@@ -81,6 +85,13 @@ def _add(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an annotation
         effect = f": {client.title} runs judgekit on every prompt {reach.get(scope, of_all)}"
         if not _installed(change, effect, print_=print_):
             return
+        if skill:
+            _installed(
+                skills.plan_install(scope, project, client), ": the agent knows how to search", print_=False
+            )
+        elif not skills.place_of(scope, project, client).exists():
+            add_it = f"judgekit install {client.command} --scope {scope} --skill"
+            say(f"to let the agent search by itself, add the skill: {add_it}")
         notes = list(install.notes(project, client))
         if client.trust and not any(client.trust in line for line in notes):
             say(client.trust)
@@ -88,11 +99,16 @@ def _add(client: Client, scopes: Any) -> None:  # noqa: ANN401 - an annotation
         note(*notes)
 
     def remove(scope: Any = "user", print_: _Print = False) -> None:  # noqa: ANN401 - `scopes`
+        from judgekit.hooks import skill as skills
+
         change = install.planned_change(scope, project_path(), installs=False, client=client)
         removed = f"removed the hook from {change.path}"
         if change.after is None:
             removed = f"removed {change.path}, which held nothing else"
         _uninstall(change, removed, "the hook", print_=print_)
+        of_skill = skills.plan_uninstall(scope, project_path(), client)
+        if of_skill is not None:
+            _uninstall(of_skill, f"removed {of_skill.path}", "the skill", print_=print_)
 
     add.__annotations__["scope"] = remove.__annotations__["scope"] = scopes
     installing.command(client.command, help=f"Install the prompt hook in {client.title}.")(add)

@@ -61,7 +61,7 @@ def take(path: Path | str) -> int | None:
 
 COMPILED = Path(__file__).with_name("bundled.json")
 """The data in bundled YAML files by the SHA-256 of their bytes; `make generate` writes it."""
-FOLDERS = ("rubrics", "providers", "retrieval", "hooks", "examples")
+FOLDERS = ("rubrics", "providers", "retrieval", "hooks", "examples", "skills")
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 

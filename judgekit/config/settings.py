@@ -320,6 +320,21 @@ def explained(project: Path) -> list[Setting]:
     return found
 
 
+def judge_without_effect(project: Path) -> str | None:
+    """Return a line where the project's own files ask for a judge of prompts that the user has not allowed.
+
+    Another tool's switch, `judge.enabled` in memory-config.json, is one of them. Raises `ConfigError`.
+    """
+    asked = _project(project).get("retrieval", {}).get("judge")
+    if asked not in (True, "on") or load(project).retrieval.judge != "off":
+        return None
+    in_ours = "judge" in _read(project_file(project)).get("retrieval", {})
+    memory = project / environment.MEMORY / environment.MEMORY_CONFIG
+    where = f"{project_file(project)}: retrieval.judge" if in_ours else f"{memory}: judge.enabled"
+    remedy = f"set retrieval.judge: project in your own configuration, {user_file()}"
+    return f"{where} has no effect: a model sees your prompts only if you allow it; to allow it, {remedy}"
+
+
 def _flat(layer: Layer) -> Layer:
     """Return a layer with dotted keys."""
     found: Layer = {}

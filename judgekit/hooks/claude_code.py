@@ -144,7 +144,7 @@ def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:
         from judgekit.retrieval import search  # noqa: PLC0415 - loaded already
 
         stores = [search.resolve(root, configured.project) for root in configured["roots"]]
-        text = context.NOTHING_FOUND if configured["command"] or any(map(os.path.isdir, stores)) else ""
+        text = context.nothing_found() if configured["command"] or any(map(os.path.isdir, stores)) else ""
     titles = [candidate.title for candidate in (*ranked.pinned, *injected)] if configured["show"] else []
     return context.printed(text, titles, gemini=payload.get("hook_event_name") == GEMINI_PROMPT), notes
 

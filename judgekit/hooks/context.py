@@ -6,6 +6,7 @@ It holds facts, not orders, and nothing like markup. What is wrong with a store'
 from __future__ import annotations
 
 import os
+import sys
 import time
 
 from judgekit import environment
@@ -28,7 +29,7 @@ POOL = 15  # hits that are rated: on labelled prompts as good as five times as m
 PATIENCE = 5.0  # seconds for reading new files; with a judge's the client waits longer than both
 LIMIT = 10_000  # characters that the client takes
 PINNED = "pinned"
-NOTHING_FOUND = "<memory-nudge>No stored memory matches this prompt.</memory-nudge>"
+PROGRAM = "judgekit"
 FOLDER = "notices"
 AGAIN = 86_400  # seconds after which what is still wrong is said once more
 _TITLE, _PATH, _TAG, _DESCRIPTION, _TOPIC = 200, 400, 40, 200, 60  # characters
@@ -142,18 +143,49 @@ def _nudge(mentioned: list[Candidate], project: str, *, more: bool) -> str:
     if not mentioned:
         return ""
     mentioned, topics = mentioned[:MAX_MENTIONED], []
+    program = search_program()
     noun = "memory" if len(mentioned) == 1 else "memories"
     for candidate in mentioned:
         title = one_line(candidate.title, _TOPIC)
         # Words alone: the agent may give them to a shell.
         words = " ".join("".join([char if char.isalnum() else " " for char in title]).split())
-        topics.append(escape(title) + (f' (judgekit search "{words}")' if words else ""))
+        if program and words:
+            topics.append(f'{escape(title)} ({program} search "{words}")')
+        else:
+            topics.append(f"{escape(title)} ({escape(one_line(candidate.path, _PATH))})")
     homes = (project, os.path.expanduser("~"))
     skills = (os.path.join(home, folder, *SKILL) for home in homes for folder in _CLIENTS)
     has_skill = os.environ.get("CLAUDE_PLUGIN_ROOT") or any(map(os.path.isfile, skills))  # the plugin has it
     skill = " The memory-search skill searches them." if has_skill else ""
     count = f"{len(mentioned)}{' more' if more else ''} {noun}"
     return f"<memory-nudge>{count} may be about: {', '.join(topics)}.{skill}</memory-nudge>"
+
+
+def nothing_found() -> str:
+    """Return the hint that no memory matches, with the search that tries other words, where it can run."""
+    program = search_program()
+    hint = f'; {program} search "other words" searches again' if program else ""
+    return f"<memory-nudge>No stored memory matches this prompt{hint}.</memory-nudge>"
+
+
+def search_program() -> str:
+    """Return how an agent calls this program: by its name, else by its path; empty where it cannot.
+
+    The path is that of the program beside this interpreter. One that a shell would read as more than a word
+    is not named.
+    """
+    if os.environ.get("CLAUDE_PLUGIN_ROOT"):  # the client has the plugin's programs on its agent's PATH
+        return PROGRAM
+    for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
+        if os.path.isabs(folder) and _is_program(os.path.join(folder, PROGRAM)):
+            return PROGRAM
+    path = os.path.join(os.path.dirname(sys.executable), PROGRAM)
+    is_word = all(char.isalnum() or char in "/._-+" for char in path)
+    return path if is_word and os.path.isabs(path) and _is_program(path) else ""
+
+
+def _is_program(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
 def printed(text: str, titles: list[str], *, gemini: bool = False) -> str:

@@ -52,6 +52,7 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
     for root in configured["roots"]:
         path = search.resolve(root, project)
         lines.append(f"store: {path}{'' if os.path.isdir(path) else ' (missing: nothing to search)'}")
+    lines += [f"note: {line}" for line in _judge_without_effect(project)]
     languages = {profile.language for profile in configured.profiles.by_kind.values()}
     cut = [part for language in languages for part in parts.parse(prompt, language)]
     words = dict.fromkeys(term.text for part in cut for term in part.terms)
@@ -84,6 +85,25 @@ def report(prompt: str, folder: str, *, silent: bool = False) -> str:
     if not (ranked.candidates or ranked.repeated or ranked.pinned):
         lines.append("no memory matches: nothing added")
     return "\n".join([*lines, "", *_logged(prompt, configured)])
+
+
+def _judge_without_effect(project: str) -> list[str]:
+    """Return a line where a judge that the project asks for is off; what is wrong there was said before."""
+    from judgekit import programs  # noqa: PLC0415 - for people, not for the client
+
+    programs.make_importable()
+    try:
+        from pathlib import Path  # noqa: PLC0415 - the same
+
+        from judgekit.config.settings import judge_without_effect  # noqa: PLC0415 - the same
+        from judgekit.errors import ConfigError  # noqa: PLC0415 - the same
+    except ImportError:  # the plugin alone, without packages
+        return []
+    try:
+        line = judge_without_effect(Path(project))
+    except ConfigError:
+        return []
+    return [line] if line else []
 
 
 def _logged(prompt: str, configured: Settings) -> list[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from judgekit import programs
 from judgekit.errors import ConfigError, JudgekitError, UsageError
-from judgekit.hooks import entries, files
+from judgekit.hooks import context, entries, files
 from judgekit.hooks.clients import CLAUDE_CODE, CLIENTS, CODEX, Client
 from judgekit.hooks.entries import Scope
 from judgekit.hooks.files import FileChange
@@ -175,6 +175,31 @@ def findings(project: Path) -> Iterator[Finding]:
     elif not broken:
         yield "note", "prompt hook", "not set up; judgekit install claude-code sets it up"
     yield from (*found, *noted)
+
+
+def command_of_agents() -> Finding:
+    """Try, in a login shell that knows nothing of this one, what the hints tell an agent to run."""
+    subject = "an agent's search"
+    shell = os.environ.get("SHELL") or "/bin/sh"
+    bare = {name: os.environ[name] for name in ("HOME", "USER", "LOGNAME") if name in os.environ}
+    bare |= {"PATH": os.defpath, "SHELL": shell}
+    by_name = _ends_well([shell, "-lc", f"{context.PROGRAM} --version"], bare)
+    if by_name:
+        return "ok", subject, f"a login shell finds {context.PROGRAM}"
+    remedy = "install it with `uv tool install .` or `pipx install .`, in your checkout, to have it there"
+    path = os.path.join(os.path.dirname(sys.executable), context.PROGRAM)
+    lost = f"a login shell does not find {context.PROGRAM}"
+    if _ends_well([path, "--version"], bare):
+        return "note", subject, f"{lost}, so hints to an agent may name {path}; {remedy}"
+    return "note", subject, f"{lost}, so hints to an agent name files to read; {remedy}"
+
+
+def _ends_well(words: list[str], environ: dict[str, str]) -> bool:
+    try:
+        code, _, _ = programs.run(words, environ, seconds=DEADLINE)
+    except (programs.Unfinished, OSError):
+        return False
+    return code == 0
 
 
 def _of_scope(client: Client, scope: Scope, hooks: dict[str, dict[str, Any]]) -> Iterator[tuple[State, str]]:

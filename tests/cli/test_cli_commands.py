@@ -30,6 +30,7 @@ from judgekit.config import KEYS, settings, yamlfile
 from judgekit.config import files as bundled
 from judgekit.engine import client
 from judgekit.errors import ConfigError, InputError, UsageError
+from judgekit.hooks import explain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -318,6 +319,32 @@ def test_doctor_says_what_to_do_and_finds_names_that_nobody_has(judgekit: Run, p
     by_project("judge: [\n")
     done = judgekit("doctor")
     assert (done.code, "wrong  configuration" in done.out) == (78, True)
+
+
+def test_a_store_that_is_not_there_is_no_store_that_is_fine(judgekit: Run, project: Path) -> None:
+    by_project("retrieval: {roots: [.claude/memory, nosuch]}\n")
+    lines = judgekit("doctor").out.splitlines()
+    (missing,) = [line for line in lines if "store nosuch" in line]
+    assert missing.startswith(
+        f"note   store nosuch: no folder at {project / 'nosuch'}, so the hook finds nothing"
+    )
+    assert "nosuch: no such folder, so it is not searched" in judgekit("search", "JWT refresh").err
+
+
+def test_another_tools_switch_for_a_judge_is_named_where_it_does_nothing(
+    judgekit: Run, project: Path
+) -> None:
+    switch = project / ".claude" / "memory" / "memory-config.json"
+    switch.write_text('{"retrieval": {"judge": {"enabled": true}}}')
+    told = f"{switch}: judge.enabled has no effect: a model sees your prompts only if you allow it"
+    remedy = f"set retrieval.judge: project in your own configuration, {settings.user_file()}"
+    question = "How do we refresh the JWT?"
+    for text in (judgekit("doctor").out, explain.report(question, str(project))):
+        assert told in text
+        assert remedy in text
+    by_user("retrieval: {judge: project}\n")
+    for text in (judgekit("doctor").out, explain.report(question, str(project))):
+        assert "has no effect" not in text
 
 
 def test_providers_listed_and_checked(judgekit: Run, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,13 +15,14 @@ from judgekit.hooks import entries, git_hook, pre_commit
 from judgekit.hooks.clients import CODEX, GEMINI
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from outcome import Run
 
     from judgekit.hooks.clients import Client
 
 SETTINGS = b'{\n\t"model": "opus"\n}'
+SKILL_OFFER = (
+    "to let the agent search by itself, add the skill: judgekit install claude-code --scope user --skill"
+)
 IN, OUT = ("install", "claude-code"), ("uninstall", "claude-code")
 
 
@@ -37,6 +40,7 @@ def test_in_and_out_of_the_users_settings_twice(judgekit: Run, project: Path, us
         0,
         [
             f"wrote {user_file}: Claude Code runs judgekit on every prompt in all your projects",
+            SKILL_OFFER,
             'try: judgekit hook --explain "…"; undo: judgekit uninstall claude-code --scope user',
         ],
     )
@@ -125,6 +129,47 @@ def test_doctor_says_which_hook_is_wrong_and_what_to_run(judgekit: Run, user_fil
     done = judgekit("doctor")
     told = f"wrong  prompt hook: {user_file}:2: not valid JSON, column 11: Expecting value; mend the file\n"
     assert (done.code, told in done.out, "not set up" in done.out) == (78, True, False)
+
+
+def test_the_skill_goes_in_and_out_with_the_hook(
+    judgekit: Run, user_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    skill = user_file.parent / "skills" / "memory-search" / "SKILL.md"
+    offer = SKILL_OFFER
+    assert offer in judgekit(*IN).out
+    assert not skill.exists()
+    assert f"wrote {skill}: the agent knows how to search" in judgekit(*IN, "--skill").out
+    assert "Bash(judgekit search --no-judge --json:*)" in skill.read_text()
+    assert offer not in judgekit(*IN).out
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    judgekit(*IN, "--skill")
+    program = Path(sys.executable).with_name("judgekit")
+    assert f"Bash({program} search --no-judge --json:*)" in skill.read_text()
+    assert f"\n{program} search --no-judge --json -n 10" in skill.read_text()
+    assert f"removed {skill}" in judgekit("uninstall", "claude-code").out
+    assert not skill.parent.exists()
+    skill.parent.mkdir(parents=True)
+    skill.write_text("mine")
+    done = judgekit(*IN, "--skill")
+    assert (done.code, f"{skill} is there already, and judgekit did not write it" in done.err) == (64, True)
+    judgekit("uninstall", "claude-code")
+    assert skill.read_text() == "mine"
+
+
+def test_doctor_tries_what_an_agent_would_run(judgekit: Run, isolated: Path) -> None:
+    assert "an agent's search" not in judgekit("doctor").out
+    judgekit(*IN)
+    found = "a login shell finds judgekit"
+    lost = "a login shell does not find judgekit"
+    said = judgekit("doctor").out
+    assert (found in said) != (lost in said)
+    programs = isolated / "programs"
+    programs.mkdir()
+    (isolated / ".profile").write_text(f"PATH={programs}\n")
+    beside = Path(sys.executable).with_name("judgekit")
+    assert f"{lost}, so hints to an agent may name {beside}" in judgekit("doctor").out
+    (programs / "judgekit").symlink_to(beside)
+    assert found in judgekit("doctor").out
 
 
 @pytest.fixture

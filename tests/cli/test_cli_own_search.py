@@ -148,7 +148,10 @@ def test_without_a_store_the_hook_is_silent_where_it_fails(
     program([LAMP], settings="  hint_on_zero: true\n")
     assert "Lamp" in prompt(QUERY).out
     program([], settings="  hint_on_zero: true\n")
-    assert prompt(QUERY).out == "<memory-nudge>No stored memory matches this prompt.</memory-nudge>\n"
+    again = 'judgekit search "other words" searches again'
+    assert (
+        prompt(QUERY).out == f"<memory-nudge>No stored memory matches this prompt; {again}.</memory-nudge>\n"
+    )
     done = judgekit("search", QUERY)
     assert (done.out, done.err) == ("nothing found\n", "")
 

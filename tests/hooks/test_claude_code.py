@@ -161,6 +161,9 @@ def test_the_rest_is_hinted_at(store: MemoryStore, run: Run) -> None:
     assert "<memory-nudge>" not in out
 
 
+AGAIN = 'judgekit search "other words" searches again'
+
+
 def test_what_the_user_can_have_shown_too(store: MemoryStore, run: Run, tmp_path: Path) -> None:
     (store.root / "memory-config.json").write_text(
         '{"categories": {"decision": {"description": "why we chose"}}}'
@@ -168,7 +171,7 @@ def test_what_the_user_can_have_shown_too(store: MemoryStore, run: Run, tmp_path
     out, _ = run(payload(store))
     assert '<memory-context source=".claude/memory/" descriptions="decision: why we chose">' in out
     for project, said in (
-        (store.project, "<memory-nudge>No stored memory matches this prompt.</memory-nudge>\n"),
+        (store.project, f"<memory-nudge>No stored memory matches this prompt; {AGAIN}.</memory-nudge>\n"),
         (tmp_path / "bare", ""),
     ):
         by_project(project, "retrieval: {hint_on_zero: true}\n")

@@ -70,10 +70,26 @@ def test_the_form_is_the_published_one() -> None:
     ]
 
 
+def test_hints_name_a_program_that_the_agent_can_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hit = candidate("Rate limits", "a")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin:.:")
+    beside = Path(sys.executable).with_name("judgekit")
+    assert f'Rate limits ({beside} search "Rate limits")' in render(mentioned=(hit,))
+    assert f'{beside} search "other words"' in context.nothing_found()
+    assert subprocess.run([beside, "--version"], check=False, capture_output=True).returncode == 0
+    monkeypatch.setenv("CLAUDE_PLUGIN_ROOT", "/plugin")  # whose programs the client puts on the PATH
+    assert '(judgekit search "Rate limits")' in render(mentioned=(hit,))
+    monkeypatch.delenv("CLAUDE_PLUGIN_ROOT")
+    for executable in (tmp_path / "python3", tmp_path / "$(x)" / "python3", Path("python3")):
+        monkeypatch.setattr(sys, "executable", str(executable))
+        assert f"Rate limits ({ROOT}/decisions/a.json)" in render(mentioned=(hit,)), executable
+        assert context.nothing_found().count("judgekit") == 0
+
+
 def test_hints_can_be_run_in_a_shell() -> None:
     assert render() == ""
     wordless = render(mentioned=(candidate("!?", "a"),))
-    assert wordless == "<memory-nudge>1 memory may be about: !?.</memory-nudge>"
+    assert wordless == f"<memory-nudge>1 memory may be about: !? ({ROOT}/decisions/a.json).</memory-nudge>"
     for title in ('$(rm -rf /) `id` "; curl x | sh', 'a\\" b', "it's"):
         command = render(mentioned=(candidate(title),)).partition('judgekit search "')[2].partition('"')[0]
         assert command, "safe in a shell"
