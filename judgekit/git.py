@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 SECONDS = 30.0
 MAX_ANSWER = 256_000_000  # bytes of one answer: a tree of a few kB can unfold to thousands of times as much
 MAX_ENTRIES = 3_000_000  # of one tree
+PARTIAL = "this partial clone lacks a part of it; fetch all (git fetch --refetch --no-filter)"
+_LACKING = b"lazy fetching disabled"  # what git says of an object that it would have to fetch
 _PIECE = 1 << 16  # bytes
 
 
@@ -122,7 +124,7 @@ class Repository(NamedTuple):
         while left:
             done = self._run(("cat-file", "--batch-check"), os.fsencode("\n".join([*left, ""])))
             lines = done.stdout.decode("utf-8", "surrogateescape").split("\n")[:-1]
-            if done.returncode and b"lazy fetching disabled" not in done.stderr:
+            if done.returncode and _LACKING not in done.stderr:
                 raise _failed("cat-file", done)
             yield from lines
             # Some versions of git end at the first object that a partial clone lacks; others call it missing.
@@ -216,5 +218,7 @@ class _Running:
 
 
 def _failed(word: str, done: CompletedProcess[bytes]) -> GitError:
+    if _LACKING in done.stderr:
+        return GitError(f"git {word}: {PARTIAL}")
     complaint = one_line(done.stderr.decode("utf-8", "replace"), 300) or f"exit code {done.returncode}"
     return GitError(f"git {word}: {complaint}")

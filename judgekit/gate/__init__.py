@@ -162,5 +162,9 @@ def ending(judged: Sequence[Row], skipped: Sequence[SkipGroup], not_examined: Se
 
 
 def _counted(what: str, count: int, parts: Mapping[str, int]) -> str:
+    if not parts:
+        return f"{count:,} {what}"
+    if len(parts) == 1:
+        return f"{count:,} {what} ({next(iter(parts))})"
     details = ", ".join(f"{number:,} {part}" for part, number in parts.items())
-    return f"{count:,} {what} ({details})" if details else f"{count:,} {what}"
+    return f"{count:,} {what} ({details})"

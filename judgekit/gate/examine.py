@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from judgekit.gate import Omission, history
 from judgekit.gate.commits import ChangedFile, PushedChanges
 from judgekit.gate.trees import Tree
-from judgekit.git import GitError
+from judgekit.git import PARTIAL, GitError
 from judgekit.text import escaped
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class _Examination:
         is_needed = self.wanted.covers if steps.gap else touched.__contains__
         tree = self._read_tree(self.tip, is_needed)
         if tree is None:
-            self._leave_out(history.PARTIAL)
+            self._leave_out(PARTIAL)
             return
         before = None if self.update.is_new else self.repository.commit(self.update.remote_oid)
         old_tree = None if before is None else self._read_tree(before, is_needed)

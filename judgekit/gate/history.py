@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from judgekit.git import GitError
+from judgekit.git import PARTIAL, GitError
 from judgekit.text import counted, lines_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 MAX_COMMITS = 2_000  # of one push that are looked at, the newest: a whole history is not judged
 FILE = "100"  # the beginning of the mode of a regular file: not a link, not a submodule
 SHALLOW = "at the edge of a shallow clone; fetch with depth 0 (git fetch --unshallow)"
-PARTIAL = "this partial clone lacks what it asks git for; fetch all (git fetch --refetch --no-filter)"
 _FORMAT = "--format=tformat:%H%x00%an <%ae>%x00%cn <%ce>%x00%(trailers:only,unfold)"
 _LOG = (
     *("log", "--ignore-missing", "--stdin", "--topo-order", "--raw", "-r", "-z", "-c", "--root", "-M100%"),

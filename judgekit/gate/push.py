@@ -208,10 +208,10 @@ def _read_files(
     """Return each changed file with its document, and why it cannot be judged."""
     blobs = [data for _, data in repository.blobs((change.blob for change in changes), MAX_BYTES)]
     unread = [change.blob for change, data in zip(changes, blobs, strict=True) if data is None]
-    missing = {line.split(" ")[0] for line in repository.described(unread) if line.endswith(" missing")}
+    here = {line.split(" ")[0] for line in repository.described(unread) if not line.endswith(" missing")}
     files: list[tuple[ChangedFile, Document, str]] = []
     for change, data in zip(changes, blobs, strict=True):
-        document, reason = read(change, data, is_here=change.blob not in missing)
+        document, reason = read(change, data, is_here=change.blob in here)
         files.append((change, document, reason))
     return files
 

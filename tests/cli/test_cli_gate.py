@@ -112,3 +112,54 @@ def test_a_name_like_an_option_is_offered_by_its_id(judgekit: Run, served: Serve
     words = shlex.split(told.partition("judgekit override ")[2])
     assert re.fullmatch("[0-9a-f]{32}", words[0])
     assert judgekit("override", *words[:2], "--why", "a test").code == 0
+
+
+def clone(work: GitRepo, monkeypatch: pytest.MonkeyPatch, *options: str) -> GitRepo:
+    """Change to a clone of some kind, with the remote's branches."""
+    work("config", "uploadpack.allowFilter", "true")
+    folder = work.folder.with_name("clone")
+    work("clone", "--quiet", "--no-single-branch", *options, work.folder.as_uri(), str(folder))
+    monkeypatch.chdir(folder)
+    return GitRepo(folder)
+
+
+def test_a_shallow_clone_judges_what_differs_and_says_why(
+    served: Served, work: GitRepo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shallow = clone(work, monkeypatch, "--depth=1")
+    words = ("gate", "--base", "origin/base", "--block", "--no-engine")
+    done, _ = served(by_content, *words)
+    assert (done.code, "NO-GO         bad.md" in done.out) == (1, True)
+    assert (
+        "1 commit is at the edge of a shallow clone; fetch with depth 0 (git fetch --unshallow)" in done.err
+    )
+    shallow("fetch", "--quiet", "--unshallow")
+    done, _ = served(by_content, *words)
+    assert (done.code, "shallow" in done.err) == (1, False)
+
+
+def test_what_a_partial_clone_lacks_is_not_examined_until_it_is_fetched(
+    served: Served, work: GitRepo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partial = clone(work, monkeypatch, "--filter=tree:0", "--no-checkout")
+    words = ("gate", "--base", "origin/base", "--block", "--no-engine")
+    done, _ = served(by_content, *words)
+    assert (done.code, "fetch all (git fetch --refetch --no-filter)" in done.err) == (0, True)
+    assert "nothing was judged: 0 judged; 0 skipped; 1 not examined (the reason is above)" in done.err
+    partial("fetch", "--quiet", "--refetch", "--no-filter")
+    done, _ = served(by_content, *words)
+    assert (done.code, "NO-GO         bad.md" in done.out) == (1, True)
+
+
+def test_a_file_that_a_partial_clone_lacks_is_named_with_the_command_that_fetches_it(
+    served: Served, work: GitRepo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partial = clone(work, monkeypatch, "--filter=blob:none", "--no-checkout")
+    words = ("gate", "--base", "origin/base", "--block", "--no-engine")
+    done, _ = served(by_content, *words)
+    remedies = re.findall("fetch it with: git (.*)", done.out)
+    assert (done.code, len(remedies), done.out.count("UNDETERMINED")) == (0, 3, 3), done.out
+    for remedy in remedies:
+        partial(*shlex.split(remedy))
+    done, _ = served(by_content, *words)
+    assert (done.code, "NO-GO         bad.md" in done.out) == (1, True)

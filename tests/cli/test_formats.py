@@ -75,7 +75,12 @@ def test_a_task_keeps_its_name(served: Served, project: Path) -> None:
 
 def verdict(**changes: object) -> dict[str, Any]:
     subject = {"path": "a.md", "sha256": "0" * 64}
-    base = {"verdict": "reject", "task_id": "a.md", "rubric": {"id": "kls"}, "subjects": [subject]}
+    base: dict[str, Any] = {
+        "verdict": "reject",
+        "task_id": "a.md",
+        "rubric": {"id": "kls"},
+        "subjects": [subject],
+    }
     base |= {"scores": None, "reasoning": "", "degraded": None, "findings": [], "duration_ms": 1}
     return base | changes
 
@@ -137,7 +142,7 @@ def test_what_was_not_examined_is_in_every_format(
     assert "zero.md: a binary file" in told["not-examined"][1]
     done, _ = served(by_content, *words, "table")
     assert (
-        "2 judged (1 GO, 1 NO-GO); 1 skipped (1 not selected by gate.paths); 1 not examined (1 a binary"
+        "2 judged (1 GO, 1 NO-GO); 1 skipped (not selected by gate.paths); 1 not examined (a binary"
         in done.err
     )
 

@@ -219,7 +219,7 @@ def test_a_push_of_nothing_relevant_imports_nothing_heavy(chosen: GitRepo) -> No
     )
     # Once by the process that does the work, once by the one that waits for it.
     assert set(done.stdout.split()) == {b"[0]"}
-    ending = b"judgekit: 0 judged; 1 skipped (1 not selected by gate.paths); 0 not examined\n"
+    ending = b"judgekit: 0 judged; 1 skipped (not selected by gate.paths); 0 not examined\n"
     assert done.stderr == ending
 
 
