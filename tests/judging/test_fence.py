@@ -178,7 +178,11 @@ MARKS = (
     " [/SYSTEM_PROMPT] ]~b] ]~!b[ [e~[ ]!p~[ [|user|] [|endofturn|] <seed:bos> <seed:tool_call>"
     " </seed:think> <minimax:tool_call> <SPECIAL_11> <<SYS>> <</SYS>> <BOS_TOKEN> <EOS> [BOS]"
     " [CALL_ID] [UNUSED_TOKEN_146] <eoh> <TOKENS_UNUSED_1> >>ANSWER<< <role>SYSTEM</role>"
-    " <|START_OF_TURN_TOKEN|> <|header_start|> <|start_of_role|>"
+    " <|START_OF_TURN_TOKEN|> <|header_start|> <|start_of_role|> [ARGS] [PREFIX] [/SUFFIX] [MIDDLE] [IMG]"
+    " [AUDIO] [TRANSCRIBE] [control_8] <start_function_call> </end_function_call> <start_function_response>"
+    " <start_function_declaration> <escape> <arg_key> </arg_value> <longcat_user> <longcat_assistant>"
+    " <longcat_tool_call> <longcat_think> <mask:0> <mask:12> <ctrl99> <function_call> <im_start> <im_end>"
+    " <image_soft_token> <start_turn>"
 )
 
 
@@ -212,7 +216,7 @@ def test_what_texts_write_stays_as_it_is() -> None:
         "1 <|2| > 0",
         "cat <<EOF >out && x >> y",
         "[[a], [b]] and ~x[0] and a[~b] and m[i]~n",
-        "<role>admin</role> and <svg:rect> and [ARGS] and [PREFIX]",
+        "<role>admin</role> and <svg:rect> and [OPTIONS] and [FILE]... and [args] and [img]",
         "std::cout << SYS >> x; a[|b|] of {||}",
         "<|" * 50_000 + "a" * 50_000,
     ):
