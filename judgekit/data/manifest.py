@@ -6,6 +6,7 @@ so that a run that was killed at any point goes on from there. It holds no key.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import sqlite3
@@ -144,11 +145,24 @@ class Manifest:
         return (custom_id for (custom_id,) in self._table.execute(which, (batch.number,)))
 
     def collect(self, batch: Submitted, answers: Iterable[tuple[str, BatchAnswer | None]]) -> None:
-        """Keep the answers of a batch that is over, the first to each request; forget what has none."""
-        rows = ((json.dumps(answer), custom_id, batch.number) for custom_id, answer in answers if answer)
+        """Keep the answers of a batch that is over; forget requests with none, or with two that differ."""
+        told: dict[str, str] = {}
+        contradicted: set[str] = set()
+
+        def rows() -> Iterator[tuple[str, str, int]]:
+            for custom_id, answer in answers:
+                if answer is None:
+                    continue
+                if told.setdefault(custom_id, _meaning(answer)) != _meaning(answer):
+                    contradicted.add(custom_id)
+                yield json.dumps(answer), custom_id, batch.number
+
         keep = "UPDATE request SET answer = ?, body = NULL WHERE custom_id = ? AND batch = ?"
+        drop = "UPDATE request SET answer = NULL WHERE custom_id = ? AND batch = ?"
         with self._table:
-            self._table.executemany(f"{keep} AND answer IS NULL", rows)
+            self._table.executemany(f"{keep} AND answer IS NULL", rows())
+            dropped = ((custom_id, batch.number) for custom_id in contradicted)
+            self._table.executemany(drop, dropped)
             self._row("DELETE FROM request WHERE batch = ? AND answer IS NULL", batch.number)
             self.changed(batch)
 
@@ -176,3 +190,10 @@ class Manifest:
     def _row(self, statement: str, *values: object) -> tuple[str, ...] | None:
         row: tuple[str, ...] | None = self._table.execute(statement, values).fetchone()
         return row
+
+
+def _meaning(answer: BatchAnswer) -> str:
+    """Return what stands for the words of an answer: a reply that is given twice may have two ids."""
+    body = answer.body
+    words = body.get("choices", body) if isinstance(body, dict) else body
+    return hashlib.sha256(json.dumps([answer.status, words], sort_keys=True).encode()).hexdigest()
