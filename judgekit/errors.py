@@ -129,6 +129,7 @@ class GatewayError(JudgekitError):
     """A call to a model failed; the judge turns it into the failure of one round.
 
     `retry_after` is what the provider asked for, in seconds; `usage` what it took all the same, if known.
+    `objections` name what of the request is refused, `room` the tokens that there are for a reply.
     """
 
     def __init__(
@@ -136,6 +137,8 @@ class GatewayError(JudgekitError):
     ) -> None:
         super().__init__(message)
         self.kind, self.message, self.retry_after, self.usage = kind, message, retry_after, usage
+        self.objections: frozenset[str] = frozenset()
+        self.room: int | None = None
 
 
 CostSource: TypeAlias = Literal["provider", "profile", "litellm", "cache", "local", "mixed"]

@@ -104,7 +104,13 @@ def patterns(text: str) -> None:
 
 def failure(text: str) -> None:
     for start in ("", " ssl:<", "sk-abc"):
-        of("providers.litellm.failure_of")(RuntimeError(start + text), ["sk-abcdefgh"])
+        of("providers.failures.failure_of")(RuntimeError(start + text), ["sk-abcdefgh"])
+
+
+def in_parts(text: str) -> None:
+    of("providers.chat.usual")(200, as_bytes(text))
+    body = {"choices": [{"message": {"content": [text, {"type": "thinking", "thinking": text}]}}]}
+    of("providers.chat.usual")(200, as_bytes(json.dumps(body)))
 
 
 def hooks_of_a_client(text: str) -> None:
@@ -221,7 +227,8 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "gate.github.of_address": lambda text: of("gate.github.of_address")(f"a@{text}", {}),
     "judging.review.is_quoted": lambda text: of("judging.review.is_quoted")(text[:2_000], text),
     "judging.fence.labels": lambda text: of("judging.fence.labels")(text, [*"abcdefgh"], text),
-    "providers.litellm.failure_of": failure,
+    "providers.failures.failure_of": failure,
+    "providers.chat.usual": in_parts,
     "config.patterns.Patterns": patterns,
     "retrieval.scan.ignore_patterns": patterns,
     "retrieval.scan.is_ignored": patterns,

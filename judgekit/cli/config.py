@@ -68,9 +68,10 @@ def status(as_json: AsJson = False) -> None:
 
 @cache.command()
 def clear(yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation.")] = False) -> None:
-    """Remove all kept replies; models are then asked again, which costs calls."""
+    """Remove all kept replies; models are then asked again, which costs calls, and in the usual way."""
     from judgekit.judging.cache import ReplyCache
     from judgekit.ledger.labels import at_terminal
+    from judgekit.providers import remembered
 
     kept = ReplyCache()
     if (count := kept.state().replies) and not yes:
@@ -78,6 +79,7 @@ def clear(yes: Annotated[bool, Option("--yes", help="Do not ask for confirmation
             raise UsageError("no terminal to ask for confirmation; add --yes to remove the replies")
         typer.confirm(f"Remove {counted(count, 'reply', 'replies')}?", abort=True, err=True)
     kept.clear()
+    remembered.clear()
     if left := kept.state().replies:
         replies = counted(left, "reply", "replies")
         raise InputError(f"{kept.state().path}: {replies} left; another process uses the file")

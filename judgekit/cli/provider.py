@@ -11,10 +11,9 @@ import typer
 from typer import Argument, Option
 
 from judgekit.cli.output import note, progress, project_path, say, source_text, warn
-from judgekit.errors import Exit, FailureKind, GatewayError, Usage, UsageError
+from judgekit.errors import Exit, UsageError
 
 if TYPE_CHECKING:
-    from judgekit.providers.base import Reply
     from judgekit.providers.resolve import PanelRequest
 
 app = typer.Typer(no_args_is_help=True, help="Providers of models.")
@@ -42,8 +41,9 @@ def check(
     name: Annotated[str | None, Argument(help="Provider; by default the one that would be used.")] = None,
     fetch: Annotated[bool, Option("--fetch", help="Download the local model first if missing.")] = False,
 ) -> int:
-    """Send one short request to each model of a provider; exit code 2 when one does not answer."""
+    """Have each model of a provider judge a sentence, and say what was seen; exit code 2 when one cannot."""
     from judgekit.config import settings
+    from judgekit.judging import trial
     from judgekit.providers import gateway, local, registry, running
     from judgekit.providers.resolve import resolve
 
@@ -70,21 +70,24 @@ def check(
         warn(panel.reason)
         return Exit.HUMAN_NEEDED
 
-    async def ask_all() -> list[tuple[Reply | GatewayError, int]]:
+    async def try_all() -> list[trial.Trial]:
         async with contextlib.aclosing(gateway.open_gateway(os.environ)) as opened:
-            return [await gateway.check(opened, endpoint) for endpoint in endpoints.values()]
+            return [await trial.try_model(opened, endpoint) for endpoint in endpoints.values()]
 
     code = Exit.ACCEPTED
-    answers = running.run(ask_all())
-    for (model, endpoint), (found, milliseconds) in zip(endpoints.items(), answers, strict=True):
-        usage = found.usage or Usage()
-        if isinstance(found, GatewayError) and found.kind is not FailureKind.TRUNCATED:
-            outcome, code = f"{found.kind}: {found.message}", Exit.HUMAN_NEEDED
-        else:  # cut short is an answer, too: sixteen tokens are few for a model that explains itself
-            source = source_text(usage.cost_source)
-            cost = "" if usage.cost_usd is None else f", ${usage.cost_usd:.6f}{source}"
-            outcome = f"answered in {milliseconds} ms{cost}"
-        say(f"{endpoint.profile.provider:<18} {model}: {outcome}")
+    for tried in running.run(try_all()):
+        answer, usage = tried.answer, tried.answer.usage
+        if answer.failure is not None:
+            outcome = f"{answer.failure.kind}: {answer.failure.message}"
+            code = Exit.HUMAN_NEEDED
+        else:
+            cost = ""
+            if usage.cost_usd is not None:
+                cost = f", ${usage.cost_usd:.6f}{source_text(usage.cost_source)}"
+            outcome = f"answered in {answer.latency_ms} ms{cost}"
+        if tried.observed:
+            outcome += f"; {tried.observed}"
+        say(f"{tried.endpoint.profile.provider:<18} {tried.endpoint.model}: {outcome}")
     return code
 
 

@@ -27,8 +27,8 @@ from judgekit.providers import batches, registry, running
 from judgekit.providers.base import endpoint as endpoint_of
 from judgekit.providers.batches import Batch, BatchCalls
 from judgekit.providers.gateway import Router
-from judgekit.providers.litellm import CallStyle
 from judgekit.providers.registry import Limits
+from judgekit.providers.style import MOST_CHANGES, WEAKER, CallStyle
 from judgekit.text import counted
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class BatchGateway:
         self._waiting: dict[str, tuple[asyncio.Future[str | None], list[_Row]]] = {}
         self._spent, self._charged, self._written = 0.0, set[str](), list[str]()  # US dollars; answers
         self._costs: dict[str, float] = {}  # estimates of what is not answered yet
-        self._styles: dict[tuple[str | None, str], CallStyle] = {}
+        self._styles: dict[tuple[str | None, str], list[CallStyle]] = {}  # the usual one, then weaker ones
         self._most: dict[Place, int] = {}  # requests of a batch
         self._full: dict[Place, int] = {}  # how many batches were too many
         self._last = self._failures = self._early = 0  # request of the round; in a row; looks
@@ -103,8 +103,10 @@ class BatchGateway:
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
         where = endpoint.api_base, endpoint.model
-        while True:  # once more for each concession, and there are five
-            style = self._styles.get(where, CallStyle(endpoint.output))
+        styles = self._styles.setdefault(where, [CallStyle(endpoint.output)])
+        refused: list[CallStyle] = []
+        while True:
+            style = self._style(endpoint, request, styles, refused)
             custom_id = _custom_id(endpoint, request, style)
             if self._cache is not None and not self._manifest.has(custom_id):
                 kept = await running.aside(partial(self._cache.find, endpoint, request))
@@ -119,12 +121,35 @@ class BatchGateway:
                 reply = await batches.reply(endpoint, request, style, answer)
             except GatewayError as failure:
                 failure.usage = self._charge(custom_id, of_failure(failure))
-                weaker = style.adapted(failure, request)
-                if weaker is None:
+                other = style.adapted(failure, endpoint, request)
+                if other is None or len(refused) == MOST_CHANGES:
                     raise
-                self._styles[where] = weaker
+                refused.append(style)
+                if other not in styles:
+                    styles.append(other)
             else:
-                return replace(reply, usage=self._charge(custom_id, reply.usage))
+                distrust = partial(self._distrust, styles, style)
+                usage = self._charge(custom_id, reply.usage)
+                return replace(reply, usage=usage, distrust=distrust)
+
+    def _style(
+        self,
+        endpoint: Endpoint,
+        request: Request,
+        styles: Sequence[CallStyle],
+        refused: Sequence[CallStyle],
+    ) -> CallStyle:
+        """Return in which style a request was asked before, which is paid for; else the latest of them."""
+        left = [style for style in styles if style not in refused]
+        for style in left:
+            if self._manifest.has(_custom_id(endpoint, request, style)):
+                return style
+        return left[-1]
+
+    def _distrust(self, styles: list[CallStyle], style: CallStyle) -> None:
+        """Ask in a weaker format from now on: in this one the address does not hold replies to a schema."""
+        if styles[-1].mode == style.mode and style.mode in WEAKER:
+            styles.append(styles[-1]._replace(mode=WEAKER[style.mode]))
 
     async def aclose(self) -> None:
         await self._router.aclose()
@@ -403,7 +428,7 @@ def _count(place: Place, active: Iterable[tuple[Any, ...]]) -> int:
 
 def _custom_id(endpoint: Endpoint, request: Request, style: CallStyle) -> str:
     """Return what stands for all that is sent but for the fence's nonce; a second ask differs."""
-    text = f"{key(endpoint, request)} {'reask' in request.call_key.part} {style}"
+    text = f"{key(endpoint, request)} {'reask' in request.call_key.part} {style.stamp()}"
     return hashlib.sha256(text.encode()).hexdigest()[:48]
 
 

@@ -169,7 +169,10 @@ def key(endpoint: Endpoint, request: Request) -> str:
     """Return a hash of what is sent, without its nonces, and to whom: of an environment the addresses."""
     asked = [(message.role, without_nonce(message.content)) for message in request.messages]
     profile, secrets = endpoint.profile, secret_values(endpoint)
-    whom = [profile.model_dump(mode="json", exclude=_DESCRIBING), endpoint.api_base, endpoint.model]
+    described = profile.model_dump(mode="json", exclude=_DESCRIBING)
+    if not described.get("reads_reasoning"):  # as it was before profiles had it: replies are found again
+        described.pop("reads_reasoning", None)
+    whom = [described, endpoint.api_base, endpoint.model]
     parameters = {
         name: value
         for name, value in endpoint.parameters.items()

@@ -21,7 +21,7 @@ from judgekit.judging.fence import Fence
 from judgekit.judging.panel import Independence, apart
 from judgekit.judging.round import Answer, Calls, Session, gather_limited, joined, ms_since
 from judgekit.judging.verdict import CompareRound, Round, rubric_ref
-from judgekit.providers.servers import with_family
+from judgekit.providers.proxies import with_family
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from judgekit import environment
 from judgekit.config import TIERS, TierName, settings
 from judgekit.judging import documents
+from judgekit.providers.proxies import with_family
 from judgekit.providers.registry import UNKNOWN_FAMILY, family_by_name
 from judgekit.providers.resolve import Others, PanelRequest, Tiers, Variables, nearest, resolve
-from judgekit.providers.servers import with_family
 from judgekit.text import encodable
 
 if TYPE_CHECKING:

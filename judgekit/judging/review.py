@@ -21,7 +21,7 @@ from judgekit.judging.round import Answer, gather_limited, run_round
 from judgekit.judging.score import REPLY_TOKENS, DocumentJudge, ScoreTask
 from judgekit.judging.verdict import Depth, Finding, ReviewedFinding, Verdict
 from judgekit.providers.base import CallKey, Endpoint, Request
-from judgekit.providers.servers import with_family
+from judgekit.providers.proxies import with_family
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -147,7 +147,7 @@ async def run_round(
             asked = replace(request, messages=sent, call_key=call_key, timeout=timeout, schema=form.sent)
             reply = await session.reply(endpoint, asked)
             usage, model = usage.plus(reply.usage.of_call()), reply.model
-            found = await session.aside(partial(read, reply.text, form, held=reply.held), len(reply.text))
+            found = await session.aside(partial(read_reply, reply, form), len(reply.text))
         except GatewayError as error:
             usage = usage.plus(of_failure(error))
             # An unreadable first reply says more than the re-ask that the deadline cut.
@@ -165,6 +165,21 @@ async def run_round(
                 await running.aside(partial(session.cache.keep, endpoint, asked, reply))
             return Answer(value(found, reply), None, usage, ms_since(started), model)
     return Answer(None, failure, usage, ms_since(started), model)
+
+
+def read_reply(reply: Reply, form: type[Form]) -> Form:
+    """Return the answer in a reply: the whole of one that was held to the schema, else the one that it gives.
+
+    A reply that does not keep to the schema shows that its provider holds none to it. Raises `InvalidReply`.
+    """
+    if reply.held:
+        try:
+            return read(reply.text, form, held=True)
+        except InvalidReply:
+            if cause(reply.text) is FailureKind.TRUNCATED:
+                raise
+        reply.distrust()
+    return read(reply.text, form)
 
 
 def failure_of(kind: FailureKind, message: str) -> Failure:

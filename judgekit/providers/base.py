@@ -12,7 +12,7 @@ from judgekit.errors import Usage
 from judgekit.providers.registry import CommandProfile, LitellmProfile, family_by_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from judgekit.config import TierName
     from judgekit.providers.registry import OutputMode, Price, Profile
@@ -84,7 +84,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model answered, with alternatives of each token; `held`: the provider was given the schema."""
+    """What a model answered, with alternatives of each token; `held`: the provider was given the schema.
+
+    `distrust` is called where that turns out not to be so: the text is not one object that fits the schema.
+    """
 
     text: str
     model: str
@@ -92,6 +95,7 @@ class Reply:
     logprobs: tuple[dict[str, float], ...] = ()
     tokens: tuple[str, ...] = ()
     held: bool = False
+    distrust: Callable[[], None] = field(default=lambda: None, compare=False, repr=False)
 
 
 class Gateway(Protocol):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from judgekit.errors import FailureKind, GatewayError, Usage, free, of_failure
-from judgekit.providers import litellm, running, servers
+from judgekit.providers import failures, litellm, running, servers
 from judgekit.providers.base import MAX_MESSAGE, NO_KEY, is_local, secret_values, without_values
 from judgekit.providers.pace import Pace
 from judgekit.providers.registry import LitellmProfile
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import httpx
 
     from judgekit.providers.base import Endpoint, Reply, Request
-    from judgekit.providers.litellm import CallStyle
+    from judgekit.providers.style import CallStyle
 
 MOST_REQUESTS = 50_000  # of a batch, and
 MOST_BYTES = 200_000_000  # of its file: OpenAI's limits
@@ -214,7 +214,7 @@ class BatchCalls:
         except TimeoutError:
             failure = GatewayError(FailureKind.TIMEOUT, f"no reply within {seconds:g} s")
         except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
-            failure = litellm.failure_of(error, secrets := secret_values(endpoint))
+            failure = failures.failure_of(error, secrets := secret_values(endpoint))
             words = getattr(error, "body", None)
             if isinstance(words, dict) and isinstance(words.get("message"), str):
                 failure.message = without_values(one_line(words["message"], MAX_MESSAGE), secrets)

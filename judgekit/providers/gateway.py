@@ -1,8 +1,7 @@
-"""Opens the gateway that the judge uses: one object that reaches every kind of provider; tries one, too."""
+"""Opens the gateway that the judge uses: one object that reaches every kind of provider."""
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from judgekit.errors import GatewayError, Usage, free
 from judgekit.providers import replay
-from judgekit.providers.base import CallKey, Endpoint, Gateway, Message, Reply, Request, is_local
+from judgekit.providers.base import Endpoint, Gateway, Reply, Request, is_local
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -98,16 +97,3 @@ def open_gateway(environ: Mapping[str, str]) -> Gateway:
     recording = environ.get(replay.RECORD_VARIABLE, "").strip()
     router = borrowed.get() or Router()
     return replay.Recorder(router, Path(recording)) if recording else router
-
-
-async def check(gateway: Gateway, endpoint: Endpoint) -> tuple[Reply | GatewayError, int]:
-    """Make one tiny call, after what it needs is loaded; return its outcome and its milliseconds."""
-    await prepare(endpoint)
-    messages = (Message("system", "You answer in one word."), Message("user", "Say yes."))
-    request = Request(messages, CallKey("check", "check", "quick"), timeout=30, max_tokens=16)
-    start = time.monotonic()
-    try:
-        outcome: Reply | GatewayError = await gateway.complete(endpoint, request)
-    except GatewayError as error:
-        outcome = error
-    return outcome, round((time.monotonic() - start) * 1000)

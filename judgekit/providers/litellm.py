@@ -1,7 +1,6 @@
 """Reaches models through litellm; the only module that imports it, and only when a model is called.
 
-Says how a request is sent, tried again and weakened, reads the reply out of litellm's response object, and
-says what kind of failure an exception is.
+Says how a request is sent, tried again and weakened, and reads the reply out of litellm's response object.
 """
 
 from __future__ import annotations
@@ -10,38 +9,43 @@ import asyncio
 import atexit
 import codecs
 import gc
-import json
 import logging
 import math
 import os
-import re
 import threading
 import time
 from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from judgekit import environment
-from judgekit.errors import CostSource, FailureKind, GatewayError, Usage
-from judgekit.providers import running, servers
-from judgekit.providers.base import MAX_MESSAGE, Reply, secret_values, with_schema, without_values
+from judgekit.errors import CostSource, FailureKind, GatewayError, Usage, of_failure
+from judgekit.providers import chat, proxies, remembered, running, servers
+from judgekit.providers.base import Reply, secret_values, with_schema
+from judgekit.providers.failures import ending, failure_of, stated_failure
 from judgekit.providers.importing import import_whole
-from judgekit.providers.pace import Pace, Paces, Turn, seconds_of
-from judgekit.providers.registry import LitellmProfile, OutputMode
+from judgekit.providers.pace import Pace, Paces, Turn
+from judgekit.providers.registry import LitellmProfile
+from judgekit.providers.style import (
+    MOST_CHANGES,
+    NEWER_LIMIT,
+    THINKING_TOKENS,
+    WEAKER,
+    CallStyle,
+    without_system,
+)
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
     from judgekit.providers.base import Endpoint, Request
+    from judgekit.providers.registry import OutputMode
 
 ATTEMPTS = 3
-_NEWER = "max_completion_tokens"
-_CONCESSIONS = 5  # as many as a style has: the limit's name, temperature, probabilities, the format twice
-_WEAKER: dict[OutputMode, OutputMode] = {"json_schema": "json_object", "tool": "text", "json_object": "text"}
-_SCHEMA_NAME = "opinion"
+_LOOK_SECONDS = 2.0  # for what an address offers, where something is missing
+SCHEMA_NAME = "opinion"
+MAX_REASON = 60  # characters of a provider's word for what happened
+_SHARE_OF_PROXY = 0.25  # of a call's time, for the question whether a model thinks
 _MOST_SAID = 64_000  # characters of an error of litellm's
 _LEAST_LOGPROB = -7.0  # one in a thousand: a less likely alternative of a whole reply is not kept
 _ENVIRONMENT = {
@@ -51,18 +55,6 @@ _ENVIRONMENT = {
     "LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS": "True",
     "LITELLM_MODE": "PRODUCTION",
 }
-_TABLE: Final[dict[str, Any]] = environment.table(__file__, "failures.toml")
-_TEXTS: Final = _TABLE.pop("texts")
-_BY_CAUSE = {name: FailureKind(key) for key, row in _TABLE.items() for name in row.get("causes", "").split()}
-_BY_STATUS = {status: FailureKind(kind) for kind, row in _TABLE.items() for status in row.get("statuses", ())}
-KINDS: Final = {name: FailureKind(kind) for kind, row in _TABLE.items() for name in row["classes"].split()}
-# The classes that say little: the same one stands for a full disk, a refused connection and a broken reply.
-_VAGUE = {"APIConnectionError", "APIError", "InternalServerError", "OpenAIError", "BadRequestError"}
-_BY_TEXT: Final = [(re.compile(text), FailureKind(kind)) for kind, text in _TEXTS["kinds"]]
-_BROKEN_REPLY = {"AttributeError", "IndexError", "JSONDecodeError", "KeyError", "RecursionError", "TypeError"}
-_REJECTED_FORMAT = re.compile(_TEXTS["rejected_format"])
-_MOST_READ = 20_000  # characters of what an exception says
-_MOST_CAUSES = 12
 _lock = threading.RLock()  # of whoever loads litellm; a fork waits for it
 _loaded: list[Any] = []  # the module, when it is imported
 _left: list[object] = []
@@ -142,50 +134,55 @@ def price_of(model: str, read: int, written: int) -> float | None:
         return None
 
 
-class CallStyle(NamedTuple):
-    """How a model is asked; weakened where an address turns out not to take the usual way."""
-
-    mode: OutputMode
-    temperature: bool = True
-    max_tokens: str = "max_tokens"
-    logprobs: bool = True
-
-    def adapted(self, failure: GatewayError, request: Request) -> CallStyle | None:
-        """Return the style to try after a failure, or None when another one would not help."""
-        is_refused = failure.kind is FailureKind.BAD_REQUEST
-        # Refused, or given in some odd form: what litellm says of all that it cannot read.
-        about_logprobs = "logprobs" if is_refused else "Invalid response object"
-        # Without a schema they are the answer.
-        if self.logprobs and request.top_logprobs and request.schema and about_logprobs in failure.message:
-            return self._replace(logprobs=False)
-        if not is_refused:
-            return None
-        if self.max_tokens != _NEWER and _NEWER in failure.message:
-            return self._replace(max_tokens=_NEWER)
-        if self.temperature and "temperature" in failure.message:
-            return self._replace(temperature=False)
-        is_format = _REJECTED_FORMAT.search(failure.message)
-        if request.schema is not None and self.mode in _WEAKER and is_format:
-            return self._replace(mode=_WEAKER[self.mode])
-        return None
-
-
 @dataclass(eq=False)
 class LitellmGateway:
-    _learned: dict[tuple[str | None, str], CallStyle] = field(default_factory=dict)
     _paces: Paces = field(default_factory=Paces)
 
     async def complete(self, endpoint: Endpoint, request: Request) -> Reply:
-        return await self._paces.call(endpoint, request, partial(self._persistently, endpoint, request))
+        return await self._paces.call(endpoint, request, partial(self._adapting, endpoint, request))
 
     async def aclose(self) -> None:
         """Nothing is closed before the process ends: others may be asking on the same connections."""
 
-    async def _persistently(self, endpoint: Endpoint, request: Request, turn: Turn, end: float) -> Reply:
-        """Ask again after a passing failure, and after a rejected one in a weaker style, to be remembered."""
-        place = endpoint.api_base, endpoint.model
-        style = self._learned.get(place, CallStyle(endpoint.output))
-        attempt = concessions = 0
+    async def _adapting(self, endpoint: Endpoint, request: Request, turn: Turn, end: float) -> Reply:
+        """Ask in the style that the address takes; where it turns out not to take it, in another one."""
+        style = await _style_of(endpoint, end)
+        spent = Usage()
+        is_again = False
+        changes = 0
+        while True:
+            try:
+                reply = await self._persistently(endpoint, request, style, turn, end)
+                break
+            except GatewayError as failure:
+                if (
+                    "unfit" in failure.objections and not is_again
+                ):  # what the model wrote once, not what it can
+                    is_again = True
+                    spent = spent.plus(of_failure(failure))
+                    continue
+                other = style.adapted(failure, endpoint, request)
+                if other is None or changes == MOST_CHANGES:
+                    failure.usage = spent.plus(of_failure(failure)) if spent != Usage() else failure.usage
+                    raise
+                spent = spent.plus(of_failure(failure))
+            style = other
+            changes += 1
+            if style.lasting() != _remembered(endpoint):
+                remembered.keep(endpoint, style)
+        reply = replace(reply, usage=spent.plus(reply.usage) if spent != Usage() else reply.usage)
+        if request.schema is None:
+            return reply
+        distrust = partial(_weaken, endpoint, style)
+        if not _is_heeded(reply, style.mode):
+            distrust()
+        return replace(reply, distrust=distrust) if reply.held and style.mode == "json_schema" else reply
+
+    async def _persistently(
+        self, endpoint: Endpoint, request: Request, style: CallStyle, turn: Turn, end: float
+    ) -> Reply:
+        """Ask again after a passing failure."""
+        attempt = 0
         while True:
             attempt += 1
             try:
@@ -194,12 +191,50 @@ class LitellmGateway:
             except GatewayError as failure:
                 pause = 0.5 * attempt if failure.retry_after is None else failure.retry_after
                 if not (failure.kind.retryable and attempt < ATTEMPTS and time.monotonic() + pause < end):
-                    weaker = style.adapted(failure, request)
-                    if weaker is None or concessions == _CONCESSIONS:
-                        raise
-                    style = self._learned[place] = weaker
-                    attempt, concessions, pause = 0, concessions + 1, 0.0
+                    raise
             await asyncio.sleep(pause)
+
+
+async def _style_of(endpoint: Endpoint, end: float) -> CallStyle:
+    """Return how a model is asked: the usual way, but for what was seen, or is said by a proxy."""
+    style = _remembered(endpoint)
+    is_known = style.thinking_tokens(endpoint) or endpoint.profile.limits.thinking_tokens is not None
+    if is_known or not proxies.may_be_proxy(endpoint):
+        return style
+    is_thinking = proxies.thinks_as_said(endpoint)
+    if is_thinking is None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout((end - time.monotonic()) * _SHARE_OF_PROXY):
+                is_thinking = await running.aside(partial(proxies.thinks, endpoint))
+    return style._replace(thinking=THINKING_TOKENS) if is_thinking else style
+
+
+def _remembered(endpoint: Endpoint) -> CallStyle:
+    return remembered.find(endpoint) or CallStyle(endpoint.output)
+
+
+def _weaken(endpoint: Endpoint, style: CallStyle) -> None:
+    """Remember that a model does not heed the format of a style: it is asked in a weaker one from now on."""
+    now = _remembered(endpoint)
+    if now.mode == style.mode and style.mode in WEAKER:
+        remembered.keep(endpoint, now._replace(mode=WEAKER[style.mode]))
+
+
+def _is_heeded(reply: Reply, mode: OutputMode) -> bool:
+    """Whether a reply has the form that was asked for."""
+    if mode in ("json_schema", "tool"):
+        return reply.held
+    return mode == "text" or _is_object(reply.text)
+
+
+def _is_object(text: str) -> bool:
+    """Whether a reply begins as an object does, behind its thoughts and the mark of a block of code."""
+    if text.lstrip().startswith("<think>"):
+        text = text.partition("</think>")[2]
+    text = text.strip("\ufeff \t\r\n")
+    if text.startswith("```"):
+        text = text.partition("\n")[2].lstrip()
+    return text.startswith("{")
 
 
 async def call(endpoint: Endpoint, request: Request, style: CallStyle, end: float, pace: Pace) -> Reply:
@@ -220,7 +255,7 @@ async def call(endpoint: Endpoint, request: Request, style: CallStyle, end: floa
         with servers.bounded():
             response = await litellm.acompletion(**_arguments(endpoint, profile, request, style, end))
         pace.went_well()
-        return reply_of(response, endpoint, request, style.mode)
+        return reply_of(response, endpoint, request, style)
     except Exception as error:  # noqa: BLE001 - the boundary: whatever litellm raises becomes a failure
         failure = failure_of(error, secret_values(endpoint))
     if failure.kind is FailureKind.RATE_LIMIT:
@@ -228,27 +263,43 @@ async def call(endpoint: Endpoint, request: Request, style: CallStyle, end: floa
     elif failure.kind is FailureKind.OVERLOADED:
         pace.pause(failure.retry_after, FailureKind.OVERLOADED)
     elif failure.kind is FailureKind.NOT_FOUND:
-        names = await servers.offered(endpoint, min(2.0, end - time.monotonic()))
+        failure.message = await _what_is_missing(endpoint, profile, failure.message, end)
+    raise failure
+
+
+async def _what_is_missing(endpoint: Endpoint, profile: LitellmProfile, words: str, end: float) -> str:
+    """Say what an address does not have: the model, or an interface at that place; with what to do."""
+    where = endpoint.api_base or profile.title
+    bare = endpoint.model.removeprefix(profile.prefix)
+    names = await servers.offered(endpoint, min(_LOOK_SECONDS, end - time.monotonic()))
+    if names and bare not in names:
         more = f" and {len(names) - servers.SHOWN} more" if len(names) > servers.SHOWN else ""
         offers = f"it offers {', '.join(names[: servers.SHOWN])}{more}"
-        problem = f"{endpoint.api_base or profile.title} has no model {endpoint.model}"
-        problem += f"; {offers if names else 'name another in the configuration'}"
-        raise GatewayError(FailureKind.NOT_FOUND, problem)
-    raise failure
+        return f"{where} has no model {endpoint.model}; {offers}"
+    if names or not endpoint.api_base:
+        return f"{where}: {words}"
+    variable = profile.base_env[0] if profile.base_env else "the address"
+    if right := await servers.address_beside(endpoint, min(_LOOK_SECONDS, end - time.monotonic())):
+        return f"{where} has no chat interface, {right} has: set {variable} to {right}"
+    if bare in words or "model" in words.lower():
+        return f"{where} has no model {endpoint.model}; name another in the configuration ({words})"
+    ends = f"{variable} ends where {chat.PATH} begins, most often with /v1"
+    return f"{where} has no chat interface ({words}); {ends}"
 
 
 def _arguments(
     endpoint: Endpoint, profile: LitellmProfile, request: Request, style: CallStyle, end: float
 ) -> dict[str, Any]:
     messages = []
-    for message in with_schema(request.messages, request.schema, style.mode):
+    told = with_schema(request.messages, request.schema, style.mode)
+    for message in told if style.system else without_system(told):
         content: Any = message.content
         if profile.prompt_caching and 0 < message.stable < len(content):  # what many prompts share
             cut = message.stable
             content = [{"type": "text", "text": content[:cut]}, {"type": "text", "text": content[cut:]}]
             content[0]["cache_control"] = {"type": "ephemeral"}
         messages.append({"role": message.role, "content": content})
-    bare, limit = endpoint.model.removeprefix(profile.prefix), request.max_tokens
+    bare, limit = endpoint.model.removeprefix(profile.prefix), style.reply_tokens(endpoint, request)
     arguments: dict[str, Any] = {
         # A timeout of litellm's is one for each read, never the deadline; it only lets go of a dead socket.
         "timeout": max(0.1, end - time.monotonic()),
@@ -269,16 +320,15 @@ def _arguments(
     if schema is not None and style.mode == "json_object":
         arguments["response_format"] = {"type": "json_object"}
     elif schema is not None and style.mode == "json_schema":
-        form = {"name": _SCHEMA_NAME, "strict": True, "schema": schema}
+        form = {"name": SCHEMA_NAME, "strict": True, "schema": schema}
         arguments["response_format"] = {"type": "json_schema", "json_schema": form}
     elif schema is not None and style.mode == "tool":
-        function = {"name": _SCHEMA_NAME, "description": "Give your answer.", "parameters": schema}
+        function = {"name": SCHEMA_NAME, "description": "Give your answer.", "parameters": schema}
         arguments["tools"] = [{"type": "function", "function": function}]
-        arguments["tool_choice"] = {"type": "function", "function": {"name": _SCHEMA_NAME}}
-    limit += profile.of_model(profile.thinking, endpoint.model, 0)
-    if style.max_tokens == _NEWER:
+        arguments["tool_choice"] = {"type": "function", "function": {"name": SCHEMA_NAME}}
+    if style.max_tokens == NEWER_LIMIT:
         # In the body as it is: the client would rename it to what the address has just rejected.
-        arguments["extra_body"] = {**arguments.get("extra_body", {}), _NEWER: limit}
+        arguments["extra_body"] = {**arguments.get("extra_body", {}), NEWER_LIMIT: limit}
     else:
         arguments["max_tokens"] = limit
     if request.top_logprobs and (style.logprobs or request.schema is None):
@@ -288,38 +338,127 @@ def _arguments(
     return arguments
 
 
-def reply_of(response: Any, endpoint: Endpoint, request: Request, mode: OutputMode) -> Reply:  # noqa: ANN401 - litellm's object, as its version shapes it
+def reply_of(response: Any, endpoint: Endpoint, request: Request, style: CallStyle) -> Reply:  # noqa: ANN401 - litellm's object, as its version shapes it
     """Return the reply; raises `GatewayError` with the cost of a refused, filtered, cut or empty one."""
     usage = _usage(response, endpoint)
     choices = getattr(response, "choices", None) or []
     if not choices:
         raise GatewayError(FailureKind.INVALID_REPLY, "the reply has no choices", usage=usage)
-    message, reason = choices[0].message, getattr(choices[0], "finish_reason", None)
+    choice, message = choices[0], choices[0].message
     content = getattr(message, "content", None)
-    if reason == "content_filter":
-        problem = "the provider's content filter stopped the reply"
-        raise GatewayError(FailureKind.CONTENT_FILTER, problem, usage=usage)
-    fields = getattr(message, "provider_specific_fields", None) or {}
-    refusal = getattr(message, "refusal", None) or fields.get("refusal")
-    if (refusal and not content) or reason == "refusal":
-        words = " ".join(str(refusal or "").split())[:200]
-        raise GatewayError(FailureKind.REFUSAL, f"the model refused: {words}", usage=usage)
-    # A call that is answered in probabilities wants the first token only, and is cut on purpose.
-    if reason == "length" and (request.schema is not None or not request.top_logprobs):
-        problem = f"the reply was cut at {request.max_tokens} tokens"
-        raise GatewayError(FailureKind.TRUNCATED, problem, usage=usage)
     text = content if isinstance(content, str) and content.strip() else ""
-    calls = [getattr(call, "function", None) for call in getattr(message, "tool_calls", None) or []]
-    called = "\n".join(str(call.arguments) for call in calls if call is not None and call.arguments)
-    held = mode == "json_schema" and bool(text)
-    if called and (mode == "tool" or not text):
-        text, held = called, mode == "tool"
-    text = text or str(getattr(message, "reasoning_content", None) or "")  # some servers put JSON there
-    logprobs, tokens = _logprobs(choices[0], request)
+    thoughts = _thoughts(response, message, text)
+    _refuse_ending(choice, text, usage)
+    called, other = _called(message)
+    # A call that is answered in probabilities wants the first token only, and is cut on purpose.
+    if _is_cut(choice) and (request.schema is not None or not request.top_logprobs):
+        is_thinking = thoughts or not (text or called)
+        raise _cut(endpoint, request, style, usage, is_thinking=is_thinking)
+    held = style.mode == "json_schema" and _is_object(text)
+    if called and (style.mode == "tool" or not text):
+        text, held = called, style.mode == "tool"
+    if not text and getattr(endpoint.profile, "reads_reasoning", False):
+        text = str(getattr(message, "reasoning_content", None) or "")
+    logprobs, tokens = _logprobs(choice, request)
     if not text and (request.schema is not None or not logprobs):
-        raise GatewayError(FailureKind.INVALID_REPLY, "the reply is empty", usage=usage)
+        raise _empty(endpoint, usage, other, is_thinking=thoughts)
     model = getattr(response, "model", None) or endpoint.model
     return Reply(text, model, usage, logprobs, tokens, held and request.schema is not None)
+
+
+def _refuse_ending(choice: Any, text: str, usage: Usage) -> None:  # noqa: ANN401 - litellm's object
+    """Raise `GatewayError` where a reply ended in an error, a filter or a refusal."""
+    message, reason = choice.message, getattr(choice, "finish_reason", None)
+    native = getattr(choice, "provider_specific_fields", None) or {}
+    if native.get("error"):
+        failure = stated_failure(native["error"])
+        failure.usage = usage
+        raise failure
+    fields = getattr(message, "provider_specific_fields", None) or {}
+    refusal = getattr(message, "refusal", None) or fields.get("refusal")
+    stated = native.get("native_finish_reason")
+    kind = ending(stated if isinstance(stated, str) else reason)
+    if (refusal and not text) or kind is FailureKind.REFUSAL:
+        words = " ".join(str(refusal or "").split())[:200]
+        problem = f"the model refused: {words}" if words else "the model refused to answer"
+        raise GatewayError(FailureKind.REFUSAL, problem, usage=usage)
+    if reason == "content_filter" or kind is FailureKind.CONTENT_FILTER:
+        why = f" ({one_line(stated, MAX_REASON)})" if isinstance(stated, str) else ""
+        problem = f"the provider's content filter stopped the reply{why}"
+        raise GatewayError(FailureKind.CONTENT_FILTER, problem, usage=usage)
+    if kind in (FailureKind.OVERLOADED, FailureKind.SERVER_ERROR):
+        problem = f"the provider ended the reply: {one_line(str(stated or reason), MAX_REASON)}"
+        raise GatewayError(kind, problem, usage=usage)
+
+
+def _is_cut(choice: Any) -> bool:  # noqa: ANN401 - litellm's object
+    native = getattr(choice, "provider_specific_fields", None) or {}
+    stated = native.get("native_finish_reason")
+    is_stated = isinstance(stated, str) and ending(stated) is FailureKind.TRUNCATED
+    return is_stated or getattr(choice, "finish_reason", None) == "length"
+
+
+def _thoughts(response: Any, message: Any, text: str) -> bool:  # noqa: ANN401 - litellm's objects
+    """Whether a model spent tokens on thoughts, which a reply shows or counts."""
+    details = getattr(getattr(response, "usage", None), "completion_tokens_details", None)
+    fields = getattr(message, "provider_specific_fields", None) or {}
+    shown = getattr(message, "reasoning_content", None) or fields.get("reasoning")
+    is_open = text.lstrip().startswith("<think>") and "</think>" not in text
+    return bool(getattr(details, "reasoning_tokens", None) or shown or is_open)
+
+
+def _called(message: Any) -> tuple[str, str]:  # noqa: ANN401 - litellm's object
+    """Return the arguments of the calls of our tool, and the name of another one that was called."""
+    functions = [getattr(call, "function", None) for call in getattr(message, "tool_calls", None) or []]
+    functions.append(getattr(message, "function_call", None))
+    called, other = [], ""
+    for function in functions:
+        if function is None:
+            continue
+        if function.name == SCHEMA_NAME:
+            called.append(str(function.arguments or ""))
+        else:
+            other = str(function.name)
+    return "\n".join(filter(None, called)), other
+
+
+def _cut(
+    endpoint: Endpoint, request: Request, style: CallStyle, usage: Usage, *, is_thinking: bool
+) -> GatewayError:
+    """Return the failure of a reply that was cut, with the number of tokens that it could have."""
+    most, thinking = style.reply_tokens(endpoint, request), style.thinking_tokens(endpoint)
+    problem = f"the reply was cut at {most} tokens"
+    if thinking:
+        problem += f" ({thinking} of them for thinking)"
+    if style.room is not None and most == style.room:
+        problem += ", which is all that the model's context leaves beside the prompt"
+    elif style.most_tokens is not None and most == style.most_tokens:
+        problem += ", the most that the model writes"
+    elif is_thinking or thinking:
+        problem += f"; {_how_to_add(endpoint)}"
+    failure = GatewayError(FailureKind.TRUNCATED, problem, usage=usage)
+    failure.objections = frozenset({"thinking"} if is_thinking else ())
+    return failure
+
+
+def _empty(endpoint: Endpoint, usage: Usage, other: str, *, is_thinking: bool) -> GatewayError:
+    """Return the failure of a reply without an answer."""
+    problem = "the reply is empty"
+    if other:
+        problem = f"the model called another tool ({one_line(other, MAX_REASON)}) and gave no answer"
+    elif is_thinking:
+        problem = f"the model thought and gave no answer; {_how_to_add(endpoint)}"
+        if not getattr(endpoint.profile, "reads_reasoning", False):
+            problem += ", or set reads_reasoning: true there if its answers stand among its thoughts"
+    failure = GatewayError(FailureKind.INVALID_REPLY, problem, usage=usage)
+    failure.objections = frozenset({"thinking"} if is_thinking else ())
+    return failure
+
+
+def _how_to_add(endpoint: Endpoint) -> str:
+    name = endpoint.profile.provider
+    file = f"providers/{name}.yaml in your configuration folder"
+    return f"raise limits.thinking_tokens in the profile of {name} ({file})"
 
 
 def _logprobs(choice: Any, request: Request) -> tuple[tuple[dict[str, float], ...], tuple[str, ...]]:  # noqa: ANN401 - litellm's object
@@ -363,49 +502,3 @@ def _usage(response: Any, endpoint: Endpoint) -> Usage:  # noqa: ANN401 - litell
             if math.isfinite(usd := float(price)) and usd >= 0:
                 return Usage(read, written, usd, source, cached, stored)
     return Usage(read, written, None, None, cached, stored).of_call()
-
-
-# What kind of failure an exception is
-
-
-def failure_of(error: BaseException, secrets: Iterable[str] = ()) -> GatewayError:
-    """Return the failure that an exception of a call means, in the provider's words without the `secrets`."""
-    causes: list[BaseException] = [error]
-    while len(causes) < _MOST_CAUSES and (cause := causes[-1].__cause__ or causes[-1].__context__):
-        causes.append(cause)  # a chain may be a ring
-    if own := next((cause for cause in causes if isinstance(cause, GatewayError)), None):
-        return own
-    text = str(error)[:_MOST_READ].split("Traceback (most recent call last)")[0]
-    head, brace, rest = text.partition("{")
-    try:
-        data, _ = json.JSONDecoder().raw_decode(brace + rest)
-    except (ValueError, RecursionError):
-        data = None
-    words = data.get("error", data) if isinstance(data, dict) else None
-    words = words.get("message") if isinstance(words, dict) else words
-    text = f"{head}{words}" if isinstance(words, str) else text
-    text = re.sub(r"(?:litellm\.)?\b[A-Za-z]+Error: |\b\w+Exception - ", "", text)
-    text = re.sub(r"\. Handle with `litellm\.\w+`\.?", "", text)
-    text = re.sub(r" ssl:<[^<>]*>| \[Connect call failed [^][]*\]", "", text)
-    text = " ".join(text.split()).strip(" |") or type(error).__name__
-    text = text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
-    own_headers = getattr(getattr(error, "response", None), "headers", None) or {}
-    headers = {**(getattr(error, "litellm_response_headers", None) or {}), **own_headers}
-    seconds = seconds_of(str(headers.get("retry-after") or ""))
-    return GatewayError(_kind(causes), without_values(text, secrets), retry_after=seconds)
-
-
-def _kind(causes: Sequence[BaseException]) -> FailureKind:
-    error, names, text = causes[0], [type(cause).__name__ for cause in causes], str(causes[0])
-    if cause := next((cause for cause in _BY_CAUSE if cause in names), None):
-        return _BY_CAUSE[cause]
-    by_text = next((kind for pattern, kind in _BY_TEXT if pattern.search(text)), None)
-    known = next((base.__name__ for base in type(error).__mro__ if base.__name__ in KINDS), "")
-    if known and known not in _VAGUE:
-        return by_text or KINDS[known]
-    # A reply came, but not one that litellm could read.
-    is_broken = "HTTPStatusError" not in names and ("JSONDecodeError" in names or names[-1] in _BROKEN_REPLY)
-    if is_broken or re.search(r"no 'choices'|'choices' that is not", text):
-        return FailureKind.INVALID_REPLY
-    by_class = KINDS.get(known, FailureKind.SERVER_ERROR)
-    return by_text or _BY_STATUS.get(getattr(error, "status_code", None), by_class)

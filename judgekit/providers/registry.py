@@ -81,11 +81,15 @@ class Price(Strict):
 
 
 class Limits(Strict):
-    """What the provider takes: calls at a time and in a minute, characters of a prompt; absent: no bound."""
+    """What the provider takes: calls at a time and in a minute, characters of a prompt; absent: no bound.
+
+    `thinking_tokens` are added to what a reply may have, for models that think; absent: where one is seen to.
+    """
 
     concurrency: int | None = Field(None, gt=0)
     requests_per_minute: int | None = Field(None, gt=0)
     context_chars: int | None = Field(None, gt=0)
+    thinking_tokens: int | None = Field(None, ge=0, le=1_000_000)
 
 
 class _Profile(Strict):
@@ -125,6 +129,9 @@ class LitellmProfile(_Profile):
         {}, description="further litellm arguments by the beginning of a bare model name"
     )
     thinking: dict[Text, int] = Field({}, description="tokens for thinking, by start of a bare name")
+    reads_reasoning: bool = Field(
+        default=False, description="an answer may stand where the thoughts of a model do, beside no other"
+    )
     prompt_caching: bool = Field(default=False, description="mark the prompts' shared beginning for a cache")
     logprobs: bool | dict[Text, bool] = Field(
         default=False, description="replies bring token probabilities: all, or by start of a bare name"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
@@ -17,8 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from judgekit import programs
 from judgekit.config import TIERS, TierName
 from judgekit.errors import UsageError
-from judgekit.providers import registry, replay, servers
-from judgekit.providers.base import INSIDE, Endpoint, endpoint, first_set
+from judgekit.providers import proxies, registry, replay, servers
+from judgekit.providers.base import INSIDE, Endpoint, endpoint, first_set, is_loopback
 from judgekit.providers.registry import CommandProfile, LitellmProfile, Profile
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def _mixed(first: Panel, rest: Iterator[Panel]) -> Panel:
     for panel in chain([first], rest):
         if panel.endpoints:  # a family that is new brings the model of the next tier
             model = panel.endpoints[TIERS[len(families)]][0]
-            families.setdefault(servers.with_family(model).family, panel)
+            families.setdefault(proxies.with_family(model).family, panel)
         if len(families) == len(TIERS):
             break
     panels = list(families.values())
@@ -178,7 +179,7 @@ def _named(wanted: PanelRequest, known: Sequence[Profile], environ: Variables, o
 
 def _unusable(profile: Profile, tier: TierName, wanted: PanelRequest, environ: Variables) -> str | None:
     named = tier not in wanted.listed_only or wanted.asks_for(profile)
-    problem = detect(profile, environ, named=named)
+    problem = detect(profile, environ, named=named) or _wrong_address(profile, environ)
     if problem is None or named or detect(profile, environ, named=True):
         return problem
     how = f"add {profile.provider} to providers.allow in your own configuration"
@@ -238,14 +239,29 @@ def _addressed(known: Sequence[Profile], environ: Mapping[str, str]) -> list[Lit
 def _models_at(profile: LitellmProfile, environ: Mapping[str, str]) -> tuple[Named, str | None]:
     """Return the models at an address of the user's, or why none; only a local one is asked."""
     base = first_set(profile.base_env, environ) or ""
-    if not base.startswith(("http://", "https://")):
-        expected = "expected an address such as http://127.0.0.1:8080/v1"
-        return {}, f"the address of {profile.provider} is {base!r}: {expected}"
+    if problem := _wrong_address(profile, environ):
+        return {}, problem
     models: Named = _models_in(profile.models_env.by_tier, environ)
     if not models and profile.provider == CUSTOM and (listed := servers.models([base])[0]):
         models = dict.fromkeys(TIERS, listed[:1])
     variable = next((name for name in profile.base_env if environ.get(name, "").strip()), "")
     return models, None if models else f"{variable} is {base}: set JUDGEKIT_MODEL to a model of that server"
+
+
+def _wrong_address(profile: Profile, environ: Mapping[str, str]) -> str | None:
+    """Return why the address that the user names for a provider is none, and which one may be meant."""
+    if not isinstance(profile, LitellmProfile):
+        return None
+    base = first_set(profile.base_env, environ)
+    if base is None or base.startswith(("http://", "https://")):
+        return None
+    there = base.partition("://")[2] or base
+    scheme = "https"
+    with suppress(ValueError):  # no host at all
+        scheme = "http" if is_loopback(f"http://{there}") else "https"
+    path = "" if "/" in there.rstrip("/") else "/v1"
+    expected = f"expected an address with http:// or https://, such as {scheme}://{there.rstrip('/')}{path}"
+    return f"the address of {profile.provider} is {base!r}: {expected}"
 
 
 def _listed(known: Sequence[Profile], environ: Mapping[str, str]) -> dict[str, list[str] | None]:

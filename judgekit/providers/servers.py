@@ -9,23 +9,17 @@ from __future__ import annotations
 import asyncio
 import difflib
 import functools
-import hashlib
 import json
 import re
-import threading
-import time
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from judgekit import environment, outputs
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.providers import running
+from judgekit.providers import chat, running
 from judgekit.providers.base import NO_KEY, Endpoint, is_loopback
-from judgekit.providers.registry import UNKNOWN_FAMILY, LitellmProfile, family_by_name
+from judgekit.providers.registry import LitellmProfile
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -37,13 +31,8 @@ _MOST_SAID = 64_000  # bytes of an error, and of a reply that need not be JSON
 _OF_THE_BODY = ("content-encoding", "content-length", "transfer-encoding")
 SHOWN = 5  # models that an address offers, where one is gone
 SECONDS = 0.3
-_LIST_BYTES = 1_000_000
+LIST_BYTES = 1_000_000
 _NO_CHAT = re.compile(r"embed|rerank|whisper|(?:^|[/_-])(?:bge|e5|gte|minilm|tts)(?:[-_:]|$)", re.IGNORECASE)
-PROXY_SECONDS = 2.0  # for the whole question
-KEPT_SECONDS = 86_400.0
-FAILED_SECONDS = 600.0  # before a proxy that gave no answer is asked again
-FOLDER = "proxies"
-_lock = threading.Lock()
 _most: ContextVar[int | None] = ContextVar("most", default=None)
 _carrier: ContextVar[Callable[[httpx.Request], httpx.Response | None] | None] = ContextVar(
     "carrier", default=None
@@ -90,7 +79,7 @@ def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
         if (carry := _carrier.get()) is not None:
             await request.aread()
             if (carried := carry(request)) is not None:
-                return carried
+                return _usual(carried)
         if (most := _most.get()) is None:
             return await unbounded(self, request)
         request.headers["accept-encoding"] = "identity"
@@ -101,15 +90,31 @@ def bound(transport: type[httpx.AsyncBaseTransport]) -> None:
             body = await _body(response, most)
         finally:
             await response.aclose()
-        return httpx.Response(
+        answer = httpx.Response(
             response.status_code,
             headers=[item for item in response.headers.multi_items() if item[0] not in _OF_THE_BODY],
             content=body[:_MOST_SAID] if response.is_error else body,
             request=request,
             extensions=response.extensions,
         )
+        return _usual(answer)
 
     transport.handle_async_request = handle  # type: ignore[method-assign]
+
+
+def _usual(response: httpx.Response) -> httpx.Response:
+    """Return a response as it should be: a chat completion in the usual form, anything else as it is."""
+    import httpx  # noqa: PLC0415 - the same
+
+    request = response.request
+    is_chat = request.method == "POST" and request.url.path.endswith(chat.PATH)
+    if not is_chat or not response.is_success:
+        return response
+    status, content = chat.usual(response.status_code, response.content)
+    if content is response.content:
+        return response
+    headers = [item for item in response.headers.multi_items() if item[0] not in _OF_THE_BODY]
+    return httpx.Response(status, headers=headers, content=content, request=request)
 
 
 def _check_origin(here: httpx.URL, location: str) -> None:
@@ -154,8 +159,8 @@ def models(bases: Sequence[str], seconds: float = SECONDS) -> list[list[str] | N
         if urlsplit(base).scheme != "http" or not is_loopback(base):
             return None
         try:
-            listed = await _listed(f"{base.rstrip('/')}/models", None, seconds, _LIST_BYTES)
-            names = [str(model["id"]) for model in listed if isinstance(model, dict) and model.get("id")]
+            found = await listed(f"{base.rstrip('/')}/models", None, seconds, LIST_BYTES)
+            names = [str(model["id"]) for model in found if isinstance(model, dict) and model.get("id")]
         except Exception:  # noqa: BLE001 - whatever a stranger's server does
             return None
         return [name for name in names if not _NO_CHAT.search(name)]
@@ -173,14 +178,32 @@ async def offered(endpoint: Endpoint, seconds: float) -> list[str]:
         return []
     url = endpoint.api_base.rstrip("/") + profile.models_path
     try:
-        names = [str(model["id"]) for model in await _listed(url, endpoint.api_key, seconds, MOST)]
+        names = [str(model["id"]) for model in await listed(url, endpoint.api_key, seconds, MOST)]
     except Exception:  # noqa: BLE001 - whatever a stranger's server does
         return []
     near = difflib.get_close_matches(endpoint.model.removeprefix(profile.prefix), names, n=SHOWN, cutoff=0.3)
     return [*near, *(name for name in names if name not in near)]
 
 
-async def _listed(url: str, key: str | None, seconds: float, most: int) -> list[Any]:
+async def address_beside(endpoint: Endpoint, seconds: float) -> str | None:
+    """Return the address with an interface where the one that is configured has none, if there is one."""
+    profile = endpoint.profile
+    if not isinstance(profile, LitellmProfile) or not profile.models_path or not endpoint.api_base:
+        return None
+    base = endpoint.api_base.rstrip("/")
+    shorter = base.removesuffix(chat.PATH)
+    for address in dict.fromkeys([shorter, f"{shorter}/v1"]):
+        if address == base:
+            continue
+        try:
+            await listed(address + profile.models_path, endpoint.api_key, seconds / 2, MOST)
+        except Exception:  # noqa: BLE001, S112 - whatever a stranger's server does
+            continue
+        return address
+    return None
+
+
+async def listed(url: str, key: str | None, seconds: float, most: int) -> list[Any]:
     """Return the `data` of a server's JSON; raises whatever httpx and a strange reply raise."""
     import httpx  # noqa: PLC0415 - as heavy as litellm, with which it comes
 
@@ -193,44 +216,3 @@ async def _listed(url: str, key: str | None, seconds: float, most: int) -> list[
         ):
             models: list[Any] = (await client.get(url, headers=headers)).raise_for_status().json()["data"]
             return models
-
-
-def with_family(endpoint: Endpoint) -> Endpoint:
-    """Return a model with the family that its proxy tells, unless its profile says it.
-
-    A proxy is asked once a day, never while a prompt waits. A name that stands for several has none known.
-    """
-    profile = endpoint.profile
-    if not isinstance(profile, LitellmProfile) or not profile.base_env or not endpoint.api_base:
-        return endpoint
-    if profile.of_model(profile.families, endpoint.model, profile.family) or not profile.models_env.by_tier:
-        return endpoint
-    bare = endpoint.model.removeprefix(profile.prefix)
-    with _lock:
-        families = _families(endpoint.api_base, endpoint.api_key)
-    patterns = (name for name in families if name.endswith("*") and bare.startswith(name[:-1]))
-    family = families.get(bare) or families.get(next(patterns, ""))
-    return replace(endpoint, family=family) if family else endpoint
-
-
-def _families(base: str, key: str | None) -> dict[str, str]:
-    """Return the family behind each name of a proxy, as it said within a day; none where it says nothing."""
-    digest = hashlib.sha256(f"{base}\0{key}".encode()).hexdigest()
-    path = Path(environment.cache_home()) / FOLDER / f"{digest}.json"
-    at, known = 0.0, dict[str, str]()
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        kept = json.loads(path.read_bytes())
-        at, known = float(kept["at"]), {str(name): str(family) for name, family in kept["families"].items()}
-    if abs(time.time() - at) < (KEPT_SECONDS if known else FAILED_SECONDS):
-        return known
-    with suppress(Exception):  # whatever a stranger's server does; the families stay as they are
-        url, found = f"{base.rstrip('/').removesuffix('/v1')}/v1/model/info", dict[str, set[str]]()
-        for model in running.run(_listed(url, key, PROXY_SECONDS, _LIST_BYTES)):
-            behind = (model.get("model_info") or {}).get("base_model") or model["litellm_params"]["model"]
-            found.setdefault(str(model["model_name"]), set()).add(family_by_name(str(behind)))
-        told = {name: all_of for name, all_of in found.items() if all_of != {UNKNOWN_FAMILY}}
-        known = {name: all_of.pop() if len(all_of) == 1 else UNKNOWN_FAMILY for name, all_of in told.items()}
-    with suppress(OSError):
-        environment.private_folder(str(path.parent))
-        outputs.write_atomically(str(path), json.dumps({"at": time.time(), "families": known}), private=True)
-    return known

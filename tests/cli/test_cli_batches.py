@@ -294,13 +294,55 @@ def test_lines_that_are_missing_double_or_foreign_do_no_harm(batched: Callable[.
     write("one", "two", "three")
 
     def change(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        second = {**lines[0], "response": {"status_code": 200, "body": {"choices": []}}}
+        body = {**lines[0]["response"]["body"], "id": "another"}
+        second = {**lines[0], "response": {"status_code": 200, "body": body}}
         return [lines[0], second, {**lines[0], "custom_id": "foreign"}, {"odd": 1}, lines[1]]
 
     with BatchServer(by_content) as server:
         server.change = change
         batched(server)
         assert (live(server), words()) == (1, ["accept"] * 3)
+
+
+def test_two_lines_that_contradict_each_other_are_no_answer(batched: Callable[..., Outcome]) -> None:
+    others = (
+        {"status_code": 200, "body": json.loads(says(scores(1, 1, 1)).body)},
+        {"status_code": 200, "body": {"choices": []}},
+        {"status_code": 400, "body": {"error": {"message": "no"}}},
+    )
+    for number, other in enumerate(others):
+        for order in (1, -1):
+            write(f"one {number}{order}", f"two {number}{order}")
+
+            def change(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+                pair = [lines[0], {**lines[0], "response": other}][::order]  # noqa: B023 - called at once
+                return [*pair, lines[1]]
+
+            with BatchServer(by_content) as server:
+                server.change = change
+                batched(server)
+                assert (live(server), words()) == (1, ["accept"] * 2)
+
+
+def test_a_batch_whose_format_is_not_heeded_is_read_and_the_next_is_asked_in_words(
+    batched: Callable[..., Outcome],
+) -> None:
+    write("one", "two")
+
+    def beside_words(_: Asked) -> Answer:
+        return says(f"Here it is:\n{scores(4, 4, 4)}")
+
+    with BatchServer(beside_words) as server:
+        batched(server)
+        assert (sizes(server), live(server), words()) == ([2], 0, ["accept"] * 2)
+
+    def answer(asked: Asked) -> Answer:
+        return by_content(asked) if "JSON Schema" in asked.text else says('{"fine": true}')
+
+    write("three", "four")
+    with BatchServer(answer) as server:
+        batched(server)
+        assert (sizes(server), live(server), words()) == ([2, 2], 0, ["accept"] * 2)
 
 
 def test_a_batch_that_fails_as_a_whole_ends_the_run_and_the_next_submits_it_again(

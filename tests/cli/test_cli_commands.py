@@ -349,7 +349,7 @@ def test_another_tools_switch_for_a_judge_is_named_where_it_does_nothing(
 
 def test_providers_listed_and_checked(judgekit: Run, served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "")
-    done, _ = served(says("yes"), "provider", "check")
+    done, _ = served(says(scores(4, 4, 4)), "provider", "check")
     assert (done.code, "answered in" in done.out) == (0, True)
     done, _ = served(fails(401, "bad key"), "provider", "check", "openai-compatible")
     assert (done.code, "authentication" in done.out) == (2, True)

@@ -161,7 +161,7 @@ def test_a_proxy_is_asked_once_whose_model_stands_behind_a_name(
     with Proxy(info, GOOD) as server:
         use(server, "team")
         unknown = judgekit("judge", "good.md", "--format", "jsonl", "--no-cache").json
-        assert (unknown["verdict"], unknown["independent"], server.infos) == ("accept", None, 0)
+        assert (unknown["verdict"], unknown["independent"], server.infos) == ("accept", None, 1)
         for _ in range(2):
             done = judgekit(*BY, wrote, "bad.md")
             assert [json.loads(line)["independent"] for line in done.out.splitlines()] == [independent] * 2
@@ -172,7 +172,8 @@ def test_a_profile_says_of_which_family_an_alias_is(judgekit: Run, use: Use, iso
     own = (files.folder("providers") / "openai-compatible.yaml").read_text(encoding="utf-8")
     (isolated / "judgekit" / "providers").mkdir(parents=True)
     path = isolated / "judgekit" / "providers" / "openai-compatible.yaml"
-    path.write_text(f"{own}\nfamilies: {{team: mistral}}\n", encoding="utf-8")
+    known = "families: {team: mistral}\nlimits: {thinking_tokens: 0}\n"  # nothing is left to ask
+    path.write_text(f"{own}\n{known}", encoding="utf-8")
     with Proxy(behind(team="anthropic/claude-x"), GOOD) as server:
         use(server, "team")
         assert (judgekit(*BY, "anthropic").json["independent"], server.infos) == (True, 0)

@@ -16,7 +16,7 @@ from asking import KEY, SCHEMA, ask, custom, failure, request
 from loopback import DRIP, RESET, SILENT, Answer, Loopback, calls, fails, says, sends
 
 from judgekit.errors import FailureKind, GatewayError
-from judgekit.providers import base, litellm, registry
+from judgekit.providers import base, failures, litellm, registry
 from judgekit.providers.base import endpoint
 from judgekit.providers.litellm import ATTEMPTS, LitellmGateway
 from judgekit.providers.registry import Price
@@ -37,13 +37,13 @@ CLASSES = [
 
 
 def test_litellm_has_the_classes_that_are_mapped_and_no_others() -> None:
-    assert {each.__name__ for each in CLASSES} == set(litellm.KINDS)
+    assert {each.__name__ for each in CLASSES} == set(failures.KINDS)
     for kind in CLASSES:
         error = kind.__new__(kind)  # their constructors all differ, and only the class counts here
         error.__dict__.update(message="it", num_retries=None, max_retries=None, original_exception=None)
-        assert litellm.failure_of(error).kind is litellm.KINDS[kind.__name__]
+        assert failures.failure_of(error).kind is failures.KINDS[kind.__name__]
     own = GatewayError(FailureKind.BUDGET, "spent")
-    assert litellm.failure_of(own) is own
+    assert failures.failure_of(own) is own
     for cause, found in (
         (ConnectionRefusedError("no"), FailureKind.CONNECTION),
         (TimeoutError("late"), FailureKind.TIMEOUT),
@@ -52,10 +52,10 @@ def test_litellm_has_the_classes_that_are_mapped_and_no_others() -> None:
     ):
         error = exceptions.APIConnectionError("vague", llm_provider="x", model="m")
         error.__cause__ = cause
-        assert litellm.failure_of(error).kind is found, cause
+        assert failures.failure_of(error).kind is found, cause
     one, two = ValueError("1"), ValueError("2")
     one.__cause__, two.__cause__ = two, one  # a ring of causes ends
-    assert litellm.failure_of(one).kind is FailureKind.SERVER_ERROR
+    assert failures.failure_of(one).kind is FailureKind.SERVER_ERROR
 
 
 def test_a_message_is_the_providers_own_in_one_line_and_without_a_key() -> None:
@@ -68,10 +68,10 @@ def test_a_message_is_the_providers_own_in_one_line_and_without_a_key() -> None:
         ("litellm.InternalServerError: Y. Handle with `litellm.InternalServerError`.", "Y"),
         ("", "ValueError"),
     ):
-        assert litellm.failure_of(ValueError(text)).message == message
-    assert len(litellm.failure_of(ValueError("x" * 5000)).message) == base.MAX_MESSAGE
+        assert failures.failure_of(ValueError(text)).message == message
+    assert len(failures.failure_of(ValueError("x" * 5000)).message) == base.MAX_MESSAGE
     for shown in ("sk-secret-0123456789", "sk-sec****6789", "sk-secret-01…", "*****6789"):
-        error = litellm.failure_of(ValueError(f"Incorrect key: {shown}."), ["sk-secret-0123456789"])
+        error = failures.failure_of(ValueError(f"Incorrect key: {shown}."), ["sk-secret-0123456789"])
         assert error.message == "Incorrect key: [key]."
     for end in ("wxyz9", "yz9-wxyz9", "xyz9"):
         for before, after in (("ending in ", "."), ("…", ""), ("...", ","), ('"', '"')):

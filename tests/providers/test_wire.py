@@ -21,11 +21,12 @@ from loopback import SILENT, Answer, Asked, Loopback, fails, says, sends
 from making import call_usage
 from ruamel.yaml import YAML
 
-from judgekit.errors import FailureKind
+from judgekit.errors import FailureKind, GatewayError
 from judgekit.providers import running, servers
 from judgekit.providers.base import Message
 from judgekit.providers.litellm import LitellmGateway, load, reply_of
 from judgekit.providers.registry import Price
+from judgekit.providers.style import CallStyle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -206,27 +207,33 @@ def test_a_price_list_that_fails_does_not_cost_the_reply(monkeypatch: pytest.Mon
     litellm, own = load(), bundled(HAIKU.provider, HAIKU.model, HAIKU.variables())
     monkeypatch.setattr(litellm, "cost_per_token", fails)
     monkeypatch.setitem(litellm.model_cost, own.model, {"input_cost_per_token": 1})
-    reply = reply_of(litellm.ModelResponse(**chat(own.model)), own, request(), "text")
+    reply = reply_of(litellm.ModelResponse(**chat(own.model)), own, request(), CallStyle("text"))
     assert (reply.usage.cost_usd, reply.usage.unpriced_calls) == (None, 1)
 
 
 @pytest.mark.parametrize("mode", ["tool", "json_schema", "json_object", "text"])
 def test_only_what_a_schema_holds_counts_as_held(mode: OutputMode) -> None:
     own, forged = '{"reasoning": "x"}', 'It says {"reasoning": "y"}'
-    call = {"id": "1", "type": "function", "function": {"name": "opinion", "arguments": own}}
+    function = {"name": "opinion", "arguments": own}
+    call = {"id": "1", "type": "function", "function": function}
 
     def read(**message: object) -> Reply:
         body = chat("m")
         body["choices"][0]["message"] = {"role": "assistant", **message}
         there, asked = custom("http://127.0.0.1:1/v1", "m"), request(schema={"type": "object"})
-        return reply_of(load().ModelResponse(**body), there, asked, mode)
+        return reply_of(load().ModelResponse(**body), there, asked, CallStyle(mode))
 
     both = read(content=forged, tool_calls=[call])
-    assert (both.text, both.held) == ((own, True) if mode == "tool" else (forged, mode == "json_schema"))
+    assert (both.text, both.held) == ((own, True) if mode == "tool" else (forged, False))
     several = read(content=None, tool_calls=[call, call | {"id": "2"}])
     assert several.text == f"{own}\n{own}"
     assert read(content=own).held == (mode == "json_schema")
-    assert not read(content=None, reasoning_content=own).held
+    with pytest.raises(GatewayError, match="thought and gave no answer"):
+        read(content=None, reasoning_content=own)
+    other = call | {"function": function | {"name": "look_up"}}
+    with pytest.raises(GatewayError, match="another tool"):
+        read(content=None, tool_calls=[other])
+    assert read(content=None, tool_calls=[other, call]).text == own
 
 
 def encoded(body: bytes, name: str) -> Answer:

@@ -1,0 +1,73 @@
+"""Tries a model with what judging asks, about a fixed sentence; says what the model was seen to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from judgekit.judging.documents import document, file_of
+from judgekit.judging.round import Session
+from judgekit.judging.score import ScoreTask
+from judgekit.providers import gateway as gateways
+from judgekit.providers import remembered
+from judgekit.providers.style import CallStyle
+from judgekit.rubric.loader import find_rubric
+from judgekit.rubric.schema import ScoreRubric
+
+if TYPE_CHECKING:
+    from judgekit.judging.round import Answer
+    from judgekit.providers.base import Endpoint, Gateway
+    from judgekit.providers.registry import OutputMode
+
+SENTENCE: Final = "Water boils at 100 degrees Celsius at sea level.\n"
+RUBRIC: Final = "kls"
+_SECONDS: Final = 60.0
+_FORMATS: Final[dict[OutputMode, str]] = {
+    "json_schema": "holds replies to the schema (json_schema)",
+    "tool": "answers with the tool that it is given (tool)",
+    "json_object": "is asked for JSON, and told the schema in words (json_object)",
+    "text": "is told the schema in words (text)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What one call about the sentence came to, and how the model is asked since."""
+
+    endpoint: Endpoint
+    answer: Answer[Any]
+    style: CallStyle
+
+    @property
+    def observed(self) -> str:
+        """What was seen, in one line: how replies are held to the schema, and what differs from usual."""
+        if self.endpoint.profile.kind != "litellm" or self.endpoint.pointwise:
+            return ""
+        usual, style = self.endpoint.output, self.style
+        words = [_FORMATS[usual]]
+        if style.mode != usual:
+            how = f"output: {style.mode} in the profile of {self.endpoint.profile.provider}"
+            words = [f"does not keep to {usual}: from now on it {_FORMATS[style.mode]}; for good, set {how}"]
+        elif self.answer.value is None:
+            words = []
+        if thinking := style.thinking_tokens(self.endpoint):
+            words.append(f"{thinking} tokens are added for thinking (limits.thinking_tokens)")
+        if not style.system:
+            words.append("has no system role: the instructions stand in the first message")
+        if not style.temperature:
+            words.append("takes no temperature")
+        if style.most_tokens is not None:
+            words.append(f"writes {style.most_tokens} tokens at most")
+        return "; ".join(words)
+
+
+async def try_model(gateway: Gateway, endpoint: Endpoint) -> Trial:
+    """Ask a model in the usual way, whatever was seen of it before."""
+    await gateways.prepare(endpoint)
+    remembered.forget(endpoint)
+    rubric = find_rubric(RUBRIC, None, (ScoreRubric,)).rubric
+    assert isinstance(rubric, ScoreRubric)  # noqa: S101 - what was asked for
+    task = ScoreTask(rubric, "strict", document([file_of("sentence.md", SENTENCE)]), "quick")
+    (call,) = task.calls(endpoint, Session(gateway, _SECONDS), 0)
+    answer = await call()
+    return Trial(endpoint, answer, remembered.find(endpoint) or CallStyle(endpoint.output))

@@ -1,0 +1,186 @@
+"""What kind of failure an exception of litellm's is, and what of a request the provider objects to.
+
+Providers say the same in many words, which `failures.toml` holds. What is read is the provider's own message
+with its codes: an error may also repeat the text that was judged, or what the model wrote.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from judgekit import environment
+from judgekit.errors import FailureKind, GatewayError
+from judgekit.providers.base import MAX_MESSAGE, without_values
+from judgekit.providers.pace import seconds_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_TABLE: Final[dict[str, Any]] = environment.table(__file__, "failures.toml")
+_TEXTS: Final = _TABLE.pop("texts")
+_BY_CAUSE = {name: FailureKind(key) for key, row in _TABLE.items() for name in row.get("causes", "").split()}
+_BY_STATUS = {status: FailureKind(kind) for kind, row in _TABLE.items() for status in row.get("statuses", ())}
+KINDS: Final = {name: FailureKind(kind) for kind, row in _TABLE.items() for name in row["classes"].split()}
+# The classes that say little: the same one stands for a full disk, a refused connection and a broken reply.
+_VAGUE = {"APIConnectionError", "APIError", "InternalServerError", "OpenAIError", "BadRequestError"}
+_BY_TEXT: Final = [(re.compile(text), FailureKind(kind)) for kind, text in _TEXTS["kinds"]]
+_ENDINGS: Final = [(re.compile(text), FailureKind(kind)) for kind, text in _TEXTS["endings"]]
+_OBJECTIONS: Final = {name: re.compile(text) for name, text in _TEXTS["objections"].items()}
+# The model's words did not fit what was asked for, or its template has no such role: whatever the status is.
+_MEANING: Final = {"unfit": FailureKind.INVALID_REPLY, "system": FailureKind.BAD_REQUEST}
+_ROOM: Final = [re.compile(text) for text in _TEXTS["room"]]
+_CAP: Final = [re.compile(text) for text in _TEXTS["cap"]]
+_BROKEN_REPLY = {"AttributeError", "IndexError", "JSONDecodeError", "KeyError", "RecursionError", "TypeError"}
+_NAMING = ("code", "type", "param")  # keys of an error that name what is wrong
+_MOST_READ = 20_000  # characters of what an exception says
+_MOST_CAUSES = 12
+_MOST_PROBLEMS = 5  # of a request, in one message
+
+
+class Words(NamedTuple):
+    """What a provider says of an error: its `message`, and the `signs` by which the error is recognised."""
+
+    message: str
+    signs: str
+
+
+def failure_of(error: BaseException, secrets: Iterable[str] = ()) -> GatewayError:
+    """Return the failure that an exception of a call means, in the provider's words without the `secrets`."""
+    causes: list[BaseException] = [error]
+    while len(causes) < _MOST_CAUSES and (cause := causes[-1].__cause__ or causes[-1].__context__):
+        causes.append(cause)  # a chain may be a ring
+    if own := next((cause for cause in causes if isinstance(cause, GatewayError)), None):
+        return own
+    words = _words(str(error)[:_MOST_READ])
+    text = words.message
+    text = re.sub(r"(?:litellm\.)?\b[A-Za-z]+Error: |\b\w+Exception - ", "", text)
+    text = re.sub(r"\. Handle with `litellm\.\w+`\.?", "", text)
+    text = re.sub(r" ssl:<[^<>]*>| \[Connect call failed [^][]*\]", "", text)
+    text = " ".join(text.split()).strip(" |") or type(error).__name__
+    text = text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…"
+    own_headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    headers = {**(getattr(error, "litellm_response_headers", None) or {}), **own_headers}
+    failure = GatewayError(_kind(causes, words.signs), without_values(text, secrets))
+    failure.retry_after = seconds_of(str(headers.get("retry-after") or ""))
+    _note_objections(failure, words.signs)
+    return failure
+
+
+def stated_failure(error: Any) -> GatewayError:  # noqa: ANN401 - any JSON
+    """Return the failure that stands in a reply beside, or in the place of, an answer."""
+    words = _words(json.dumps({"error": error}, ensure_ascii=False)[:_MOST_READ])
+    message = " ".join(words.message.split())[:MAX_MESSAGE] or "the provider gave an error and no answer"
+    code = status_of(error)
+    failure = GatewayError(_kind_in(words.signs) or _BY_STATUS.get(code, _by_class(code)), message)
+    _note_objections(failure, words.signs)
+    return failure
+
+
+def status_of(error: Any) -> int:  # noqa: ANN401 - any JSON
+    """Return the HTTP status that an error in JSON names; 500 where it names none."""
+    code = error.get("code") if isinstance(error, dict) else None
+    code = error.get("status") if code is None and isinstance(error, dict) else code
+    try:
+        status = int(code)  # type: ignore[arg-type]  # refused below
+    except (TypeError, ValueError):
+        return 500
+    return status if 400 <= status <= 599 else 500  # noqa: PLR2004 - the range of errors
+
+
+def ending(native: str | None) -> FailureKind | None:
+    """Return the failure that a provider's own reason for the end of a reply means; None for a usual end."""
+    if not native:
+        return None
+    return next((kind for pattern, kind in _ENDINGS if pattern.search(native)), None)
+
+
+def _by_class(status: int) -> FailureKind:
+    is_of_the_client = status < 500  # noqa: PLR2004 - as HTTP divides its statuses
+    return FailureKind.BAD_REQUEST if is_of_the_client else FailureKind.SERVER_ERROR
+
+
+def _words(text: str) -> Words:
+    """Return what a text says that may end with the JSON of an error."""
+    text = text.split("Traceback (most recent call last)", maxsplit=1)[0]
+    head, brace, rest = text.partition("{")
+    try:
+        data, _ = json.JSONDecoder().raw_decode(brace + rest)
+    except (ValueError, RecursionError):
+        data = None
+    if not isinstance(data, dict):
+        return Words(text, text)
+    error = data.get("error", data)
+    message = _message_in(error) or _message_in(data)
+    if message is None:
+        return Words(text, text)
+    signs = [head, message]
+    if isinstance(error, dict):
+        signs += [str(error[name]) for name in _NAMING if error.get(name) is not None]
+        signs += map(str, error)  # the keys alone: one of them may hold what the model wrote
+    return Words(f"{head}{message}", " ".join(signs))
+
+
+def _message_in(error: Any) -> str | None:  # noqa: ANN401 - any JSON
+    """Return the message of an error in JSON, or of a list of what is wrong with a request."""
+    if isinstance(error, str):
+        return error
+    if not isinstance(error, dict):
+        return None
+    if isinstance(error.get("message"), str):
+        return str(error["message"])
+    detail = error.get("detail")
+    if isinstance(detail, str):
+        return detail
+    if not isinstance(detail, list):
+        return None
+    problems = []
+    for problem in detail[:_MOST_PROBLEMS]:
+        if isinstance(problem, dict) and isinstance(problem.get("msg"), str):
+            place = problem.get("loc")
+            where = ".".join(map(str, place)) if isinstance(place, list) else ""
+            problems.append(f"{where}: {problem['msg']}" if where else problem["msg"])
+    return "; ".join(problems) or None
+
+
+def _note_objections(failure: GatewayError, signs: str) -> None:
+    """Note in a failure what of the request the provider objects to, and how many tokens it has room for."""
+    objections = {name for name, pattern in _OBJECTIONS.items() if pattern.search(signs)}
+    for pattern in _ROOM:
+        if match := pattern.search(signs):
+            failure.room = max(0, _number(match["limit"]) - _number(match["used"]))
+            break
+    for pattern in _CAP:
+        if failure.room is None and (match := pattern.search(signs)):
+            failure.room = _number(match["most"])
+            objections.add("cap")
+    failure.objections = frozenset(objections)
+
+
+def _number(digits: str) -> int:
+    return int(digits.replace(",", ""))
+
+
+def _kind_in(signs: str) -> FailureKind | None:
+    """Return the kind of failure that a provider's words mean; None where they say nothing of it."""
+    for name, kind in _MEANING.items():
+        if _OBJECTIONS[name].search(signs):
+            return kind
+    return next((kind for pattern, kind in _BY_TEXT if pattern.search(signs)), None)
+
+
+def _kind(causes: Sequence[BaseException], signs: str) -> FailureKind:
+    error, names, text = causes[0], [type(cause).__name__ for cause in causes], str(causes[0])
+    if cause := next((cause for cause in _BY_CAUSE if cause in names), None):
+        return _BY_CAUSE[cause]
+    by_text = _kind_in(signs)
+    known = next((base.__name__ for base in type(error).__mro__ if base.__name__ in KINDS), "")
+    if known and known not in _VAGUE:
+        return by_text or KINDS[known]
+    # A reply came, but not one that litellm could read.
+    is_broken = "HTTPStatusError" not in names and ("JSONDecodeError" in names or names[-1] in _BROKEN_REPLY)
+    if is_broken or re.search(r"no 'choices'|'choices' that is not", text):
+        return FailureKind.INVALID_REPLY
+    by_class = KINDS.get(known, FailureKind.SERVER_ERROR)
+    return by_text or _BY_STATUS.get(getattr(error, "status_code", None), by_class)

@@ -1,0 +1,149 @@
+"""What a LiteLLM proxy says of the models behind its names: whose they are, and whether they think.
+
+It is asked once a day. Any other server has no such page, and is asked again after a while.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from judgekit import environment, outputs
+from judgekit.providers import running
+from judgekit.providers.registry import UNKNOWN_FAMILY, LitellmProfile, family_by_name
+from judgekit.providers.servers import LIST_BYTES, listed
+
+if TYPE_CHECKING:
+    from judgekit.providers.base import Endpoint
+
+SECONDS = 2.0  # for the whole question
+KEPT_SECONDS = 86_400.0
+FAILED_SECONDS = 600.0  # before a proxy that gave no answer is asked again
+FOLDER = "proxies"
+_lock = threading.Lock()
+
+
+class Known(NamedTuple):
+    """What a proxy says of one of its names; "" where the models behind it give no family."""
+
+    family: str
+    thinks: bool
+
+
+class _Answer(NamedTuple):
+    """What a proxy said of its names, and when."""
+
+    models: dict[str, Known]
+    at: float
+
+    @property
+    def is_fresh(self) -> bool:
+        return abs(time.time() - self.at) < (KEPT_SECONDS if self.models else FAILED_SECONDS)
+
+
+_heard: dict[Path, _Answer] = {}
+
+
+def with_family(endpoint: Endpoint) -> Endpoint:
+    """Return a model with the family that its proxy tells, unless its profile says it.
+
+    A proxy is never asked for that while a prompt waits. A name that stands for several has none known.
+    """
+    profile = endpoint.profile
+    if not may_be_proxy(endpoint) or profile.of_model(profile.families, endpoint.model, profile.family):
+        return endpoint
+    with _lock:
+        known = _of_name(endpoint, _models(endpoint))
+    return replace(endpoint, family=known.family) if known and known.family else endpoint
+
+
+def thinks(endpoint: Endpoint) -> bool:
+    """Whether a proxy says that its model thinks before it answers; asks it, if it has not said lately."""
+    with _lock:
+        known = _of_name(endpoint, _models(endpoint))
+    return known is not None and known.thinks
+
+
+def thinks_as_said(endpoint: Endpoint) -> bool | None:
+    """Say so by what this process heard lately, without asking; None where it has heard nothing."""
+    answer = _heard.get(_path(endpoint))
+    if answer is None or not answer.is_fresh:
+        return None
+    known = _of_name(endpoint, answer.models)
+    return known is not None and known.thinks
+
+
+def may_be_proxy(endpoint: Endpoint) -> bool:
+    """Whether a model is at an address of the user's own, behind which any server may be."""
+    profile = endpoint.profile
+    if not isinstance(profile, LitellmProfile) or not endpoint.api_base:
+        return False
+    return bool(profile.base_env and profile.models_env.by_tier)
+
+
+def _of_name(endpoint: Endpoint, models: dict[str, Known]) -> Known | None:
+    profile = endpoint.profile
+    bare = endpoint.model.removeprefix(profile.prefix) if isinstance(profile, LitellmProfile) else ""
+    patterns = (name for name in models if name.endswith("*") and bare.startswith(name[:-1]))
+    return models.get(bare) or models.get(next(patterns, ""))
+
+
+def _path(endpoint: Endpoint) -> Path:
+    digest = hashlib.sha256(f"{endpoint.api_base or ''}\0{endpoint.api_key}".encode()).hexdigest()
+    return Path(environment.cache_home()) / FOLDER / f"{digest}.json"
+
+
+def _models(endpoint: Endpoint) -> dict[str, Known]:
+    """Return what is behind each name of a proxy, as it said within a day; none where it says nothing."""
+    path = _path(endpoint)
+    answer = _heard.get(path)
+    if answer is None or not answer.is_fresh:
+        answer = _heard[path] = _kept(path)
+    if answer.is_fresh:
+        return answer.models
+    models, base = answer.models, (endpoint.api_base or "").rstrip("/").removesuffix("/v1")
+    with suppress(Exception):  # whatever a stranger's server does; what was known stays as it is
+        models = _read(running.run(listed(f"{base}/v1/model/info", endpoint.api_key, SECONDS, LIST_BYTES)))
+    answer = _heard[path] = _Answer(models, time.time())
+    with suppress(OSError):
+        environment.private_folder(str(path.parent))
+        outputs.write_atomically(str(path), json.dumps(answer._asdict()), private=True)
+    return models
+
+
+def _kept(path: Path) -> _Answer:
+    """Return what a proxy said to an earlier process; nothing, long ago, where nothing is kept."""
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        content = json.loads(path.read_bytes())
+        models: dict[str, Known] = {}
+        for name, (family, is_thinking) in content["models"].items():
+            models[str(name)] = Known(str(family), bool(is_thinking))
+        return _Answer(models, float(content["at"]))
+    return _Answer({}, 0.0)
+
+
+def _read(rows: list[Any]) -> dict[str, Known]:
+    """Return what a proxy's list of models says; raises whatever a strange list raises."""
+    families: dict[str, set[str]] = {}
+    thinking: set[str] = set()
+    for row in rows:
+        name = str(row["model_name"])
+        details = row.get("model_info") or {}
+        behind = details.get("base_model") or row["litellm_params"]["model"]
+        families.setdefault(name, set()).add(family_by_name(str(behind)))
+        if details.get("supports_reasoning") is True:
+            thinking.add(name)
+    return {name: Known(_one_family(all_of), name in thinking) for name, all_of in families.items()}
+
+
+def _one_family(families: set[str]) -> str:
+    """Return the family of all models behind a name; "" where none is known, "unknown" of several."""
+    if families == {UNKNOWN_FAMILY}:
+        return ""
+    return next(iter(families)) if len(families) == 1 else UNKNOWN_FAMILY

@@ -1,0 +1,126 @@
+"""Remembers what an address was seen to take, and what it only claims to: for a week, for all processes.
+
+Kept in the user's cache folder, a file for each model of an address: no project can say how models are asked.
+What is kept can only weaken how a model is asked, or lengthen its reply.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from judgekit import environment, outputs
+from judgekit.providers.style import NEWER_LIMIT, WEAKER, CallStyle
+
+if TYPE_CHECKING:
+    from judgekit.providers.base import Endpoint
+
+FOLDER: Final = "addresses"
+KEPT_SECONDS: Final = 7 * 86_400.0  # after which the usual way is tried again: servers are upgraded
+_VERSION: Final = 1
+_MOST_TOKENS: Final = 1_000_000
+_MOST_BYTES: Final = 10_000
+
+
+class _Entry(NamedTuple):
+    """A style, since when it holds, and what stood on the disk when it was read or written."""
+
+    style: CallStyle
+    at: float
+    stamp: tuple[int, ...] | None
+
+
+_entries: dict[Path, _Entry] = {}
+
+
+def find(endpoint: Endpoint) -> CallStyle | None:
+    """Return how a model is asked by what was seen of it within a week; None where it is asked as usual."""
+    path = _path(endpoint)
+    stamp = environment.stamp(str(path))
+    entry = _entries.get(path)
+    if entry is None or entry.stamp != stamp:
+        entry = _read(path, stamp, endpoint)
+        if entry is None:
+            _entries.pop(path, None)
+            return None
+        _entries[path] = entry
+    is_fresh = abs(time.time() - entry.at) < KEPT_SECONDS
+    return entry.style if is_fresh else None
+
+
+def keep(endpoint: Endpoint, style: CallStyle) -> None:
+    """Remember how a model is asked from now on; where nothing can be written, until this process ends."""
+    path, now, lasting = _path(endpoint), time.time(), style.lasting()
+    usual = CallStyle(endpoint.output)
+    changes = {name: value for name, value in lasting._asdict().items() if value != getattr(usual, name)}
+    content = {"version": _VERSION, "at": now, "usual": endpoint.output, "model": endpoint.model} | changes
+    with suppress(OSError):
+        environment.private_folder(str(path.parent))
+        outputs.write_atomically(str(path), json.dumps(content), private=True)
+    _entries[path] = _Entry(lasting, now, environment.stamp(str(path)))
+
+
+def forget(endpoint: Endpoint) -> None:
+    """Have a model asked in the usual way again."""
+    path = _path(endpoint)
+    with suppress(OSError):
+        path.unlink()
+    _entries.pop(path, None)
+
+
+def clear() -> None:
+    """Forget all that is remembered in the cache folder."""
+    with suppress(OSError):
+        for path in (Path(environment.cache_home()) / FOLDER).iterdir():
+            path.unlink()
+    _entries.clear()
+
+
+def _path(endpoint: Endpoint) -> Path:
+    place = f"{endpoint.profile.provider}\0{endpoint.api_base or ''}\0{endpoint.model}"
+    name = hashlib.sha256(place.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+    return Path(environment.cache_home()) / FOLDER / f"{name}.json"
+
+
+def _read(path: Path, stamp: tuple[int, ...] | None, endpoint: Endpoint) -> _Entry | None:
+    """Return what a file says; None where it says nothing that may be, or a profile has changed since."""
+    if stamp is None:
+        return None
+    try:
+        with path.open("rb") as file:
+            content = json.loads(file.read(_MOST_BYTES))
+        is_ours = content["version"] == _VERSION and content["usual"] == endpoint.output
+        style = _style_in(content, endpoint) if is_ours else None
+        return None if style is None else _Entry(style, float(content["at"]), stamp)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _style_in(content: dict[str, Any], endpoint: Endpoint) -> CallStyle | None:
+    """Return the style that a file holds; None where it holds anything that is no weakening."""
+    usual = CallStyle(endpoint.output)
+    modes = [usual.mode]
+    while modes[-1] in WEAKER:
+        modes.append(WEAKER[modes[-1]])
+    mode = content.get("mode", usual.mode)
+    switches = {name: content.get(name, True) for name in ("temperature", "logprobs", "system")}
+    limit = content.get("max_tokens", usual.max_tokens)
+    thinking, most = content.get("thinking", 0), content.get("most_tokens")
+    is_sound = (
+        mode in modes
+        and all(isinstance(value, bool) for value in switches.values())
+        and limit in (usual.max_tokens, NEWER_LIMIT)
+        and _is_count(thinking)
+        and (most is None or _is_count(most))
+    )
+    if not is_sound:
+        return None
+    return usual._replace(mode=mode, max_tokens=limit, thinking=thinking, most_tokens=most, **switches)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_TOKENS

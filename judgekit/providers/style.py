@@ -1,0 +1,120 @@
+"""Says how a model is asked: the usual way, or a weaker one where an address does not take or heed that."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from judgekit.errors import FailureKind, GatewayError
+from judgekit.providers.base import Message
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from judgekit.providers.base import Endpoint, Messages, Request
+    from judgekit.providers.registry import OutputMode
+
+MOST_CHANGES = 8  # as many as a style has: the format may change twice
+THINKING_TOKENS = 8_000  # added for a model that thinks, where no profile says how many
+NEWER_LIMIT = "max_completion_tokens"
+WEAKER: dict[OutputMode, OutputMode] = {"json_schema": "json_object", "tool": "text", "json_object": "text"}
+_LEAST_ROOM = 256  # tokens, or what was asked for: with fewer no answer of judging ends
+
+
+class CallStyle(NamedTuple):
+    """How a model is asked, and how many tokens its reply may have.
+
+    `system`: the model has a role for instructions. `thinking` tokens are added to those of a reply. It has
+    `most_tokens` at most, by what the model can, and `room` by what the context leaves beside this prompt.
+    """
+
+    mode: OutputMode
+    temperature: bool = True
+    max_tokens: str = "max_tokens"
+    logprobs: bool = True
+    system: bool = True
+    thinking: int = 0
+    most_tokens: int | None = None
+    room: int | None = None
+
+    def thinking_tokens(self, endpoint: Endpoint) -> int:
+        """Return how many tokens are added for thinking: as a profile says, or else by what was seen."""
+        profile = endpoint.profile
+        if profile.limits.thinking_tokens is not None:
+            return profile.limits.thinking_tokens
+        table: dict[str, int] = getattr(profile, "thinking", {})
+        return profile.of_model(table, endpoint.model, self.thinking)
+
+    def reply_tokens(self, endpoint: Endpoint, request: Request) -> int:
+        """Return how many tokens a reply may have, thinking included."""
+        limits = [request.max_tokens + self.thinking_tokens(endpoint), self.most_tokens, self.room]
+        return min(limit for limit in limits if limit is not None)
+
+    def adapted(self, failure: GatewayError, endpoint: Endpoint, request: Request) -> CallStyle | None:
+        """Return the style to try after a failure, or None when another one would not help."""
+        objections = failure.objections
+        is_refused = failure.kind is FailureKind.BAD_REQUEST
+        # Refused, or given in some odd form: what litellm says of all that it cannot read.
+        is_about_logprobs = "Invalid response object" in failure.message
+        if is_refused:
+            is_about_logprobs = "logprobs" in objections
+        # Without a schema they are the answer.
+        if self.logprobs and request.top_logprobs and request.schema and is_about_logprobs:
+            return self._replace(logprobs=False)
+        if "thinking" in objections and self._can_add_thinking(endpoint):
+            return self._replace(thinking=THINKING_TOKENS)
+        if failure.room is not None:
+            return self._within(failure, endpoint, request)
+        if "unfit" in objections and request.schema is not None and self.mode in WEAKER:
+            return self._replace(mode=WEAKER[self.mode])
+        return self._without_refused(objections, request) if is_refused else None
+
+    def _without_refused(self, objections: frozenset[str], request: Request) -> CallStyle | None:
+        """Return the style without the first thing that is refused; None where nothing can be left out."""
+        if self.max_tokens != NEWER_LIMIT and "newer_limit" in objections:
+            return self._replace(max_tokens=NEWER_LIMIT)
+        if self.temperature and "temperature" in objections:
+            return self._replace(temperature=False)
+        if self.system and "system" in objections:
+            return self._replace(system=False)
+        if request.schema is not None and self.mode in WEAKER and "format" in objections:
+            return self._replace(mode=WEAKER[self.mode])
+        return None
+
+    def lasting(self) -> CallStyle:
+        """Return what of the style holds for other prompts too."""
+        return self._replace(room=None)
+
+    def stamp(self) -> str:
+        """Return a text that differs between styles, and says nothing of what is as usual.
+
+        Requests of batches that are under way are found by it: what is new in a style is only added behind.
+        """
+        names = ("mode", "temperature", "max_tokens", "logprobs")
+        shown = [f"{name}={getattr(self, name)!r}" for name in names]
+        for name, usual in self._field_defaults.items():
+            if name not in names and getattr(self, name) != usual:
+                shown.append(f"{name}={getattr(self, name)!r}")
+        return f"CallStyle({', '.join(shown)})"
+
+    def _can_add_thinking(self, endpoint: Endpoint) -> bool:
+        is_set = endpoint.profile.limits.thinking_tokens is not None
+        return not is_set and not self.thinking_tokens(endpoint)
+
+    def _within(self, failure: GatewayError, endpoint: Endpoint, request: Request) -> CallStyle | None:
+        """Return the style whose reply fits into the room that the provider says there is."""
+        room = failure.room or 0
+        if room < min(_LEAST_ROOM, request.max_tokens) or room >= self.reply_tokens(endpoint, request):
+            return None
+        if "cap" in failure.objections:
+            return self._replace(most_tokens=room) if self.most_tokens is None else None
+        return self._replace(room=room) if self.room is None else None
+
+
+def without_system(messages: Sequence[Message]) -> Messages:
+    """Return the messages with the instructions at the beginning of the first that the user gives."""
+    instructions = [message for message in messages if message.role == "system"]
+    others = [message for message in messages if message.role != "system"]
+    if not instructions or not others or others[0].role != "user":
+        return tuple(messages)
+    text = "\n\n".join(message.content for message in (*instructions, others[0]))
+    return (Message("user", text, instructions[0].stable), *others[1:])
