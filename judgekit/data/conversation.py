@@ -1,7 +1,9 @@
 """How a conversation reads as text: turn after turn, calls of tools and their results among them.
 
-It understands the messages of OpenAI (`role`, `content`, `tool_calls`), the content blocks of Anthropic, and
-ShareGPT (`from`, `value`).
+It understands the messages of OpenAI (`role`, `content`, `tool_calls`, `refusal`), the items of its Responses
+API, the content blocks of Anthropic, the `parts` of Gemini and of Vercel's AI SDK, LangChain's messages and
+ShareGPT (`from`, `value`). What a model thought is left out. Images and files are named in brackets. Anything
+else is an error: half a conversation must not be judged for a whole one.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from judgekit.text import encodable, one_line, visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 ASSISTANT = "assistant"
 NAME_CHARS = 80
@@ -20,10 +22,22 @@ _EXPECTED = "expected a list of messages with role and content"
 _TOOL = "tool"
 _SPEAKERS = {
     **dict.fromkeys(("user", "human"), "user"),
-    **dict.fromkeys((ASSISTANT, "gpt", "chatgpt", "model", "ai", "bot"), ASSISTANT),
+    **dict.fromkeys((ASSISTANT, "gpt", "chatgpt", "model", "ai", "bot", "aimessagechunk"), ASSISTANT),
     **dict.fromkeys((_TOOL, "function", "observation", "ipython"), _TOOL),
 }
 _KINDS = {list: "a list", dict: "an object", str: "a text", bool: "true or false", type(None): "nothing"}
+_CONTENT_KEYS = ("content", "value", "parts", "text")
+_TEXT_KEYS = ("text", "content", "answer", "value", "output_text")  # of an object in the place of a text
+_THOUGHTS = frozenset(("thinking", "redacted_thinking", "reasoning", "thought", "reasoning_content"))
+_MARKS = frozenset(("step-start", "item_reference"))  # say nothing
+_CALLS = frozenset(("tool_use", "tool-call", "tool_call", "function_call", "server_tool_use", "mcp_tool_use"))
+_RESULTS = frozenset(("tool_result", "tool-result", "function_call_output", "mcp_tool_result"))
+# What is no text is named by the word that its type begins with, or has after `input_`.
+_OTHER_MEDIA = ("image", "audio", "video", "file", "document", "media", "source", "pdf")
+
+
+class NotUnderstoodError(ValueError):
+    """A conversation that cannot be read whole; the text says where, what was expected and what is there."""
 
 
 class Turn(NamedTuple):
@@ -34,6 +48,79 @@ class Turn(NamedTuple):
     @property
     def content(self) -> str:
         return "\n".join(filter(None, (self.text, *(f"calls {call}" for call in self.calls))))
+
+
+class _Reader:
+    """Reads one conversation; `tools` has the names of called tools by the id of the call."""
+
+    def __init__(self) -> None:
+        self.tools: dict[str, str] = {}
+
+    def read_message(self, message: object, where: str) -> Iterator[Turn]:
+        """Yield the results of tools that a message holds, and then what it says."""
+        if not isinstance(message, dict):
+            raise NotUnderstoodError(f"{_EXPECTED}; {where} is {kind(message)}")
+        message = _without_wrapping(message)
+        if _is_item(message):
+            yield from self._read_blocks([message], ASSISTANT, where)
+            return
+        speaker = _speaker_of(message, where)
+        blocks = [*_blocks_of(message, where), *_calls_of(message, where)]
+        if speaker == _TOOL:
+            speaker = self._tool(message.get("name"), message.get("tool_call_id"))
+        yield from self._read_blocks(blocks, speaker, where)
+
+    def _read_blocks(self, blocks: Sequence[object], speaker: str, where: str) -> Iterator[Turn]:
+        texts: list[str] = []
+        calls: list[str] = []
+        results: list[Turn] = []
+        for block in blocks:
+            form = _form_of(block)
+            if form == "thought":
+                continue
+            if form == "call":
+                calls.append(self._read_call(block))
+            elif form == "result":
+                results.append(self._read_result(block, where))
+            elif form == "call with result":
+                calls.append(self._read_call(block))
+                results.append(self._read_result(block, where))
+            else:
+                texts.append(_words(block, where))
+        own = Turn(speaker, "\n".join(filter(None, texts)), tuple(calls))
+        # Anthropic sends results with the user's next words; others have them behind the call.
+        is_before = not calls
+        if is_before:
+            yield from results
+        if texts or calls:
+            yield own
+        if not is_before:
+            yield from results
+
+    def _read_call(self, block: Any) -> str:  # noqa: ANN401 - whatever JSON can hold
+        inner = block.get("functionCall") or block.get("function_call") or block.get("function") or block
+        name = _tool_name(inner) or _tool_name(block) or _name(inner.get("type"))
+        given = next((inner[key] for key in ("input", "args", "arguments") if key in inner), None)
+        for key in ("id", "call_id", "tool_call_id", "toolCallId"):
+            if block.get(key):
+                self.tools[str(block[key])] = name
+        if not isinstance(given, str):
+            given = json.dumps(given or {}, ensure_ascii=False)
+        return f"{name}({encodable(given)})"
+
+    def _read_result(self, block: Any, where: str) -> Turn:  # noqa: ANN401 - whatever JSON can hold
+        inner = block.get("functionResponse") or block.get("function_response") or block
+        keys = ("content", "output", "result", "response", "errorText")
+        value = next((inner[key] for key in keys if inner.get(key) is not None), None)
+        parts = value if isinstance(value, list) else [value]
+        texts = [_result_words(part, where) for part in parts]
+        calls = ("tool_use_id", "tool_call_id", "toolCallId", "call_id")
+        call = next((block[key] for key in calls if block.get(key)), None)
+        return Turn(self._tool(_tool_name(inner), call), "\n".join(filter(None, texts)))
+
+    def _tool(self, name: object, call: object) -> str:
+        known = _name(name) if name else self.tools.get(str(call), "")
+        return f"{_TOOL} {known}".strip()
 
 
 def kind(value: object) -> str:
@@ -50,79 +137,186 @@ def rendered(turns: Sequence[Turn]) -> str:
     return "\n".join(visible(line).strip().replace("\n", "\n  ") for line in lines)
 
 
+def is_conversation(value: object) -> bool:
+    """Whether a cell is a list of messages, and not one of texts."""
+    return isinstance(value, list) and bool(value) and all(_has_role(message) for message in value)
+
+
 def read(value: object) -> list[Turn]:
-    """Return the turns of a list of messages, or of one as JSON text; raises `ValueError` in plain words."""
+    """Return the turns of a list of messages, or of one as JSON text; raises `NotUnderstoodError`."""
     try:
         if isinstance(value, str):
             try:
                 value = json.loads(value)
             except ValueError:
-                raise ValueError(f"{_EXPECTED}, got the text {one_line(str(value), 40)!r}") from None
+                raise NotUnderstoodError(f"{_EXPECTED}, got the text {one_line(str(value), 40)!r}") from None
         if isinstance(value, dict):
-            value = value.get("messages", value)
+            keys = ("messages", "contents", "conversation", "conversations")
+            value = next((value[key] for key in keys if key in value), value)
         if not isinstance(value, list):
-            raise ValueError(f"{_EXPECTED}, got {kind(value)}")  # noqa: TRY004 - what callers turn into a message
-        tools: dict[str, str] = {}
+            raise NotUnderstoodError(f"{_EXPECTED}, got {kind(value)}")
+        reader = _Reader()
         turns: list[Turn] = []
         for number, message in enumerate(value, 1):
-            turns += _turns(message, tools, f"message {number}")
+            turns += reader.read_message(message, f"message {number}")
     except RecursionError:
-        raise ValueError(f"{_EXPECTED}, got values nested too deeply") from None
+        raise NotUnderstoodError(f"{_EXPECTED}, got values nested too deeply") from None
     return turns
 
 
-def _turns(message: object, tools: dict[str, str], where: str) -> Iterator[Turn]:
-    """Yield the results of tools that a message holds, and then what it says; `tools` has names by call."""
-    if not isinstance(message, dict):
-        raise ValueError(f"{_EXPECTED}; {where} is {kind(message)}")  # noqa: TRY004 - as above
+def _has_role(message: object) -> bool:
+    return isinstance(message, dict) and any(
+        key in message for key in ("role", "from", "content", "parts", "lc")
+    )
+
+
+def _without_wrapping(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the message inside what LangChain stores: `kwargs` beside an id, or `data` beside a type."""
+    inner = message.get("kwargs") if message.get("lc") else None
+    if isinstance(inner, dict):
+        names = message.get("id")
+        name = str(names[-1]) if isinstance(names, list) and names else ""
+        return {"type": name.removesuffix("Message").casefold(), **inner}
+    data = message.get("data")
+    if isinstance(data, dict) and isinstance(message.get("type"), str) and "role" not in message:
+        return {"type": message["type"], **data}
+    return dict(message)
+
+
+def _is_item(message: Mapping[str, Any]) -> bool:
+    """Whether this is an item of the Responses API that is no message: a call, a result, a thought."""
+    if "role" in message or "from" in message:
+        return False
+    form = _form_of(message)
+    return form != "words"
+
+
+def _speaker_of(message: Mapping[str, Any], where: str) -> str:
     role = message.get("role", message.get("from"))
     if not isinstance(role, str):
-        raise ValueError(f"{_EXPECTED}; {where} has no role")  # noqa: TRY004 - as above
-    speaker = _SPEAKERS.get(role.casefold(), one_line(role, NAME_CHARS))
-    content = next((message[key] for key in ("content", "value") if key in message), None)
-    said, used = list[str](), list[dict[str, Any]]()
-    for block in content if isinstance(content, list) else [content]:
-        if isinstance(block, dict) and block.get("type") == "tool_use":
-            used.append(block)
-        elif isinstance(block, dict) and block.get("type") == "tool_result":
-            inner = block.get("content")
-            told = [_words(each, where) for each in (inner if isinstance(inner, list) else [inner])]
-            yield Turn(_tool(None, block.get("tool_use_id"), tools), "\n".join(filter(None, told)))
-        else:
-            said.append(_words(block, where))
-    asked = message.get("tool_calls") or [message.get("function_call")]
-    for call in asked if isinstance(asked, list) else [asked]:
+        role = message.get("type")
+    if not isinstance(role, str) or role == "message":
+        raise NotUnderstoodError(f"{_EXPECTED}; {where} has no role")
+    return _SPEAKERS.get(role.casefold(), one_line(role, NAME_CHARS))
+
+
+def _blocks_of(message: Mapping[str, Any], where: str) -> list[object]:
+    """Return what a message says, part by part; raises `NotUnderstoodError` where nothing of it is known."""
+    keys = [key for key in _CONTENT_KEYS if message.get(key) is not None]
+    refusal = message.get("refusal")
+    said = [{"type": "refusal", "refusal": refusal}] if isinstance(refusal, str) and refusal else []
+    if not keys:
+        has_key = any(key in message for key in _CONTENT_KEYS)
+        if has_key or said or message.get("tool_calls") or message.get("function_call"):
+            return [*said] if said else [None]
+        shown = ", ".join(one_line(str(key), NAME_CHARS) for key in list(message)[:8])
+        raise NotUnderstoodError(f"{where}: expected content or parts, got only {shown}")
+    content = message[keys[0]]
+    # The AI SDK keeps an empty or a joined content beside the parts.
+    if content == "" and isinstance(message.get("parts"), list):
+        content = message["parts"]
+    blocks = content if isinstance(content, list) else [content]
+    return [*blocks, *said]
+
+
+def _calls_of(message: Mapping[str, Any], where: str) -> list[object]:
+    calls = message.get("tool_calls") or [message.get("function_call")]
+    found: list[object] = []
+    for call in calls if isinstance(calls, list) else [calls]:
+        if call is None:
+            continue
         inner = call.get("function", call) if isinstance(call, dict) else call
-        if isinstance(inner, dict):
-            used.append({"name": inner.get("name"), "input": inner.get("arguments"), "id": call.get("id")})
-        elif inner is not None:
-            raise ValueError(f"{where}: expected an object with name and arguments, got {kind(inner)}")
-    calls = []
-    for call in used:
-        name, given = _name(call.get("name")), call.get("input")
-        tools[str(call.get("id"))] = name
-        given = given if isinstance(given, str) else json.dumps(given or {}, ensure_ascii=False)
-        calls.append(f"{name}({encodable(given)})")
-    if speaker == _TOOL:
-        speaker = _tool(message.get("name"), message.get("tool_call_id"), tools)
-    if said or calls:
-        yield Turn(speaker, "\n".join(filter(None, said)), tuple(calls))
+        if not isinstance(inner, dict):
+            raise NotUnderstoodError(
+                f"{where}: expected an object with name and arguments, got {kind(inner)}"
+            )
+        found.append({"type": "function_call", "id": call.get("id"), "function": inner})
+    return found
+
+
+def _form_of(block: object) -> str:
+    """Return what a part of a message is: words, a thought, a call of a tool, its result, or both."""
+    if not isinstance(block, dict):
+        return "words"
+    type_ = str(block.get("type", ""))
+    if type_ in _THOUGHTS or block.get("thought") is True or type_ in _MARKS:
+        return "thought"
+    if type_ in _CALLS or "functionCall" in block:
+        return "call"
+    if type_ in _RESULTS or "functionResponse" in block or type_.endswith("_tool_result"):
+        return "result"
+    if type_.startswith("tool-") or type_ == "dynamic-tool":  # a part of the AI SDK's user interface
+        return "call with result" if block.get("output") is not None or block.get("errorText") else "call"
+    if type_.endswith("_call_output"):
+        return "result"
+    return "call" if type_.endswith("_call") else "words"
 
 
 def _words(block: Any, where: str) -> str:  # noqa: ANN401 - whatever JSON can hold
-    """Return the text of a content block; of one without a text, its type in brackets."""
-    if isinstance(block, dict):
-        text = block.get("text")
-        return encodable(text) if isinstance(text, str) else f"[{_name(block.get('type'))}]"
-    if block is not None and not isinstance(block, str):
-        raise ValueError(f"{where}: expected a text or a list of parts as content, got {kind(block)}")
-    return encodable(block or "")
+    """Return the text of a content block; of an image or a file its kind in brackets."""
+    if block is None:
+        return ""
+    if isinstance(block, str):
+        return encodable(block)
+    if not isinstance(block, dict):
+        raise NotUnderstoodError(f"{where}: expected a text or a list of parts as content, got {kind(block)}")
+    type_ = str(block.get("type", ""))
+    if type_ == "refusal" and isinstance(block.get("refusal"), str):
+        return encodable(block["refusal"])
+    medium = _medium_of(block)
+    if medium:
+        return f"[{medium}]"
+    # An object with a type of its own that is no text might be only half read by its text.
+    is_text = type_ in ("text", "input_text", "output_text") or "text" in block
+    keys = _TEXT_KEYS if is_text or (type_ == "" and len(block) == 1) else ()
+    for key in keys:
+        value = block.get(key)
+        if isinstance(value, str):
+            return encodable(value)
+        if isinstance(value, dict) and isinstance(value.get("value"), str):  # of OpenAI's assistants
+            return encodable(value["value"])
+    shown = f"a part of the type {_name(type_)}" if type_ else f"an object with {_keys(block)}"
+    raise NotUnderstoodError(f"{where}: expected a text, an image, a tool's call or its result, got {shown}")
+
+
+def _medium_of(block: Mapping[str, Any]) -> str:
+    """Return what a part is that no text can hold; empty where it is text, or nothing that is known."""
+    keys = ("inlineData", "inline_data", "fileData", "file_data")
+    data = next((block[key] for key in keys if isinstance(block.get(key), dict)), None)
+    if data is not None:
+        medium = str(data.get("mimeType") or data.get("mime_type") or "file")
+        return _name(medium.partition("/")[0])
+    named = (
+        [str(block["type"])] if block.get("type") else [key for key in ("image_url", "file") if key in block]
+    )
+    if not named or not named[0].removeprefix("input_").startswith(_OTHER_MEDIA):
+        return ""
+    return _name(named[0])
+
+
+def _result_words(part: object, where: str) -> str:
+    """Return what a tool returned: its words, or any other value as JSON."""
+    if part is None:
+        return ""
+    if isinstance(part, dict):
+        if isinstance(part.get("text"), str) or _medium_of(part):
+            return _words(part, where)
+        return encodable(json.dumps(part, ensure_ascii=False))
+    return encodable(part if isinstance(part, str) else json.dumps(part, ensure_ascii=False))
+
+
+def _tool_name(block: Mapping[str, Any]) -> str:
+    named = next((block[key] for key in ("name", "toolName", "tool_name") if block.get(key)), None)
+    type_ = str(block.get("type", ""))
+    if named is None and type_.startswith("tool-") and type_ not in (*_CALLS, *_RESULTS):
+        named = type_.removeprefix("tool-")
+    return _name(named) if isinstance(named, str) else ""
 
 
 def _name(value: object) -> str:
     return encodable(one_line(value, NAME_CHARS)) if isinstance(value, str) and value else "unknown"
 
 
-def _tool(name: object, call: object, tools: dict[str, str]) -> str:
-    known = _name(name) if name else tools.get(str(call), "")
-    return f"{_TOOL} {known}".strip()
+def _keys(block: Mapping[str, Any]) -> str:
+    names = ", ".join(one_line(str(key), NAME_CHARS) for key in list(block)[:8])
+    return f"the keys {names}" if names else "no keys"

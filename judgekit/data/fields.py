@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from judgekit import environment
 from judgekit.data import conversation
+from judgekit.data.columns import plain, responses_in, rivals_of
 from judgekit.data.conversation import ASSISTANT, kind
 from judgekit.errors import InputError, UsageError
 from judgekit.judging import documents
@@ -37,6 +38,7 @@ _TABLE: dict[str, Any] = environment.table(__file__, "fields.toml")
 USUAL: dict[TaskName, dict[str, str]] = _TABLE["usual"]
 _SHOWN = 12  # names of columns in a message
 _NAME_CHARS = 60
+_SHOWN_CHOICES = 3
 _TEXT_KEYS = ("text", "content", "page_content")
 _LABELS: dict[str, Outcome] = {
     word: name for name, words in _TABLE["labels"].items() for word in words.split()
@@ -95,7 +97,7 @@ def fields_of(task: TaskName, columns: Sequence[str], given: Mapping[str, str], 
 
     Raises `UsageError` for an unknown field or column, and where no column gives a text.
     """
-    usual = {field: [_plain(each) for each in names.split()] for field, names in USUAL[task].items()}
+    usual = {field: [plain(each) for each in names.split()] for field, names in USUAL[task].items()}
     for field, column in given.items():
         if field not in usual:
             raise UsageError(f"--map {field}={column}: unknown field; use one of {', '.join(usual)}")
@@ -106,7 +108,10 @@ def fields_of(task: TaskName, columns: Sequence[str], given: Mapping[str, str], 
             raise UsageError(f"--map {field}={column}: {problem}")
     by_name: dict[str, str] = {}
     for column in columns:
-        by_name.setdefault(_plain(column), column)
+        by_name.setdefault(plain(column), column)
+    known_names = [each for names in usual.values() for each in names]
+    if task == "judge":
+        usual["text"] = [*usual["text"][:1], *responses_in(by_name, known_names), *usual["text"][1:]]
     free = {each: column for each, column in by_name.items() if column not in given.values()}
     if task == "compare" and not (given.get("a") or given.get("b")):  # two columns that belong together
         pairs = [pair for pair in zip(usual["a"], usual["b"], strict=True) if free.keys() >= {*pair}]
@@ -117,10 +122,20 @@ def fields_of(task: TaskName, columns: Sequence[str], given: Mapping[str, str], 
         if field not in given and fitting:
             found[field], others[field] = free.pop(fitting[0]), [free[each] for each in fitting[1:]]
     _settle(task, found, given, name, columns)
+    if task == "judge" and "text" in found and "text" not in given:
+        _refuse_doubt(found["text"], rivals_of(plain(found["text"]), free, known_names), name)
     found = {field: found[field] for field in usual if field in found}
     taken = {*found.values()}
     others = {field: [column for column in others.get(field, ()) if column not in taken] for field in found}
     return Fields(found, others, [column for column in columns if column not in taken])
+
+
+def _refuse_doubt(text: str, rivals: Sequence[str], name: str) -> None:
+    """Raise `UsageError` where another column may hold what the model said."""
+    if rivals:
+        columns = [text, *rivals]
+        choices = " or ".join(f"--map text={column}" for column in columns[:_SHOWN_CHOICES])
+        raise UsageError(f"{name}: {_names(columns)} may each be the text to judge; choose with {choices}")
 
 
 def _settle(
@@ -219,11 +234,11 @@ def winner(fields: Fields, row: DataRow) -> str | None:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int | str) or str(value).strip().startswith("-"):
         return None
-    word, named = _plain(str(value)[:_NAME_CHARS]), dict[str, str | None]()
+    word, named = plain(str(value)[:_NAME_CHARS]), dict[str, str | None]()
     for letter, column, author in (("A", "a", "author_a"), ("B", "b", "author_b")):
         for name in (fields.columns.get(column), _author(fields, row, author)):
             if name:  # one that stands for both texts says nothing
-                key = _plain(name[:_NAME_CHARS])
+                key = plain(name[:_NAME_CHARS])
                 named[key] = None if named.get(key, letter) != letter else letter
     if (words := _WINNERS | named).keys() >= {word}:
         return words[word]
@@ -245,6 +260,8 @@ def _said(fields: Fields, row: DataRow, field: str) -> str:
     value = row.columns.get(column) if column else None
     if column and isinstance(value, list) and field in ("description", "prompt"):
         return conversation.rendered(_turns(value, column))
+    if column and field in ("a", "b") and conversation.is_conversation(value):
+        return _spoken(value, column, "last")[0]
     return _text(value, field, column or "")
 
 
@@ -268,7 +285,7 @@ def _author(fields: Fields, row: DataRow, field: str) -> str | None:
 def _turns(value: object, column: str) -> list[conversation.Turn]:
     try:
         return conversation.read(value)
-    except ValueError as error:
+    except conversation.NotUnderstoodError as error:
         raise FieldError(column, str(error)) from None
 
 
@@ -276,6 +293,8 @@ def _spoken(value: object, column: str, judge_turn: JudgeTurn) -> tuple[str, str
     """Return the text of a conversation, and what was said before it; raises as `document`."""
     turns = _turns(value, column) if value is not None and value != "" else []
     if judge_turn == "all":
+        if all(is_blank(turn.content) for turn in turns):
+            raise Unjudgeable(f"{column}: empty; nothing to judge")
         return conversation.rendered(turns), ""
     places = [place for place, turn in enumerate(turns) if turn.speaker == ASSISTANT]
     if not places:
@@ -308,11 +327,6 @@ def parsed(text: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
-
-
-def _plain(name: str) -> str:
-    """Return a name of a column or a winner as it is compared: case, blanks and signs play no part."""
-    return re.sub(r"[\W_]+", "", name.casefold())
 
 
 def _names(columns: Sequence[str]) -> str:

@@ -67,6 +67,44 @@ def test_columns_are_found_by_their_usual_names(columns: str, told: str) -> None
 
 
 @pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        ("question answer predicted_answer", "predicted_answer"),
+        ("question answer generated_answer", "generated_answer"),
+        ("question answer llm_answer", "llm_answer"),
+        ("question answer hypothesis", "hypothesis"),
+        ("question answer result", "result"),
+        ("question answer gpt4_response", "gpt4_response"),
+        ("question answer expected_response_2 gold_response", "answer"),
+        ("question answer answer_id response_time output_tokens", "answer"),
+        ("question answer notes", "answer"),
+    ],
+)
+def test_what_the_model_said_goes_before_what_is_right(columns: str, text: str) -> None:
+    assert fields_of("judge", columns.split(), {}, "rows.jsonl").columns["text"] == text
+
+
+@pytest.mark.parametrize(
+    ("columns", "both"),
+    [
+        ("question output response", "output, response"),
+        ("question text prediction", "text, prediction"),
+        ("question gpt_response claude_response", "gpt_response, claude_response"),
+        ("question answer my_llm_answer", "answer, my_llm_answer"),
+        ("question answer sql_predicted", "answer, sql_predicted"),
+    ],
+)
+def test_where_two_columns_may_be_the_text_it_is_asked_which(columns: str, both: str) -> None:
+    first, second = both.split(", ")
+    with pytest.raises(UsageError) as caught:
+        fields_of("judge", columns.split(), {}, "rows.jsonl")
+    problem = f"rows.jsonl: {both} may each be the text to judge"
+    assert str(caught.value) == f"{problem}; choose with --map text={first} or --map text={second}"
+    for column in (first, second):
+        assert fields_of("judge", columns.split(), {"text": column}, "rows.jsonl").columns["text"] == column
+
+
+@pytest.mark.parametrize(
     ("columns", "told"),
     [
         (
@@ -316,7 +354,100 @@ def test_a_conversation_without_an_answer_is_not_judged(cell: object, why: str) 
         judged({"messages": cell})
 
 
+RESPONSES_API: list[dict[str, Any]] = [
+    {"role": "user", "content": [{"type": "input_text", "text": "Hi"}, {"type": "input_image"}]},
+    {"type": "reasoning", "summary": [{"type": "summary_text", "text": "I think"}]},
+    {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "c", "output": "Seen"},
+    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello"}]},
+]
+GEMINI: dict[str, Any] = {
+    "contents": [
+        {"role": "user", "parts": [{"text": "Hi"}, {"inlineData": {"mimeType": "image/png", "data": "x"}}]},
+        {
+            "role": "model",
+            "parts": [{"text": "I think", "thought": True}, {"functionCall": {"name": "look"}}],
+        },
+        {"role": "user", "parts": [{"functionResponse": {"name": "look", "response": {"a": 1}}}]},
+        {"role": "model", "parts": [{"text": "Hello"}]},
+    ]
+}
+AI_SDK: list[dict[str, Any]] = [
+    {"role": "user", "parts": [{"type": "text", "text": "Hi"}]},
+    {"role": "assistant", "parts": [
+        {"type": "step-start"}, {"type": "reasoning", "text": "I think"},
+        {"type": "tool-look", "toolCallId": "c", "input": {"n": 1}, "output": "Seen"}]},
+    {"role": "assistant", "content": "", "parts": [{"type": "text", "text": "Hello"}]},
+]  # fmt: skip
+LANGCHAIN: list[dict[str, Any]] = [
+    {"type": "human", "content": "Hi"},
+    {"lc": 1, "type": "constructor", "id": ["langchain", "schema", "AIMessage"],
+     "kwargs": {"content": "", "tool_calls": [{"name": "look", "args": {}, "id": "c"}]}},
+    {"type": "tool", "data": {"content": "Seen", "tool_call_id": "c"}},
+    {"type": "ai", "data": {"content": "Hello"}},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cell", "before", "last"),
+    [
+        (RESPONSES_API, "user: Hi\n  [input_image]\nassistant calls look({})\ntool look: Seen", "Hello"),
+        (GEMINI, 'user: Hi\n  [image]\nassistant calls look({})\ntool look: {"a": 1}', "Hello"),
+        (AI_SDK, 'user: Hi\nassistant calls look({"n": 1})\ntool look: Seen', "Hello"),
+        (LANGCHAIN, "user: Hi\nassistant calls look({})\ntool look: Seen", "Hello"),
+        ([{"role": "assistant", "content": {"answer": "Rome."}}], "", "Rome."),
+        ([{"role": "assistant", "content": None, "refusal": "I cannot."}], "", "I cannot."),
+        ([{"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}], "", "No."),
+        (
+            [{"role": "assistant", "content": [{"type": "thinking", "thinking": "x"}, {"text": "Yes"}]}],
+            "",
+            "Yes",
+        ),
+    ],
+)
+def test_conversations_of_other_tools_are_read(cell: object, before: str, last: str) -> None:
+    document = judged({"messages": cell})
+    assert document.files[0].text == last
+    assert document.task.description == before
+
+
+@pytest.mark.parametrize(
+    ("message", "problem"),
+    [
+        (
+            {"role": "assistant", "content": {"answer": "Rome", "sure": True}},
+            "got an object with the keys answer, sure",
+        ),
+        ({"role": "assistant", "content": [{"type": "chart", "data": [1]}]}, "got a part of the type chart"),
+        ({"role": "assistant", "content": 7}, "expected a text or a list of parts as content, got a number"),
+        ({"role": "assistant", "body": "Rome"}, "expected content or parts, got only role, body"),
+        ({"content": "Rome"}, "message 1 has no role"),
+        ("Rome", "message 1 is a text"),
+    ],
+)
+def test_what_is_not_understood_is_never_half_read(message: object, problem: str) -> None:
+    for judge_turn in ("last", "all"):
+        with pytest.raises(FieldError, match="message 1") as caught:
+            judged({"messages": [message]}, judge_turn=judge_turn)
+        assert caught.value.column == "messages"
+        assert problem in str(caught.value)
+
+
+def test_a_conversation_of_blanks_is_not_judged() -> None:
+    blank = [{"role": "user", "content": ""}, {"role": "assistant", "content": [{"type": "thinking"}]}]
+    for judge_turn in ("last", "all"):
+        with pytest.raises(Unjudgeable):
+            judged({"messages": blank}, judge_turn=judge_turn)
+
+
 # --- Comparisons and labels
+
+
+def test_two_conversations_are_compared_by_their_last_answers() -> None:
+    said = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "So."}]
+    other = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "No."}]
+    found = compared({"prompt": "Why?", "chosen": said, "rejected": other})
+    assert [file.text for file in found.files] == ["So.", "No."]
 
 
 def test_a_row_can_hold_texts_to_compare() -> None:

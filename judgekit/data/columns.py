@@ -1,0 +1,59 @@
+"""Which names of columns stand for what a model said, and where several leave open which one is meant.
+
+`fields.toml` has the names. `answer` is no such name: beside a question it may be what is right.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from judgekit import environment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_TABLE: dict[str, str] = environment.table(__file__, "fields.toml")["outputs"]
+
+
+def plain(name: str) -> str:
+    """Return a name of a column or a winner as it is compared: case, blanks and signs play no part."""
+    return re.sub(r"[\W_]+", "", name.casefold())
+
+
+_NAMES = frozenset(plain(name) for name in _TABLE["names"].split())
+_WORDS = tuple(_TABLE["words"].split())
+_ABOUT = tuple(_TABLE["about"].split())
+_RIGHT = tuple(_TABLE["right"].split())
+
+
+def responses_in(names: Iterable[str], known_names: Iterable[str]) -> list[str]:
+    """Return the plain names that end as a model's response does, without those that are known otherwise."""
+    known = frozenset(known_names)
+    return [
+        name
+        for name in names
+        if name.endswith(_TABLE["ending"]) and name not in known and not name.startswith(_RIGHT)
+    ]
+
+
+def rivals_of(text: str, free: Mapping[str, str], known_names: Iterable[str]) -> list[str]:
+    """Return the columns that may be the text as well as the one with the plain name `text`.
+
+    `free` are the columns that nothing is taken from, by their plain names. Where `text` is surely a model's
+    output, those are that are outputs too. Where it is not, any that nobody knows and that sounds like one.
+    """
+    known = frozenset(known_names)
+    if _is_output(text, known):
+        return [column for name, column in free.items() if _is_output(name, known)]
+    return [column for name, column in free.items() if name not in known and _sounds_like_output(name)]
+
+
+def _is_output(name: str, known: frozenset[str]) -> bool:
+    return name in _NAMES or bool(responses_in([name], known))
+
+
+def _sounds_like_output(name: str) -> bool:
+    if name.endswith(_ABOUT) or name.startswith(_RIGHT):
+        return False
+    return any(word in name for word in _WORDS)
