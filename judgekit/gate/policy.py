@@ -31,6 +31,7 @@ MAX_BYTES = 100_000  # of one file of rules: what is read before the budget begi
 MAX_TOTAL = 10_000_000  # bytes of all of them
 MAX_FILES = 5_000
 _MOST = 20  # different rules that are compared
+_MOST_BRANCHES = 200  # in which they are looked for
 _ASKED = ("^{commit}", *(f":{path}" for path in RULES))  # of a commit: which it is, and its rules
 _RUBRICS = ".judgekit/rubrics/"
 _VARIABLES = "JUDGEKIT_GATE_"
@@ -42,8 +43,8 @@ def commits_of(repository: Repository, updates: Updates, remote: str, url: str =
     That is where the default branch of the remote stands, whatever branch is pushed: else a branch could be
     given lax rules in one push, and be filled under them in the next. A remote that is known by several names
     has a default branch under each. Where none is known, each ref that is known of the remote counts. Where
-    nothing is known of it, the default branches of all other remotes count, and all rules that what is pushed
-    ever had.
+    nothing is known of it, the default branches of all other remotes count, the branches of this clone, and
+    all rules that what is pushed ever had.
     """
     known = remotes.read(repository, remote, url)
     updated = {update.remote_ref: update.remote_oid for update in updates if not update.is_new}
@@ -55,7 +56,8 @@ def commits_of(repository: Repository, updates: Updates, remote: str, url: str =
     other_defaults = [known.default_branch(name, {}) for name in known.refs if name not in known.names]
     others = list(filter(None, other_defaults)) or [ref.oid for ref in known.other_refs]
     pushed = [update.local_oid for update in updates if not update.deletes]
-    return _with_different_rules(repository, [*others, *pushed, *_earlier_rules(repository, pushed)])
+    earlier = _earlier_rules(repository, pushed)
+    return _with_different_rules(repository, [*others, *pushed, *earlier, *_branches(repository)])
 
 
 def _with_different_rules(repository: Repository, oids: Sequence[str]) -> list[str]:
@@ -69,6 +71,12 @@ def _with_different_rules(repository: Repository, oids: Sequence[str]) -> list[s
         if commit:
             commits.setdefault(tuple(rules), commit)
     return list(commits.values())[:_MOST]
+
+
+def _branches(repository: Repository) -> list[str]:
+    """Return where this clone's own branches stand, those that changed last."""
+    words = ("for-each-ref", "--format=%(objectname)", "--sort=-committerdate", f"--count={_MOST_BRANCHES}")
+    return repository.ask(*words, "refs/heads/").decode().split()
 
 
 def _earlier_rules(repository: Repository, pushed: Sequence[str]) -> list[str]:

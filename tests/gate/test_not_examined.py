@@ -290,6 +290,11 @@ def test_a_clone_that_is_fetched_elsewhere_does_not_approve_its_own_rules(world:
     world.work.write(".judgekit/config.yaml", "gate: {mode: advisory}\n")
     world.work.commit("laxer", b_md=bad("b"))
     world.push("origin", "HEAD:refs/heads/feature", judged={"b.md": "NO-GO"}, code=1)
+    world.work("branch", "--force", "kept", "HEAD~")
+    world.work("switch", "--quiet", "--orphan", "other")  # a history without the rules
+    world.work.write(".judgekit/config.yaml", "gate: {mode: advisory}\n")
+    world.work.commit("laxer", c_md=bad("c"))
+    world.push("origin", "HEAD:refs/heads/feature", judged={"c.md": "NO-GO"}, code=1)
 
 
 @pytest.mark.slow
