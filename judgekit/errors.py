@@ -34,6 +34,17 @@ class JudgekitError(Exception):
 
     exit_code = Exit.INTERNAL
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Let errors of any class cross from one process to another, with what they carry."""
+        return _restored, (type(self), self.args, self.__dict__)
+
+
+def _restored(kind: type[JudgekitError], args: tuple[object, ...], state: dict[str, object]) -> JudgekitError:
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(state)
+    return error
+
 
 class _NamingError(JudgekitError):
     """An error whose text names files or arguments: it is escaped, so that a terminal obeys none of it."""

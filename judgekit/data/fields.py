@@ -61,12 +61,25 @@ class Unjudgeable(InputError):  # noqa: N818 - no fault of the input: the row ge
     """A row without a text to judge."""
 
 
+class Naming(NamedTuple):
+    """How a caller names the column of a field: with an option of the command line, or in Python."""
+
+    is_python: bool = False
+
+    def option(self, field: str, column: str = "COLUMN") -> str:
+        return f"fields={{{field!r}: {column!r}}}" if self.is_python else f"--map {field}={column}"
+
+    def comparing(self) -> str:
+        return 'task="compare"' if self.is_python else "judgekit compare --data"
+
+
 class Fields(NamedTuple):
     """Which column gives which field; which others could have given it; and all that give none."""
 
     columns: Mapping[str, str]
     others: Mapping[str, Sequence[str]]
     unused: Sequence[str]
+    naming: Naming = Naming()
 
     def told(self, *used: str) -> str:
         """Return one line that says what is taken from where; columns `used` otherwise are left out."""
@@ -92,20 +105,28 @@ def parse_map(items: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def fields_of(task: TaskName, columns: Sequence[str], given: Mapping[str, str], name: str) -> Fields:
+def fields_of(
+    task: TaskName,
+    columns: Sequence[str],
+    given: Mapping[str, str],
+    name: str,
+    naming: Naming = Naming(),  # noqa: B008 - a value that never changes
+) -> Fields:
     """Return which of the `columns` of `name` give which field; a field `given` as "" is not taken.
 
-    Raises `UsageError` for an unknown field or column, and where no column gives a text.
+    Raises `UsageError` for an unknown field or column, where no column gives a text, and where several may;
+    its text says how to name one, by `naming`.
     """
     usual = {field: [plain(each) for each in names.split()] for field, names in USUAL[task].items()}
     for field, column in given.items():
         if field not in usual:
-            raise UsageError(f"--map {field}={column}: unknown field; use one of {', '.join(usual)}")
+            problem = f"unknown field; use one of {', '.join(usual)}"
+            raise UsageError(f"{naming.option(field, column)}: {problem}")
         if column and column not in columns:
             near = difflib.get_close_matches(column, columns, n=1)
             meant = f" (did you mean {near[0]}?)" if near else ""
             problem = f"{name} has no such column{meant}; it has {_names(columns)}"
-            raise UsageError(f"--map {field}={column}: {problem}")
+            raise UsageError(f"{naming.option(field, column)}: {problem}")
     by_name: dict[str, str] = {}
     for column in columns:
         by_name.setdefault(plain(column), column)
@@ -121,29 +142,37 @@ def fields_of(task: TaskName, columns: Sequence[str], given: Mapping[str, str], 
         fitting = [each for each in names if each in free]
         if field not in given and fitting:
             found[field], others[field] = free.pop(fitting[0]), [free[each] for each in fitting[1:]]
-    _settle(task, found, given, name, columns)
+    _settle(task, found, given, name, columns, naming)
     if task == "judge" and "text" in found and "text" not in given:
-        _refuse_doubt(found["text"], rivals_of(plain(found["text"]), free, known_names), name)
+        _refuse_doubt(found["text"], rivals_of(plain(found["text"]), free, known_names), name, naming)
     found = {field: found[field] for field in usual if field in found}
     taken = {*found.values()}
     others = {field: [column for column in others.get(field, ()) if column not in taken] for field in found}
-    return Fields(found, others, [column for column in columns if column not in taken])
+    return Fields(found, others, [column for column in columns if column not in taken], naming)
 
 
-def _refuse_doubt(text: str, rivals: Sequence[str], name: str) -> None:
+def _refuse_doubt(text: str, rivals: Sequence[str], name: str, naming: Naming) -> None:
     """Raise `UsageError` where another column may hold what the model said."""
     if rivals:
         columns = [text, *rivals]
-        choices = " or ".join(f"--map text={column}" for column in columns[:_SHOWN_CHOICES])
+        choices = " or ".join(naming.option("text", column) for column in columns[:_SHOWN_CHOICES])
         raise UsageError(f"{name}: {_names(columns)} may each be the text to judge; choose with {choices}")
 
 
 def _settle(
-    task: TaskName, found: dict[str, str], given: Mapping[str, str], name: str, columns: Sequence[str]
+    task: TaskName,
+    found: dict[str, str],
+    given: Mapping[str, str],
+    name: str,
+    columns: Sequence[str],
+    naming: Naming,
 ) -> None:
     """Leave one way to the text in `found`; raises `UsageError` where there is none, or two are given."""
     one, other = (("text",), "conversation") if task == "judge" else (("a", "b"), "texts")
     if given.get(other) and any(given.get(field) for field in one):
+        fields_given = (*one, other)
+        if naming.is_python:
+            raise UsageError(f"fields: {', '.join(fields_given)}: give {' and '.join(one)}, or {other}")
         raise UsageError(f"--map {' and '.join(one)} and --map {other}: give only one of them")
     if all(field in found for field in one) and not given.get(other):
         found.pop(other, None)
@@ -151,11 +180,11 @@ def _settle(
         for field in one:
             found.pop(field, None)
     else:
-        asked = " ".join(f"--map {field}=COLUMN" for field in one)
+        asked = " ".join(naming.option(field) for field in one)
         if task == "judge":
             with suppress(UsageError):
                 fields_of("compare", columns, {}, name)
-                asked += ", or compare these texts with judgekit compare --data"
+                asked += f", or compare these texts with {naming.comparing()}"
         asked += f". It has {_names(columns)}"
         raise UsageError(f"{name}: no column for {' and '.join(one)}; name it with {asked}")
 
@@ -186,7 +215,7 @@ def document(
         raise Unjudgeable(f"{column}: empty; nothing to judge")
     files = [replace(file_of(encodable(row_id), text), shown="text")]
     if given.sources and (column := fields.columns.get("sources")):
-        files += _sources(row.columns.get(column), column)
+        files += _sources(row.columns.get(column), column, fields.naming)
     return documents.document(files, None, Task(**about), _author(fields, row, "author") or family)
 
 
@@ -201,7 +230,7 @@ def comparison(
             got = f"{len(value)} of them" if isinstance(value, list) else kind(value)
             raise FieldError(column, f"expected a list of {documents.LEAST} to {MOST} texts, got {got}")
         texts = [
-            (f"{column} {letter}", _text(each, "text", column))
+            (f"{column} {letter}", _text(each, "text", column, fields.naming))
             for letter, each in zip(LETTERS, value, strict=False)
         ]
     else:
@@ -262,19 +291,19 @@ def _said(fields: Fields, row: DataRow, field: str) -> str:
         return conversation.rendered(_turns(value, column))
     if column and field in ("a", "b") and conversation.is_conversation(value):
         return _spoken(value, column, "last")[0]
-    return _text(value, field, column or "")
+    return _text(value, field, column or "", fields.naming)
 
 
-def _text(value: object, field: str, column: str) -> str:
+def _text(value: object, field: str, column: str, naming: Naming) -> str:
     if value is None or value != value:  # noqa: PLR0124 - not a number: how tables say that nothing is there
         return ""
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, bool | int | float):
         return json.dumps(value)
-    hint = "" if field in ("text", "a", "b") else f"; to leave the column out: --map {field}="
+    hint = "" if field in ("text", "a", "b") else f"; to leave the column out: {naming.option(field, '')}"
     if field == "text" and isinstance(value, list):
-        hint = "; a conversation is given with --map conversation=COLUMN"
+        hint = f"; a conversation is given with {naming.option('conversation')}"
     raise FieldError(column, f"expected a text, got {kind(value)}{hint}")
 
 
@@ -302,12 +331,12 @@ def _spoken(value: object, column: str, judge_turn: JudgeTurn) -> tuple[str, str
     return turns[places[-1]].content, conversation.rendered(turns[: places[-1]])
 
 
-def _sources(value: object, column: str) -> list[File]:
+def _sources(value: object, column: str, naming: Naming) -> list[File]:
     """Return the sources of a cell, which have the names that it gives them, or "source 1"."""
     inner = parsed(value) if isinstance(value, str) and value.lstrip()[:1] in ("[", "{") else value
     if isinstance(value, str) and inner is not value:  # a cell of CSV, or a text that begins like one
         with suppress(FieldError):
-            return _sources(inner, column)
+            return _sources(inner, column, naming)
     if isinstance(value, dict) and not any(key in value for key in _TEXT_KEYS):
         value = [{"name": name, "text": text} for name, text in value.items()]
     found = []
@@ -316,7 +345,7 @@ def _sources(value: object, column: str) -> list[File]:
         if isinstance(each, dict):
             name = next((str(each[key]) for key in ("title", "name", "id") if each.get(key)), "")
             text = next((each[key] for key in _TEXT_KEYS if key in each), each)
-        if not is_blank(said := _text(text, "sources", column)):
+        if not is_blank(said := _text(text, "sources", column, naming)):
             found.append(file_of(one_line(encodable(name), _NAME_CHARS) or f"source {number}", said))
     return found
 

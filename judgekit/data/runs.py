@@ -19,6 +19,7 @@ from judgekit import environment
 from judgekit.data import fields as row_fields
 from judgekit.data.results import Ids, Results, result
 from judgekit.data.rows import DataRow, Rows, UnreadableRow
+from judgekit.data.values import NoJsonValueError, plain_row
 from judgekit.engine import answers, client
 from judgekit.errors import InputError, UsageError
 from judgekit.judging.documents import LETTERS, ComparisonInput, Document, Task, file_of
@@ -89,15 +90,23 @@ class Mappings:
     name, lasting = "rows", False
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Raise `InputError` for a row of a list that cannot be read: nothing was asked yet."""
         self._rows = rows
+        if isinstance(rows, list | tuple):
+            for row in self:
+                if isinstance(row, UnreadableRow):
+                    raise unreadable(self.name, row, 0)
 
     def __iter__(self) -> Iterator[DataRow | UnreadableRow]:
         for number, columns in enumerate(self._rows, 1):
-            if isinstance(columns, Mapping):
-                yield DataRow(number, columns)
-            else:
+            if not isinstance(columns, Mapping):
                 problem = f"expected a mapping of columns, got {type(columns).__name__}"
                 yield UnreadableRow(number, "", problem)
+                continue
+            try:
+                yield DataRow(number, plain_row(columns))
+            except NoJsonValueError as error:
+                yield UnreadableRow(number, "", str(error))
 
 
 @dataclass(frozen=True)
@@ -328,10 +337,12 @@ def dataset(
     `ConfigError`.
     """
     stream, names = columns(source)
-    found = row_fields.fields_of(options.task, names, options.given, source.name)
+    naming = row_fields.Naming(is_python=isinstance(source, Mappings))
+    found = row_fields.fields_of(options.task, names, options.given, source.name, naming)
     column = options.id_column or ("id" if "id" in names else None)
     if column and column not in names:
-        raise UsageError(f"--id {column}: {source.name} has no such column; it has {', '.join(names)}")
+        option = f"id_column={column!r}" if naming.is_python else f"--id {column}"
+        raise UsageError(f"{option}: {source.name} has no such column; it has {', '.join(names)}")
     basis, loaded = _basis(options.task, project, judge_request)
     unseen = [
         f"{loaded.rubric.ref} takes no {each}: no model sees {found.columns[each]}"

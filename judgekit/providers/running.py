@@ -39,12 +39,19 @@ _left: list[object] = []  # of the process that this one was forked from, whose 
 
 def run(coroutine: Coroutine[Any, Any, Value]) -> Value:
     """Return what the coroutine returns; inside a running loop it gets a thread and a loop of its own."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _is_inside_a_loop():
         return asyncio.run(coroutine)
     with ThreadPoolExecutor(max_workers=1) as pool:
         return pool.submit(copy_context().run, asyncio.run, coroutine).result()
+
+
+def _is_inside_a_loop() -> bool:
+    # What is raised later must not seem to come from this.
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def aside(work: Callable[[], Value]) -> Value:

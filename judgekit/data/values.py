@@ -1,0 +1,118 @@
+"""What the values of the rows that Python programs give are in JSON."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import asdict, is_dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePath
+from typing import Any
+from uuid import UUID
+
+from judgekit.text import encodable, one_line
+
+DEEPEST = 100  # lists and objects inside each other; Python itself stops somewhere below 1,000
+_MOST_BITS = 10_000  # of a whole number: Python writes no more than 4,300 digits
+
+
+class NoJsonValueError(Exception):
+    """A value that JSON cannot say; the text says what was expected and what is there."""
+
+
+def plain_row(columns: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return a row of a Python program as JSON has it; raises `NoJsonValueError`, which names the column."""
+    row: dict[str, Any] = {}
+    for key, value in columns.items():
+        name = _name_of(key)
+        if name in row:
+            raise NoJsonValueError(f"{name}: expected different names of columns, got this one twice")
+        try:
+            row[name] = plain_value(value)
+        except NoJsonValueError as error:
+            raise NoJsonValueError(f"{name}: {error}") from None
+    return row
+
+
+def plain_value(value: object, depth: int = 0) -> Any:  # noqa: ANN401 - whatever JSON can hold
+    """Return a value as JSON can say it.
+
+    A date or a time is text (ISO 8601), a duration is seconds, a decimal is text with all its digits, bytes
+    are text (in Base64 where they are not UTF-8), a set is a list, and an object with fields is an object.
+    """
+    if depth > DEEPEST:
+        raise NoJsonValueError(f"expected at most {DEEPEST} lists and objects inside each other, got more")
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, Enum):
+        return plain_value(value.value, depth + 1)
+    simple = _simple_value(value)
+    if simple is not None:
+        return simple
+    if isinstance(value, Mapping):
+        return {_name_of(key): plain_value(inner, depth + 1) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_value(inner, depth + 1) for inner in value]
+    if isinstance(value, AbstractSet):
+        return sorted((plain_value(inner, depth + 1) for inner in value), key=repr)
+    return _value_of_object(value, depth)
+
+
+def _simple_value(value: object) -> str | int | float | None:
+    """Return what a value without parts is in JSON, None for any other."""
+    if isinstance(value, str):
+        if encodable(value) != value:
+            raise NoJsonValueError("expected text, got half of a surrogate pair")
+        return str(value)
+    if isinstance(value, int):
+        if value.bit_length() > _MOST_BITS:
+            raise NoJsonValueError("expected a shorter number, got one of thousands of digits")
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, Decimal | UUID | PurePath):
+        return str(value)
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, date | time):  # a datetime is a date
+        return value.isoformat()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _text_of(bytes(value))
+    return None
+
+
+def _text_of(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return base64.b64encode(raw).decode()
+
+
+def _value_of_object(value: object, depth: int) -> Any:  # noqa: ANN401 - as above
+    """Return what an object of a class says of itself: models, dataclasses, numbers and arrays of NumPy."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain_value(asdict(value), depth + 1)
+    for name in ("model_dump", "tolist", "item", "to_dict"):
+        convert = getattr(value, name, None)
+        if not callable(convert) or isinstance(value, type):
+            continue
+        try:
+            converted = convert()
+        except Exception as error:  # noqa: BLE001 - the code of another program
+            raise NoJsonValueError(f"expected a value, got one that cannot be read ({error})") from None
+        if converted is not value:
+            return plain_value(converted, depth + 1)
+    got = one_line(type(value).__name__, 60)
+    raise NoJsonValueError(
+        f"expected text, a number, a list or an object, got {got}; convert it, or leave it out"
+    )
+
+
+def _name_of(key: object) -> str:
+    name = key if isinstance(key, str) else str(plain_value(key))
+    if encodable(name) != name:
+        raise NoJsonValueError("expected text as a name, got half of a surrogate pair")
+    return name
