@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import io
 import os
+import sys
 import tempfile
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from subprocess import DEVNULL, PIPE, CompletedProcess, Popen
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 SECONDS = 30.0
 MAX_ANSWER = 256_000_000  # bytes of one answer: a tree of a few kB can unfold to thousands of times as much
 MAX_ENTRIES = 3_000_000  # of one tree
+MAX_MEMORY = 2_000_000_000  # bytes that a git may take, where the system can limit it
 PARTIAL = "this partial clone lacks a part of it; fetch all (git fetch --refetch --no-filter)"
 _LACKING = b"lazy fetching disabled"  # what git says of an object that it would have to fetch
 _PIECE = 1 << 16  # bytes
@@ -175,9 +177,21 @@ class Repository(NamedTuple):
         }
         env = {**kept, **asked["environment"], "PATH": programs.search_path(given)}
         try:
-            return Popen(argv, cwd=self.folder, env=env, stdin=stdin, stdout=PIPE, stderr=stderr)  # noqa: S603 - git, and our own words
+            process = Popen(argv, cwd=self.folder, env=env, stdin=stdin, stdout=PIPE, stderr=stderr)  # noqa: S603 - git, and our own words
         except OSError as error:
             raise GitError(f"git {words[0]}: could not be started ({error.strerror}); install git") from None
+        _limit_memory(process.pid)
+        return process
+
+
+def _limit_memory(pid: int) -> None:
+    """Have a git end that needs much memory: it holds all changes of a commit before it prints the first."""
+    if sys.platform != "linux":
+        return
+    import resource  # noqa: PLC0415 - Windows has none
+
+    with suppress(OSError):  # it has ended
+        resource.prlimit(pid, resource.RLIMIT_DATA, (MAX_MEMORY, MAX_MEMORY))
 
 
 class _Running:

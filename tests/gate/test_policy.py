@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from git_repo import GitRepo, beside_origin
 
+from judgekit import git
 from judgekit.config import settings
 from judgekit.errors import ConfigError, InputError
 from judgekit.gate import examine, history, policy, tasks
@@ -117,6 +118,17 @@ def test_rules_that_unfold_to_many_bytes_are_refused(work: GitRepo) -> None:
         work, 3, ".judgekit/rubrics", work("hash-object", "-w", "--stdin", stdin=b"# x\n" * 20_000)
     )
     refuses(work, commit, r"\.judgekit/.*: with it the rules are more than 10 MB; remove what is no rule")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the memory of a child is limited on Linux alone")
+def test_a_pushed_tree_that_unfolds_ends_git_and_not_the_machine(
+    work: GitRepo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(git, "MAX_MEMORY", 50_000_000)
+    commit = nested(work, 8, "docs", work("hash-object", "-w", "--stdin", stdin=b"x\n"))
+    updates = [RefUpdate("HEAD", commit, "", work("rev-parse", "HEAD"))]
+    with pytest.raises(GitError, match=r"git log: .*out of memory"):
+        examine.of_push(Repository(work.folder), updates, [], ChangeFilter((["*.md"], [])))
 
 
 def test_a_tree_with_more_files_than_are_looked_at_is_an_error(work: GitRepo) -> None:
