@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
+from math import inf
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from judgekit.data.manifest import Manifest, Place, Submitted
@@ -23,7 +24,7 @@ from judgekit.environment import environ
 from judgekit.errors import KEPT, FailureKind, GatewayError, InputError, Usage, UsageError, of_failure
 from judgekit.judging.cache import ReplyCache, key
 from judgekit.judging.round import INEXACT
-from judgekit.providers import batches, registry, running
+from judgekit.providers import batches, registry, retrying, running
 from judgekit.providers.base import endpoint as endpoint_of
 from judgekit.providers.batches import Batch, BatchCalls
 from judgekit.providers.gateway import Router
@@ -234,15 +235,29 @@ class BatchGateway:
         while await self._is_still():
             if self._limit is None or not self._active():  # whose cost is not known yet
                 self._choose()
-            seconds, least, most = SECONDS[0], *SECONDS
-            while (parts := self._manifest.parts(self._last, self._most)) or self._active():
-                try:
-                    seconds = least if await self._go_on(parts, seconds) else min(seconds * 1.5, most)
-                except GatewayError as failure:
-                    self._failures += 1
-                    if failure.kind not in _PASSING or self._failures > _MOST_FAILURES:
-                        raise InputError(f"{failure.message}; run the same command to go on") from None
-                    await asyncio.sleep(min(max(least, failure.retry_after or 0.0), most))
+            least, most = SECONDS
+            seconds = least
+            tries = retrying.Tries(inf, (least,), shortest=least, longest=most)
+            try:
+                while self._is_under_way():
+                    work = partial(self._go_on, seconds)
+                    is_over = await retrying.call(work, tries, passes=self._passes)
+                    seconds = least if is_over else min(seconds * 1.5, most)
+            except GatewayError as failure:
+                raise InputError(f"{failure.message}; run the same command to go on") from None
+
+    def _is_under_way(self) -> bool:
+        return bool(self._parts() or self._active())
+
+    def _parts(self) -> list[tuple[Place, Sequence[str]]]:
+        """Return the batches that are to be submitted."""
+        return self._manifest.parts(self._last, self._most)
+
+    def _passes(self, failure: Exception, _: int) -> bool:
+        """Whether to go on after a failure; counts those in a row."""
+        self._failures += 1
+        is_passing = isinstance(failure, GatewayError) and failure.kind in _PASSING
+        return is_passing and self._failures <= _MOST_FAILURES
 
     async def _is_still(self) -> bool:
         """Wait until no row can go on before a request is answered; return whether there is a row."""
@@ -286,10 +301,12 @@ class BatchGateway:
         for custom_id, why in gone.items():
             self._resolve(custom_id, why)
 
-    async def _go_on(self, parts: Sequence[tuple[Place, Sequence[str]]], seconds: float) -> bool:
+    async def _go_on(self, seconds: float) -> bool:
         """Submit what can be, wait, and look at the batches; return whether one of them was over."""
+        if not self._is_under_way():  # what failed may have ended the last one
+            return True
         await self._recover()
-        for place, custom_ids in parts:
+        for place, custom_ids in self._parts():
             others = _count(place, self._active())
             if others and others >= self._full.get(place, others + 1):
                 continue

@@ -22,7 +22,7 @@ from judgekit.data.runs import Dataset, DatasetRun, PendingRow, Tally
 from judgekit.errors import FailureKind, JudgekitError
 from judgekit.judging.cache import ReplyCache
 from judgekit.judging.service import max_concurrency
-from judgekit.providers import running
+from judgekit.providers import retrying, running
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
@@ -219,15 +219,22 @@ class Worker:
         """Return the record of a row; while its provider is down, try again later."""
         if each.subject is None:
             return None
-        pauses = iter(_PAUSES if self._job.is_patient else ())
-        while True:
-            found = await self._judges[runs.kind_of(each.subject)].judge(each.subject)
-            record: Record = found.record()
-            is_down = record["verdict"] == UNDETERMINED and _DOWN.intersection(_failures(record)[-1:])
-            pause = next(pauses, None) if is_down else None
-            if pause is None:
-                return record
-            await asyncio.sleep(pause)
+        subject = each.subject
+        judge = self._judges[runs.kind_of(subject)]
+
+        async def judge_row() -> Record:
+            judged = await judge.judge(subject)
+            record: Record = judged.record()
+            return record
+
+        most = len(_PAUSES) + 1 if self._job.is_patient else 1
+        tries = retrying.Tries(most, _PAUSES)
+        return await retrying.call_until(judge_row, tries, is_final=_is_final)
+
+
+def _is_final(record: Record) -> bool:
+    """Whether a row is not to be judged again soon: its provider was there."""
+    return record["verdict"] != UNDETERMINED or not _DOWN.intersection(_failures(record)[-1:])
 
 
 def _failures(record: Record | None) -> list[str]:

@@ -1,6 +1,7 @@
 """Reads what the engine answers: one value, events as they come, or one value for each of many things.
 
-Standard library only. `many` asks on some connections at a time, in threads that wait and do little else.
+Standard library only, but where the engine is busy. `many` asks on some connections at a time, in threads
+that wait and do little else.
 """
 
 from __future__ import annotations
@@ -8,9 +9,9 @@ from __future__ import annotations
 import json
 import queue
 import threading
-import time
 from functools import partial
 from itertools import chain
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from judgekit.engine import client
@@ -25,6 +26,7 @@ Thing = TypeVar("Thing")
 AHEAD = 4  # times as many things as are asked about at a time are held, so that a slow one holds up no others
 _PATIENCE = 24 * 3600.0  # seconds for one answer while the engine is healthy
 _BUSY_SECONDS = 60.0
+_BUSY_PAUSE = 1.0  # seconds, at most
 _OK = 200
 _ERRORS: dict[str, type[Exception]] = {"config": ConfigError, "usage": UsageError, "input": InputError}
 
@@ -136,23 +138,38 @@ def _answer(
     over: threading.Event,
 ) -> Any:  # noqa: ANN401 - any JSON
     """Return an answer, or the error to raise where it is taken; the first `NoEngine` is the end for all."""
-    end = time.monotonic() + _BUSY_SECONDS
     try:
         sent = body()
-        while True:
+
+        def ask() -> Any:  # noqa: ANN401 - any JSON
             with Connection(place) as connection:
                 connections.add(connection)
                 try:
                     if over.is_set():
                         return NoEngine()
                     return value(connection.ask("POST", path, sent, seconds=_PATIENCE))
-                except EngineBusy as busy:
-                    if not busy.retry_after or time.monotonic() > end:
-                        raise
-                    over.wait(min(busy.retry_after, 1.0))
                 finally:
                     connections.discard(connection)
+
+        try:
+            return ask()
+        except EngineBusy as busy:
+            if not busy.retry_after:
+                raise
+        return _when_it_is_less_busy(ask, over)
     except Exception as error:  # noqa: BLE001 - raised again where the answer is taken
         if isinstance(error, NoEngine):
             over.set()
         return error
+
+
+def _when_it_is_less_busy(ask: Callable[[], Any], over: threading.Event) -> Any:  # noqa: ANN401 - any JSON
+    """Return what `ask` returns, asked again while the engine asks for pauses, until all is `over`."""
+    from judgekit.providers import retrying  # noqa: PLC0415 - seldom needed
+
+    def passes(failure: Exception, _: int) -> bool:
+        return isinstance(failure, EngineBusy) and bool(failure.retry_after)
+
+    tries = retrying.Tries(inf, (_BUSY_PAUSE,), longest=_BUSY_PAUSE)
+    over.wait(_BUSY_PAUSE)
+    return retrying.call_in_thread(ask, tries, passes=passes, seconds=_BUSY_SECONDS, sleep=over.wait)

@@ -13,6 +13,7 @@ from collections import deque
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from judgekit.config.settings import wrong
@@ -20,7 +21,7 @@ from judgekit.engine.admission import Token, Tokens, sha256_of, user_tokens
 from judgekit.errors import ConfigError, GatewayError, JudgekitError, StoreError, of_failure
 from judgekit.ledger.database import CONNECTIONS, Attempt, Budget, Database
 from judgekit.ledger.records import verdict_line
-from judgekit.providers import running
+from judgekit.providers import retrying, running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -201,14 +202,12 @@ class Replica:
 
     async def _surely(self, work: Callable[[], Value]) -> Value:
         """Return what `work` returns, tried again for a while: what has been paid for is not thrown away."""
-        end = time.monotonic() + _SURELY_SECONDS
-        while True:
-            try:
-                return await self.aside(work)
-            except StoreError:
-                if time.monotonic() > end:
-                    raise
-            await asyncio.sleep(_AGAIN_SECONDS)
+        tries = retrying.Tries(inf, (_AGAIN_SECONDS,), keeps_to_request=False)  # which is made to clients
+
+        def passes(failure: Exception, _: int) -> bool:
+            return isinstance(failure, StoreError)
+
+        return await retrying.call(partial(self.aside, work), tries, passes=passes, seconds=_SURELY_SECONDS)
 
 
 def _budget(settings: Config) -> Budget | None:

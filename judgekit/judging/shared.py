@@ -23,7 +23,8 @@ from judgekit.errors import Exit, GatewayError, JudgekitError
 from judgekit.judging import redact
 from judgekit.judging.orchestrator import JudgingState
 from judgekit.judging.verdict import Subject, Verdict
-from judgekit.providers import running, servers
+from judgekit.providers import retrying, running, servers
+from judgekit.providers.pace import seconds_of
 from judgekit.text import one_line
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class SharedError(JudgekitError):
     def __init__(self, message: str, *, passing: bool = False) -> None:
         super().__init__(message)
         self.passing = passing
+        self.retry_after: float | None = None  # seconds, where the server asks for a pause
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,18 +89,15 @@ class Shared:
 
     async def _judged(self, body: dict[str, Any], seconds: float) -> bytes:
         """Return the answer, asked for again under one key where one of several servers goes."""
-        end, headers = time.monotonic() + seconds, {"Idempotency-Key": uuid.uuid4().hex}
-        for number, wait in enumerate((*_WAITS, 0.0)):
+        end = time.monotonic() + seconds
+        headers = {"Idempotency-Key": uuid.uuid4().hex}
+
+        async def ask() -> bytes:
             left = end - time.monotonic()
-            try:
-                return await self._answer("POST", "/v1/judge", left, read=left, json=body, headers=headers)
-            except (httpx.NetworkError, httpx.RemoteProtocolError, SharedError) as error:
-                tries = _UNREACHED if isinstance(error, httpx.ConnectError) else len(_WAITS)
-                passes = error.passing if isinstance(error, SharedError) else True
-                if not passes or number >= tries or end - time.monotonic() < 2 * wait:
-                    raise
-            await asyncio.sleep(wait)
-        raise AssertionError  # the last one raises
+            return await self._answer("POST", "/v1/judge", left, read=left, json=body, headers=headers)
+
+        tries = retrying.Tries(len(_WAITS) + 1, _WAITS)
+        return await retrying.call(ask, tries, passes=_passes, seconds=seconds)
 
     def send(self, lines: Sequence[bytes]) -> str | None:
         """Send ledger lines; return which are refused for good, and why. Raises `SharedError`."""
@@ -147,7 +146,18 @@ class Shared:
             message = str(answer.json()["error"]["message"])
         except (ValueError, KeyError, TypeError, RecursionError):
             message = f"it answered with status {answer.status_code}"
-        raise SharedError(one_line(message, _SAID), passing=answer.status_code in _PASSING)
+        refusal = SharedError(one_line(message, _SAID), passing=answer.status_code in _PASSING)
+        refusal.retry_after = seconds_of(answer.headers.get("retry-after", ""))
+        raise refusal
+
+
+def _passes(failure: Exception, number: int) -> bool:
+    """Whether asking a server again may help, after so many tries."""
+    if isinstance(failure, SharedError):
+        return failure.passing
+    if isinstance(failure, httpx.ConnectError):
+        return number <= _UNREACHED
+    return isinstance(failure, (httpx.NetworkError, httpx.RemoteProtocolError))
 
 
 def configured(settings: Config) -> Shared | None:

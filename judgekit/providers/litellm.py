@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from judgekit.errors import CostSource, FailureKind, GatewayError, Usage, of_failure
-from judgekit.providers import chat, proxies, remembered, running, servers
+from judgekit.providers import chat, proxies, remembered, retrying, running, servers
 from judgekit.providers.base import Reply, secret_values, with_schema
 from judgekit.providers.failures import ending, failure_of, stated_failure
 from judgekit.providers.importing import import_whole
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from judgekit.providers.registry import OutputMode
 
 ATTEMPTS = 3
+_PAUSES = (0.5, 1.0)  # seconds between them, where the provider does not ask for others
 _LOOK_SECONDS = 2.0  # for what an address offers, where something is missing
 SCHEMA_NAME = "opinion"
 MAX_REASON = 60  # characters of a provider's word for what happened
@@ -182,17 +183,17 @@ class LitellmGateway:
         self, endpoint: Endpoint, request: Request, style: CallStyle, turn: Turn, end: float
     ) -> Reply:
         """Ask again after a passing failure."""
-        attempt = 0
-        while True:
-            attempt += 1
-            try:
-                async with turn():
-                    return await call(endpoint, request, style, end, self._paces.of(endpoint))
-            except GatewayError as failure:
-                pause = 0.5 * attempt if failure.retry_after is None else failure.retry_after
-                if not (failure.kind.retryable and attempt < ATTEMPTS and time.monotonic() + pause < end):
-                    raise
-            await asyncio.sleep(pause)
+
+        async def ask() -> Reply:
+            async with turn():
+                return await call(endpoint, request, style, end, self._paces.of(endpoint))
+
+        tries = retrying.Tries(ATTEMPTS, _PAUSES)
+        return await retrying.call(ask, tries, passes=_passes, seconds=end - time.monotonic())
+
+
+def _passes(failure: Exception, _: int) -> bool:
+    return isinstance(failure, GatewayError) and failure.kind.retryable
 
 
 async def _style_of(endpoint: Endpoint, end: float) -> CallStyle:

@@ -376,6 +376,18 @@ def test_a_request_whose_server_went_is_asked_again_under_the_same_key(
             assert len(server.requests) == count
 
 
+def test_a_server_that_asks_for_a_pause_is_asked_again_after_it(
+    use: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared, "_WAITS", (3600.0,) * 5)  # beyond every deadline
+    refusal = {"error": {"message": "being judged"}}
+    for headers, count in (({"Retry-After": "0"}, 6), ({}, 1), ({"Retry-After": "7200"}, 1)):
+        with Loopback(sends(refusal, status=503, headers=headers)) as server:
+            use(server.base)
+            assert judged().verdict == "undetermined"
+            assert len(server.requests) == count
+
+
 def test_a_store_is_the_users_to_name_and_its_password_is_shown_nowhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
