@@ -33,6 +33,7 @@ OURS = (
 )
 """The columns that follow a row's own."""
 UNDETERMINED = "undetermined"
+_MOST_IN_MEMORY = 20_000  # ids of at most 1,000 characters
 _WORDS = ("verdict", "fingerprint")  # what makes a line one of ours, beside its id
 _LONGEST = 8 * MAX_BYTES  # of a line: JSON writes some characters with six
 _ROWS = """CREATE TABLE rows (
@@ -83,23 +84,40 @@ def result(
 class Ids:
     """The ids that were met, with the numbers of their rows; 1 and "1" are the same id.
 
-    They are in a temporary file, so that a million need no more memory than a thousand.
+    Many are in a temporary file, so that a million need no more memory than a thousand. A few are in memory:
+    a process that is forked while SQLite opens such a file waits for it in vain.
     """
 
     def __init__(self) -> None:
-        self._table = _temporary("CREATE TABLE ids (id TEXT PRIMARY KEY, number INTEGER) WITHOUT ROWID")
+        self._numbers: dict[str, int] = {}
+        self._table: sqlite3.Connection | None = None
 
     def add(self, row_id: str | int, number: int) -> int | None:
         """Note the id of a row; returns the number of the row that has it already, if there is one."""
-        try:
-            self._table.execute("INSERT INTO ids VALUES (?, ?)", (str(row_id), number))
-        except sqlite3.IntegrityError:
-            found = self._table.execute("SELECT number FROM ids WHERE id = ?", (str(row_id),))
-            return int(found.fetchone()[0])
+        name = str(row_id)
+        if self._table is not None:
+            return _add_to(self._table, name, number)
+        earlier = self._numbers.setdefault(name, number)
+        if earlier != number:
+            return earlier
+        if len(self._numbers) > _MOST_IN_MEMORY:
+            self._table = _temporary("CREATE TABLE ids (id TEXT PRIMARY KEY, number INTEGER) WITHOUT ROWID")
+            self._table.executemany("INSERT INTO ids VALUES (?, ?)", self._numbers.items())
+            self._numbers.clear()
         return None
 
     def close(self) -> None:
-        self._table.close()
+        if self._table is not None:
+            self._table.close()
+
+
+def _add_to(table: sqlite3.Connection, name: str, number: int) -> int | None:
+    try:
+        table.execute("INSERT INTO ids VALUES (?, ?)", (name, number))
+    except sqlite3.IntegrityError:
+        row = table.execute("SELECT number FROM ids WHERE id = ?", (name,)).fetchone()
+        return int(row[0])
+    return None
 
 
 class Results:

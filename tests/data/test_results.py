@@ -189,10 +189,13 @@ def test_what_a_row_of_out_holds(
     assert judged == (record and {**record, "cost_usd": expected.get("cost_usd")})
 
 
-def test_ids_are_met_once() -> None:
+@pytest.mark.parametrize("others", [0, 30_000])
+def test_ids_are_met_once(others: int) -> None:
     ids = Ids()
-    met: list[str | int] = ["a", 1, "b", "1", "a"]
-    assert [ids.add(each, at) for at, each in enumerate(met, 1)] == [None, None, None, 2, 1]
+    met: list[str | int] = ["a", 1, "b", *(f"other {number}" for number in range(others)), "1", "a"]
+    earlier = [ids.add(each, at) for at, each in enumerate(met, 1)]
+    assert earlier[:-2] == [None] * (len(met) - 2)
+    assert earlier[-2:] == [2, 1]
     ids.close()
 
 
