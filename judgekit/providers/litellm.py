@@ -12,6 +12,7 @@ import gc
 import logging
 import math
 import os
+import re
 import threading
 import time
 from contextlib import suppress
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 3
 _PAUSES = (0.5, 1.0)  # seconds between them, where the provider does not ask for others
+_PAGE = re.compile(r"Original Response: \s*<(?:!doctype|html)", re.IGNORECASE)  # a page for people
 _LOOK_SECONDS = 2.0  # for what an address offers, where something is missing
 SCHEMA_NAME = "opinion"
 MAX_REASON = 60  # characters of a provider's word for what happened
@@ -156,10 +158,8 @@ class LitellmGateway:
                 reply = await self._persistently(endpoint, request, style, turn, end)
                 break
             except GatewayError as failure:
-                if (
-                    "unfit" in failure.objections and not is_again
-                ):  # what the model wrote once, not what it can
-                    is_again = True
+                if "unfit" in failure.objections and not is_again:
+                    is_again = True  # what a model wrote once is not what it can
                     spent = spent.plus(of_failure(failure))
                     continue
                 other = style.adapted(failure, endpoint, request)
@@ -167,10 +167,9 @@ class LitellmGateway:
                     failure.usage = spent.plus(of_failure(failure)) if spent != Usage() else failure.usage
                     raise
                 spent = spent.plus(of_failure(failure))
+            _remember_changes(endpoint, style, other)
             style = other
             changes += 1
-            if style.lasting() != _remembered(endpoint):
-                remembered.keep(endpoint, style)
         reply = replace(reply, usage=spent.plus(reply.usage) if spent != Usage() else reply.usage)
         if request.schema is None:
             return reply
@@ -212,6 +211,16 @@ async def _style_of(endpoint: Endpoint, end: float) -> CallStyle:
 
 def _remembered(endpoint: Endpoint) -> CallStyle:
     return remembered.find(endpoint) or CallStyle(endpoint.output)
+
+
+def _remember_changes(endpoint: Endpoint, style: CallStyle, other: CallStyle) -> None:
+    """Remember in what a style differs from another one, beside what other calls have learned meanwhile."""
+    before, after = style._asdict(), other.lasting()._asdict()
+    changes = {name: value for name, value in after.items() if value != before[name]}
+    changes.pop("room", None)
+    now = _remembered(endpoint)
+    if now._replace(**changes) != now:
+        remembered.keep(endpoint, now._replace(**changes))
 
 
 def _weaken(endpoint: Endpoint, style: CallStyle) -> None:
@@ -263,7 +272,8 @@ async def call(endpoint: Endpoint, request: Request, style: CallStyle, end: floa
         pace.was_too_much(failure.retry_after)
     elif failure.kind is FailureKind.OVERLOADED:
         pace.pause(failure.retry_after, FailureKind.OVERLOADED)
-    elif failure.kind is FailureKind.NOT_FOUND:
+    elif failure.kind is FailureKind.NOT_FOUND or _PAGE.search(failure.message):
+        failure.kind = FailureKind.NOT_FOUND
         failure.message = await _what_is_missing(endpoint, profile, failure.message, end)
     raise failure
 

@@ -585,6 +585,10 @@ def test_a_missing_interface_is_not_told_as_a_missing_model(judge_at: JudgeAt) -
     with Loopback(nothing, listing=nothing) as server:
         kind, message = failure_in(judge_at(server))
     assert (kind, "has no chat interface (Not Found)" in message) == ("not_found", True)
+    page = sends(b"<!doctype html><html><body>Sign in</body></html>")
+    with Loopback(page, listing=page) as server:
+        kind, message = failure_in(judge_at(server))
+    assert (kind, "has no chat interface" in message) == ("not_found", True)
     with Loopback(fails(404, "model 'stand-in' not found, try pulling it first"), listing=nothing) as server:
         kind, message = failure_in(judge_at(server))
     assert (kind, "has no model custom/stand-in" in message) == ("not_found", True)
