@@ -23,7 +23,7 @@ NAMES = (
     *("JUDGEKIT_HOME", "JUDGEKIT_HOOK_BEFORE", "JUDGEKIT_INSIDE", "JUDGEKIT_LOCAL_MODEL"),
     *("JUDGEKIT_LOCAL_THREADS", "JUDGEKIT_MODEL", "JUDGEKIT_MODELS", "JUDGEKIT_ONLY_MODEL"),
     *("JUDGEKIT_QUICK_MODEL", "JUDGEKIT_RECORD", "JUDGEKIT_REPLAY", "JUDGEKIT_SERVER_TOKEN", "JUDGEKIT_SKIP"),
-    *("JUDGEKIT_TIEBREAKER_MODEL", "JUDGEKIT_TRACEBACK", "JUDGEKIT_VERBOSE"),
+    *("JUDGEKIT_STATE_KEY", "JUDGEKIT_TIEBREAKER_MODEL", "JUDGEKIT_TRACEBACK", "JUDGEKIT_VERBOSE"),
 )
 ends_at_once = False  # set by a process that answers once, and ends without tidying up
 _brought: ContextVar[Mapping[str, str] | None] | None = None  # made when a request first brings one

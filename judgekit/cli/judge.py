@@ -67,6 +67,7 @@ def judge(
     batch_fallback: rows.BatchFallback = "live",
     on: rows.On = None,
     ray_address: rows.RayAddress = None,
+    trust_results: rows.TrustResults = False,
 ) -> int:
     """Judge documents or rows. Exit code: 0 accepted, 1 rejected, 2 a human is needed; of rows 0 or 2."""
     output.check_filled(*output.FAMILY, author_family)
@@ -79,7 +80,7 @@ def judge(
     task = documents.Task(*map(encodable, (description, acceptance, reference)))
     use_engine = not no_engine and engine_wanted()
     own = data, map_, id_, out, fresh, limit, judge_turn, batch, batch_fallback
-    dataset = rows.DataOptions(*own, on=on, ray_address=ray_address)
+    dataset = rows.DataOptions(*own, on=on, ray_address=ray_address, trust_results=trust_results)
     if dataset._replace(out=None) != rows.NO_DATA or not files:
         dataset.check(files, format_, task_id)
         how = rows.How(jobs or rows.ROW_JOBS, use_engine, show_prompt, exit_on or rows.USUAL_EXIT)
@@ -229,6 +230,7 @@ def compare(
     batch_fallback: rows.BatchFallback = "live",
     on: rows.On = None,
     ray_address: rows.RayAddress = None,
+    trust_results: rows.TrustResults = False,
 ) -> int:
     """Decide which text is better. Exit code: 0 a winner or a tie, 2 a human is needed."""
     from judgekit.judging import service
@@ -237,6 +239,7 @@ def compare(
     request = service.JudgeRequest(rubric, mode, deadline, max_cost, not no_cache, model)
     dataset = rows.DataOptions(data, map_, id_, out, fresh, limit)
     dataset = dataset._replace(batch=batch, batch_fallback=batch_fallback, on=on, ray_address=ray_address)
+    dataset = dataset._replace(trust_results=trust_results)
     if dataset._replace(out=None) != rows.NO_DATA or not files:
         dataset.check(files, format_)
         how = rows.How(jobs or rows.ROW_JOBS, not no_engine and engine_wanted(), show_prompt)

@@ -68,6 +68,8 @@ Id = Annotated[str | None, Option("--id", metavar="COLUMN", help="Column that na
 _INTO = "Write results here: of rows .jsonl, .csv, .tsv or .parquet (--on ray: a folder), continued if there."
 Out = Annotated[str | None, Option("--out", metavar="FILE", help=_INTO)]
 Fresh = Annotated[bool, Option("--fresh", help="Judge all rows again, whatever --out has.")]
+_TRUST = Option("--trust-results", help="Keep results in --out as they are that were not written here.")
+TrustResults = Annotated[bool, _TRUST]
 Limit = Annotated[int | None, Option("--limit", min=1, metavar="N", help="Judge only the first N rows.")]
 JudgeTurn = Annotated[Turn, Option("--judge-turn", help="Of a conversation: its last answer, or all.")]
 _EXIT_ON = Option("--exit-on", help="Outcome that makes the exit code 1 or 2; repeatable.")
@@ -99,6 +101,7 @@ class DataOptions(NamedTuple):
     batch_fallback: Literal["live", "none"] = "live"
     on: Literal["ray"] | None = None
     ray_address: str | None = None
+    trust_results: bool = False
 
     def check(self, files: list[str] | None, format_: str, task_id: str | None = None) -> None:
         """Raise `UsageError` for options that do not go together, and where nothing is to be judged."""
@@ -110,6 +113,8 @@ class DataOptions(NamedTuple):
         others = {"a path": files, "--format": format_ != "table", "--task-id": task_id}
         for name in (name for name, is_given in others.items() if is_given):
             raise UsageError(f"--data and {name} do not go together; give one of the two")
+        if self.trust_results and (self.fresh or not self.out):
+            raise UsageError("--trust-results is for an --out, and without --fresh, which loses its rows")
         if self.batch_fallback != "live" and not self.batch:
             raise UsageError("--batch-fallback is for --batch; give both")
         if self.batch and self.out is None:
@@ -154,7 +159,7 @@ def run(
     how: How,
 ) -> int:
     """Judge the rows of a dataset, sum up, and return the exit code."""
-    from judgekit.data import fields, results, rows, runs
+    from judgekit.data import fields, results, rows, runs, seals
     from judgekit.judging.service import JudgeRequest
 
     assert options.data is not None  # noqa: S101 - what the callers look at
@@ -170,6 +175,9 @@ def run(
         note(line)
     if how.show_prompt:
         return _show_prompt(task, dataset, project, judge_request)
+    if options.out and seals.state_key() is None:
+        place = Path(environment.config_home()) / seals.FILE
+        note(f"{place} cannot be written: set {seals.VARIABLE}, or a second run needs --trust-results")
     expected, most = partial(asked.expected, found), judge_request.max_cost_usd
     work = runs.DatasetRun(
         dataset=dataset, results=results.Results(output.emit), max_cost_usd=most, expected=expected
@@ -179,7 +187,8 @@ def run(
         name, total, interrupted, seconds = _on_ray(options, work, source, project, judge_request, how)
     else:
         total = dataset.check() if source.lasting else None
-        with results.open_results(options.out, output.emit, fresh=options.fresh, source=source) as kept:
+        to = partial(results.open_results, options.out, output.emit, source=source)
+        with to(fresh=options.fresh, trust=options.trust_results) as kept:
             work.results, name = kept, kept.name
             runner = _runner(task, options, project, judge_request, how, work)
             interrupted, seconds = _judged(partial(runner, work.pending(), work.on_record), work, total)
@@ -212,8 +221,17 @@ def _runner(
     if options.batch:
         from judgekit.data import batches
 
-        own = options.out or "", options.batch_fallback, work, note
-        return batches.BatchRunner(project, judge_request, how.jobs, *own)
+        return batches.BatchRunner(
+            project=project,
+            judge_request=judge_request,
+            at_once=how.jobs,
+            out=options.out or "",
+            fallback=options.batch_fallback,
+            work=work,
+            note=note,
+            is_fresh=options.fresh,
+            is_trusted=options.trust_results,
+        )
     if how.use_engine:
         return runs.by_engine(task, project, judge_request, how.jobs, note)
     return runs.here(project, judge_request, how.jobs)
@@ -243,7 +261,7 @@ def _on_ray(
     assert options.data is not None and options.out is not None  # noqa: S101, PT018 - what `check` looks at
     with on_ray.connected(options.ray_address):
         run = on_ray.RayRun(work, options.data, options.out, project, judge_request, how.jobs)
-        run.prepare(fresh=options.fresh)
+        run.prepare(fresh=options.fresh, trust=options.trust_results)
         total = run.check(source.schema)
         interrupted, seconds = _judged(run.judge, work, total)
         run.finish()

@@ -18,7 +18,7 @@ from itertools import chain
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from judgekit.data.manifest import Manifest, Place, Submitted
+from judgekit.data.manifest import Manifest, Place, Submitted, open_manifest
 from judgekit.data.runs import judges
 from judgekit.environment import environ
 from judgekit.errors import KEPT, FailureKind, GatewayError, InputError, Usage, UsageError, of_failure
@@ -355,7 +355,7 @@ class BatchGateway:
         """Forget a batch of which nothing was asked."""
         self._manifest.release(batch)
         with suppress(GatewayError):
-            if batch.file:
+            if batch.file and batch.is_ours:
                 await calls.delete(batch.file)
 
     async def _recover(self) -> None:
@@ -416,7 +416,7 @@ class BatchGateway:
             calls = _calls(batch.place)
             if calls is None or batch.rest is None:
                 continue
-            for file in filter(None, batch.rest):
+            for file in filter(None, batch.rest if batch.is_ours else ()):
                 try:
                     await calls.delete(file)
                 except GatewayError as failure:
@@ -472,12 +472,17 @@ class BatchRunner:
     fallback: Fallback
     work: DatasetRun
     note: Callable[[str], None]
+    is_fresh: bool = False
+    is_trusted: bool = False  # what is beside `out`, whoever wrote it
 
     def __call__(self, asked: Iterable[PendingRow], on_record: OnRecord) -> None:
         running.run(self._judged(iter(asked), on_record))
 
     async def _judged(self, asked: Iterator[PendingRow], on_record: OnRecord) -> None:
-        manifest, room = Manifest(f"{self.out}.batch"), asyncio.Semaphore(AT_ONCE)
+        manifest = open_manifest(f"{self.out}.batch", is_fresh=self.is_fresh, is_trusted=self.is_trusted)
+        for file in manifest.left_behind:
+            self.note(f"{file} at the provider may be of this run: nothing proves it, so it is not deleted")
+        room = asyncio.Semaphore(AT_ONCE)
         gateway = BatchGateway(self, manifest)
         judge_of = judges(gateway, self.project, self.judge_request, self._patient)
         try:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit import outputs
+from judgekit.data import seals
 from judgekit.errors import InputError
 from judgekit.providers.batches import MOST_BYTES, MOST_REQUESTS, BatchAnswer
 
@@ -25,14 +26,23 @@ CREATE TABLE IF NOT EXISTS batch (
     number INTEGER PRIMARY KEY AUTOINCREMENT,
     tag TEXT, place TEXT,
     file TEXT, id TEXT,  -- the provider's names, once it has given them
-    rest TEXT);  -- of a batch whose answers are here: the files that the provider still has
+    rest TEXT,  -- of a batch whose answers are here: the files that the provider still has
+    is_ours INTEGER,  -- 0 where the user trusts the batch without proof: none of its files is deleted
+    seal TEXT);
 CREATE TABLE IF NOT EXISTS request (
     custom_id TEXT PRIMARY KEY, place TEXT,
     batch INTEGER,  -- null until it is about to be submitted
     body BLOB,  -- until it is answered
-    answer TEXT);
+    answer TEXT,
+    seal TEXT);
 CREATE INDEX IF NOT EXISTS of_batch ON request (batch);
 """
+_ADDED = (  # to a file of an earlier version
+    "ALTER TABLE batch ADD COLUMN is_ours INTEGER",
+    "ALTER TABLE batch ADD COLUMN seal TEXT",
+    "ALTER TABLE request ADD COLUMN seal TEXT",
+)
+_OBJECTS = {"batch", "request", "of_batch", "sqlite_sequence"}
 _ALL = 2**62
 _AROUND = 200  # bytes around a body in a file, at most
 
@@ -55,17 +65,50 @@ class Submitted(NamedTuple):
     file: str | None = None
     id: str | None = None
     rest: tuple[str, ...] | None = None
+    is_ours: bool = True
+
+
+def open_manifest(path: str, *, is_fresh: bool, is_trusted: bool) -> Manifest:
+    """Return the manifest of a run; raises `InputError`, and `UsageError` where others wrote in it.
+
+    A `is_fresh` run begins such a file anew; a run that `is_trusted` seals what is in it, and deletes none of
+    the files that it names.
+    """
+    manifest = Manifest(path)
+    try:
+        unsealed = manifest.count_unsealed()
+        if unsealed and is_trusted:
+            manifest.trust()
+    except (sqlite3.Error, ValueError, TypeError) as error:
+        manifest.close(remove=is_fresh)
+        if is_fresh:
+            return Manifest(path)
+        raise InputError(f"{path}: no list of batches of judgekit ({error}); move it away") from None
+    if unsealed and is_fresh:
+        manifest.close(remove=True)
+        return Manifest(path)
+    if unsealed and not is_trusted:
+        manifest.close()
+        raise seals.refused(path, unsealed, "entry", "entries")
+    return manifest
 
 
 class Manifest:
     def __init__(self, path: str) -> None:
         """Open the file, or make it; raises `InputError`."""
         self.path = path
+        self.left_behind: list[str] = []
+        self._key = seals.state_key()
         try:
             path = outputs.check_database(path)
             os.close(outputs.open_to_append(path))
             self._table = sqlite3.connect(path)
+            self._table.execute("PRAGMA trusted_schema = OFF")
+            self._check_objects()
             self._table.executescript(_CREATE)
+            if not self._has_seals():
+                for statement in _ADDED:
+                    self._table.execute(statement)
         except (OSError, sqlite3.Error) as error:
             what = "free space, or move it away and lose what it knows of batches"
             raise InputError(f"{path}: cannot be used ({error}); {what}") from None
@@ -80,7 +123,8 @@ class Manifest:
 
     def add(self, custom_id: str, place: Place, body: bytes) -> None:
         values = custom_id, json.dumps(place), body
-        self._row("INSERT INTO request (custom_id, place, body) VALUES (?, ?, ?)", *values)
+        seal = self._seal("request", _request(*values, None))
+        self._row("INSERT INTO request (custom_id, place, body, seal) VALUES (?, ?, ?, ?)", *values, seal)
 
     def last(self) -> int:
         """Return the number of the newest request."""
@@ -110,10 +154,9 @@ class Manifest:
     def intend(self, tag: str, place: Place, custom_ids: Sequence[str]) -> Submitted:
         """Note that a batch of these requests is about to be submitted."""
         with self._table:
-            made = self._table.execute(
-                "INSERT INTO batch (tag, place) VALUES (?, ?)", (tag, json.dumps(place))
-            )
-            number = int(made.lastrowid or 0)
+            insert = "INSERT INTO batch (tag, place, is_ours) VALUES (?, ?, 1)"
+            number = int(self._table.execute(insert, (tag, json.dumps(place))).lastrowid or 0)
+            self._store(Submitted(number, tag, place))
             pairs = ((number, custom_id) for custom_id in custom_ids)
             self._table.executemany("UPDATE request SET batch = ? WHERE custom_id = ?", pairs)
         return Submitted(number, tag, place)
@@ -128,16 +171,29 @@ class Manifest:
     def changed(self, batch: Submitted) -> Submitted:
         """Note what is new about a batch, and return it."""
         with self._table:
-            rest = None if batch.rest is None else json.dumps(batch.rest)
-            values = batch.file, batch.id, rest, batch.number
-            self._row("UPDATE batch SET file = ?, id = ?, rest = ? WHERE number = ?", *values)
+            self._store(batch)
         return batch
 
+    def _store(self, batch: Submitted) -> None:
+        rest = None if batch.rest is None else json.dumps(batch.rest)
+        values = batch.file, batch.id, rest, int(batch.is_ours)
+        seal = self._seal("batch", [batch.tag, json.dumps(batch.place), *values])
+        change = "UPDATE batch SET file = ?, id = ?, rest = ?, is_ours = ?, seal = ? WHERE number = ?"
+        self._row(change, *values, seal, batch.number)
+
     def batches(self) -> list[Submitted]:
-        rows = self._table.execute("SELECT number, tag, place, file, id, rest FROM batch ORDER BY number")
+        which = "SELECT number, tag, place, file, id, rest, is_ours FROM batch ORDER BY number"
         return [
-            Submitted(number, tag, Place(*json.loads(place)), file, own, rest and tuple(json.loads(rest)))
-            for number, tag, place, file, own, rest in rows
+            Submitted(
+                number=number,
+                tag=tag,
+                place=Place(*json.loads(place)),
+                file=file,
+                id=batch_id,
+                rest=rest and tuple(json.loads(rest)),
+                is_ours=bool(is_ours),
+            )
+            for number, tag, place, file, batch_id, rest, is_ours in self._table.execute(which)
         ]
 
     def requests(self, batch: Submitted) -> Iterator[str]:
@@ -148,16 +204,19 @@ class Manifest:
         """Keep the answers of a batch that is over; forget requests with none, or with two that differ."""
         told: dict[str, str] = {}
         contradicted: set[str] = set()
+        place = json.dumps(batch.place)
 
-        def rows() -> Iterator[tuple[str, str, int]]:
+        def rows() -> Iterator[tuple[str, str | None, str, int]]:
             for custom_id, answer in answers:
                 if answer is None:
                     continue
                 if told.setdefault(custom_id, _meaning(answer)) != _meaning(answer):
                     contradicted.add(custom_id)
-                yield json.dumps(answer), custom_id, batch.number
+                text = json.dumps(answer)
+                seal = self._seal("request", _request(custom_id, place, None, text))
+                yield text, seal, custom_id, batch.number
 
-        keep = "UPDATE request SET answer = ?, body = NULL WHERE custom_id = ? AND batch = ?"
+        keep = "UPDATE request SET answer = ?, seal = ?, body = NULL WHERE custom_id = ? AND batch = ?"
         drop = "UPDATE request SET answer = NULL WHERE custom_id = ? AND batch = ?"
         with self._table:
             self._table.executemany(f"{keep} AND answer IS NULL", rows())
@@ -187,6 +246,44 @@ class Manifest:
         if remove:
             Path(self.path).unlink(missing_ok=True)
 
+    def count_unsealed(self) -> int:
+        """Return how many batches and requests this user's key did not write."""
+        batches = self._table.execute("SELECT tag, place, file, id, rest, is_ours, seal FROM batch")
+        count = sum(not seals.is_valid(self._key, "batch", [*values], seal) for *values, seal in batches)
+        requests = self._table.execute("SELECT custom_id, place, body, answer, seal FROM request")
+        for custom_id, place, body, answer, seal in requests:
+            content = _request(custom_id, place, body, answer)
+            count += not seals.is_valid(self._key, "request", content, seal)
+        return count
+
+    def trust(self) -> None:
+        """Seal all that is here, as the user says; none of the files that it names counts as ours."""
+        for batch in self.batches():
+            if batch.rest is None:
+                self.changed(batch._replace(is_ours=False))
+            else:
+                self.left_behind += filter(None, batch.rest)
+                self.end(batch)
+        which = "SELECT custom_id, place, body, answer FROM request"
+        with self._table:
+            for values in self._table.execute(which).fetchall():
+                seal = self._seal("request", _request(*values))
+                self._row("UPDATE request SET seal = ? WHERE custom_id = ?", seal, values[0])
+
+    def _seal(self, kind: str, content: object) -> str | None:
+        return seals.seal_of(self._key, kind, content) if self._key else None
+
+    def _has_seals(self) -> bool:
+        return any(name == "seal" for _, name, *_ in self._table.execute("PRAGMA table_info(request)"))
+
+    def _check_objects(self) -> None:
+        """Raise `InputError` for a database with more in it, such as a trigger, which runs by itself."""
+        names = {name for (name,) in self._table.execute("SELECT name FROM sqlite_master")}
+        strange = {name for name in names - _OBJECTS if not name.startswith("sqlite_autoindex_")}
+        kinds = {kind for (kind,) in self._table.execute("SELECT type FROM sqlite_master")}
+        if strange or kinds - {"table", "index"}:
+            raise InputError(f"{self.path}: no list of batches of judgekit; move it away")
+
     def _row(self, statement: str, *values: object) -> tuple[str, ...] | None:
         row: tuple[str, ...] | None = self._table.execute(statement, values).fetchone()
         return row
@@ -197,3 +294,10 @@ def _meaning(answer: BatchAnswer) -> str:
     body = answer.body
     words = body.get("choices", body) if isinstance(body, dict) else body
     return hashlib.sha256(json.dumps([answer.status, words], sort_keys=True).encode()).hexdigest()
+
+
+def _request(custom_id: str, place: str, body: bytes | str | None, answer: str | None) -> list[str | None]:
+    """Return what is sealed of a request."""
+    raw = body.encode() if isinstance(body, str) else body  # text, where somebody else wrote it
+    sha256 = None if raw is None else hashlib.sha256(raw).hexdigest()
+    return [custom_id, place, sha256, answer]

@@ -24,10 +24,9 @@ import numpy as np
 import pyarrow as pa
 
 from judgekit import environment
-from judgekit.config.files import take
-from judgekit.data import parts, runs, tables, worker
+from judgekit.data import parts, runs, seals, tables, worker
 from judgekit.data.broker import Broker
-from judgekit.data.results import OURS
+from judgekit.data.results import OURS, lock_of, taken_alone
 from judgekit.data.rows import ENDINGS, RowFiles, UnreadableRow, rows_in
 from judgekit.data.runs import DatasetRun
 from judgekit.errors import InputError, JudgekitError, UsageError
@@ -169,22 +168,27 @@ class RayRun:
                     found.append((runs.double(row_id, number, earlier, self._dataset.id_column or ""), 1))
         return found
 
-    def prepare(self, *, fresh: bool) -> None:
-        """Find out what FOLDER has, or empty it; raises `UsageError` where it is not ours, or taken."""
-        lock = take(Path(environment.cache_folder("results")) / environment.file_name_for(self._folder.root))
-        if lock is None:  # it ends with this process
-            problem = "another run writes to it; wait for it, or choose another --out"
-            raise UsageError(f"{self._folder.name}: {problem}")
+    def prepare(self, *, fresh: bool, trust: bool = False) -> None:
+        """Find out what FOLDER has, or empty it; raises `UsageError` where it is not ours, or taken.
+
+        Rows that do not verify are such an error, unless the user says `trust`.
+        """
+        taken_alone(lock_of(self._folder.root), self._folder.name)
+        self._key = parts.Key(seals.state_key())
         names = self._folder.names()
         if fresh:
             self._folder.remove(names)
             names = []
         self._number = 1 + max(map(parts.run_of, names), default=0)
         self._names, self._lines, self._before = self._scanned(names, 0)
+        unsealed = int((~self._lines["sealed"]).sum())
+        if unsealed and not trust:
+            raise seals.refused(self._folder.name, unsealed)
 
     def _scanned(self, names: list[str], first: int) -> tuple[list[str], Any, set[pa.Schema]]:
         """Return these files with their lines and columns; those that a killed run left behind go."""
-        groups = [(self._folder, names[at : at + _FILES], first + at) for at in range(0, len(names), _FILES)]
+        starts = range(0, len(names), _FILES)
+        groups = [(self._folder, names[at : at + _FILES], self._key, first + at) for at in starts]
         found = _far(parts.scan, groups)
         replaced = {name for each in found for name in each.replaced}.intersection(names)
         self._folder.remove(replaced)
@@ -253,7 +257,8 @@ class RayRun:
             },
             self._dataset,
             self.work.expected,
-            {name: variables[name] for name in environment.NAMES if name in variables},
+            {name: variables[name] for name in environment.NAMES if name in variables}
+            | ({seals.VARIABLE: self._key.key} if self._key.key else {}),
             self._at_once,
             self._folder,
             self._shape,
@@ -328,7 +333,10 @@ class RayRun:
             dropped.setdefault(every[number], []).append(row)
         if any(schema != self._shape.schema for schema in self._before):
             dropped = {name: [] for name in self._names if name in names} | dropped
-        _far(parts.rewrite, [(self._folder, name, rows, self._shape) for name, rows in dropped.items()])
+        for number in {*self._lines["file"][~self._lines["sealed"]].tolist()}:  # which the user trusts
+            dropped.setdefault(every[number], [])
+        calls = [(self._folder, name, rows, self._shape, self._key) for name, rows in dropped.items()]
+        _far(parts.rewrite, calls)
 
 
 def _check(shared: Any, path: str, limit: int | None, wanted: frozenset[int]) -> Checked:  # noqa: ANN401 - what is shared

@@ -19,16 +19,18 @@ from pyarrow import parquet
 from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem
 
 from judgekit import environment, outputs
-from judgekit.data import tables
+from judgekit.data import seals, tables
 from judgekit.data.results import UNDETERMINED, Ids, Results, place_of
-from judgekit.data.rows import file_system, plain_cells
-from judgekit.errors import UsageError
+from judgekit.data.rows import UnreadableRow, file_system, rows_in
+from judgekit.errors import InputError, UsageError
 from judgekit.judging.documents import LETTERS
 from judgekit.judging.verdict import TIE
 from judgekit.text import encodable
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+    from judgekit.data.seals import Fingerprint
 
 MERGED = 256  # files of a few rows that become one
 _WORDS = ("accept", "improve", "reject", "escalate", TIE, *LETTERS)
@@ -38,11 +40,13 @@ _NAME = re.compile(r"(?:part|rows)-(\d+)-\d+\.parquet")
 _PARTS = b"judgekit.parts"  # of the metadata of a file: which it replaces
 _LINE: list[tuple[str, str]] = [
     ("id", "u8"),
-    ("fingerprint", "u8"),
+    ("first", "u8"),  # half of the fingerprint, and
+    ("second", "u8"),
     ("file", "u4"),
     ("row", "u4"),
     ("word", "u1"),
     ("done", "?"),
+    ("sealed", "?"),
 ]
 NOTHING = np.array([], _LINE)
 
@@ -53,6 +57,13 @@ class Shape(NamedTuple):
     schema: pa.Schema
     renamed: Mapping[str, str]
     given: frozenset[str]
+
+
+class Key:
+    """The key of seals on its way to another machine; no message shows it."""
+
+    def __init__(self, key: str | None) -> None:
+        self.key = key
 
 
 class Found(NamedTuple):
@@ -127,6 +138,14 @@ class Folder:
         with self.system.open_input_file(self.path(name)) as file:
             return parquet.ParquetFile(file).read(columns)
 
+    def rows(self, name: str) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a file; raises `InputError` for one that takes too much memory."""
+        with self.system.open_input_file(self.path(name)) as file:
+            for row in rows_in(file, name):
+                if isinstance(row, UnreadableRow):
+                    raise InputError(f"{self.name}: {name}: row {row.number}: {row.problem}")
+                yield dict(row.columns)
+
     def schema(self, name: str) -> pa.Schema:
         with self.system.open_input_file(self.path(name)) as file:
             return parquet.ParquetFile(file).schema_arrow
@@ -138,7 +157,7 @@ def run_of(name: str) -> int:
     return int(found[1]) if found else 0
 
 
-def scan(folder: Folder, names: Sequence[str], first: int = 0) -> Found:
+def scan(folder: Folder, names: Sequence[str], key: Key, first: int = 0) -> Found:
     """Return what is in these files, the first of which has the number `first`; raises `UsageError`."""
     lines, schemas, replaced = list[tuple[Any, ...]](), dict[pa.Schema, None](), list[str]()
     for number, name in enumerate(names, first):
@@ -147,12 +166,22 @@ def scan(folder: Folder, names: Sequence[str], first: int = 0) -> Found:
             raise UsageError(f"{folder.name}: {name} is no result of judgekit; choose another --out")
         replaced += (schema.metadata or {}).get(_PARTS, b"").decode().split()
         schemas[schema.remove_metadata()] = None
-        cells = [column.to_pylist() for column in folder.read(name, _READ).select(_READ).columns]
-        for row, (row_id, fingerprint, word, error) in enumerate(zip(*cells, strict=True)):
-            done = error is None and word != UNDETERMINED and word in _WORDS
+        for row, cells in enumerate(folder.rows(name)):
+            word = cells["verdict"]
+            done = cells["error"] is None and word != UNDETERMINED and word in _WORDS
             code = _WORDS.index(word) if done else 0
-            lines.append((_digest(row_id), int(fingerprint or "0", 16), number, row, code, done))
+            halves = _halves(seals.what_of(cells["fingerprint"] or ""))
+            is_sealed = seals.is_row_valid(cells, key.key)
+            lines.append((_digest(cells["id"]), *halves, number, row, code, done, is_sealed))
     return Found(np.array(lines, _LINE), list(schemas), replaced)
+
+
+def _halves(fingerprint: str) -> tuple[int, int]:
+    """Return a fingerprint as two numbers of 64 bits; (0, 0) for one that nobody has."""
+    try:
+        return int(fingerprint[:16] or "0", 16), int(fingerprint[16:32] or "0", 16)
+    except ValueError:
+        return 0, 0
 
 
 def _digest(row_id: str | int) -> int:
@@ -196,12 +225,13 @@ class KeptLines(Results):
     def __init__(self, lines: np.ndarray[Any, Any]) -> None:
         self._lines = lines
 
-    def kept(self, row_id: str | int, fingerprint: str) -> str | None:
+    def kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
         digest, lines = _digest(row_id), self._lines
         place = int(np.searchsorted(lines["id"], np.uint64(digest)))
         if place == len(lines) or int(lines["id"][place]) != digest:
             return None
-        is_same = int(lines["fingerprint"][place]) == int(fingerprint or "0", 16)
+        written = int(lines["first"][place]), int(lines["second"][place])
+        is_same = written != (0, 0) and written in [_halves(each) for each in fingerprint]
         return _WORDS[lines["word"][place]] if is_same else None
 
 
@@ -227,12 +257,12 @@ def write_part(folder: Folder, name: str, rows: Sequence[Mapping[str, Any]], sha
     folder.write(name, [pa.Table.from_batches([batch])], shape.schema)
 
 
-def rewrite(folder: Folder, name: str, dropped: Sequence[int], shape: Shape) -> None:
-    """Write a file in these columns, without some of its rows."""
-    table, gone = folder.read(name), {*dropped}
-    columns = {each: plain_cells(table[each]) for each in table.column_names}
-    cells = enumerate(zip(*columns.values(), strict=True))
-    rows = [dict(zip(columns, each, strict=True)) for at, each in cells if at not in gone]
+def rewrite(folder: Folder, name: str, dropped: Sequence[int], shape: Shape, key: Key) -> None:
+    """Write a file in these columns, without some of its rows; seal those that the user trusts."""
+    gone, rows = {*dropped}, list[dict[str, Any]]()
+    for at, row in enumerate(folder.rows(name)):
+        if at not in gone:
+            rows.append(seals.sealed_row(row, key.key))
     if rows:
         write_part(folder, name, rows, shape._replace(renamed={}))
     else:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from judgekit import environment, outputs
 from judgekit.config.files import take
-from judgekit.data import tables
+from judgekit.data import seals, tables
 from judgekit.data.rows import ENDINGS, DataRow, Rows, bounded_lines, parquet_module
 from judgekit.errors import InputError, UsageError
 from judgekit.judging.documents import MAX_BYTES
@@ -26,6 +26,8 @@ from judgekit.text import encodable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from judgekit.data.seals import Fingerprint
 
 OURS = (
     *("id", "verdict", "average", "scores", "reasoning", "model", "cost_usd", "duration_ms", "error"),
@@ -41,14 +43,18 @@ _ROWS = """CREATE TABLE rows (
     place INTEGER,  -- in the input; null for a row that it no longer has
     aside INTEGER, start INTEGER, size INTEGER,  -- its newest line: in which file, and where
     fingerprint TEXT, word TEXT, failed INTEGER,
+    sealed INTEGER,  -- whether this user's key wrote the line
     again INTEGER NOT NULL DEFAULT 0,  -- whether it is to be judged again
     moved INTEGER  -- where the line starts in the file that is being written
 ) WITHOUT ROWID"""
-_NOTE = """INSERT INTO rows (id, aside, start, size, fingerprint, word, failed) VALUES (?, ?, ?, ?, ?, ?, ?)
+_NOTE = """INSERT INTO rows (id, aside, start, size, fingerprint, word, failed, sealed)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT (id) DO UPDATE SET aside = excluded.aside, start = excluded.start, size = excluded.size,
-    fingerprint = excluded.fingerprint, word = excluded.word, failed = excluded.failed, again = 0"""
+    fingerprint = excluded.fingerprint, word = excluded.word, failed = excluded.failed,
+    sealed = excluded.sealed, again = 0"""
 _IN_ORDER = (
-    "SELECT id, aside, start, size FROM rows WHERE {} ORDER BY place IS NULL, place, aside DESC, start"
+    "SELECT id, aside, start, size, sealed FROM rows WHERE {}"
+    " ORDER BY place IS NULL, place, aside DESC, start"
 )
 
 
@@ -131,6 +137,7 @@ class Results:
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
+        self._key = seals.state_key()
 
     def __enter__(self) -> Self:
         return self
@@ -138,15 +145,17 @@ class Results:
     def __exit__(self, *_: object) -> None:
         return None
 
-    def kept(self, row_id: str | int, fingerprint: str) -> str | None:
+    def kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
         """Return the word of the verdict where OUT has one for this row and this fingerprint.
 
         An undetermined row, and one with an error, is to be judged again: None.
         """
 
-    def add(self, found: Mapping[str, Any]) -> None:
-        """Write a row of `result`, whole or not at all; raises `InputError` where that fails."""
-        self._write(_line(found).decode().removesuffix("\n"))
+    def add(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        """Seal a row of `result`, write it whole or not at all, and return it; raises `InputError`."""
+        row = seals.sealed_row(found, self._key)
+        self._write(_line(row).decode().removesuffix("\n"))
+        return row
 
     def finish(self) -> None:
         """Put the rows in the order of the input, each once, and write OUT if it is no JSON Lines."""
@@ -155,8 +164,9 @@ class Results:
 class _File(Results):
     """Results in a file; see the module."""
 
-    def __init__(self, out: str, *, fresh: bool, source: Rows | None) -> None:
+    def __init__(self, out: str, *, fresh: bool, trust: bool, source: Rows | None) -> None:
         self.name, self._fresh = encodable(out), fresh
+        self._key = seals.state_key()
         self._path = Path(place_of(out))
         self._is_table = self._path.suffix.lower() in tables.ENDINGS
         self._part = self._path.with_name(f"{self._path.name}.part.jsonl") if self._is_table else self._path
@@ -171,13 +181,9 @@ class _File(Results):
             raise UsageError(f"{self.name}: the rows are read from this file; choose another --out")
         self._schema = source.schema if source is not None else None
         with ExitStack() as opened:
-            lock = Path(environment.cache_folder("results")) / environment.file_name_for(
-                os.path.realpath(out)
-            )
-            if (held := take(lock)) is None:  # it ends with this process
-                problem = "another run writes to it; wait for it, or choose another --out"
-                raise UsageError(f"{self.name}: {problem}")
-            opened.callback(os.close, held)
+            self._lock = lock_of(os.path.realpath(out))
+            if (held := taken_alone(self._lock, self.name)) is not None:
+                opened.callback(os.close, held)
             self._table = _temporary(_ROWS)
             opened.callback(self._table.close)
             try:
@@ -185,6 +191,8 @@ class _File(Results):
                     self._check_table()
                     self._index(self._aside, 1, 0)
                     self._index(self._part, 0, 0)
+                    if (unsealed := self._unsealed()) and not trust:
+                        raise seals.refused(self.name, unsealed)
                 self._made = not self._part.exists()
                 self._descriptor = outputs.open_to_append(str(self._part))
             except OSError as error:
@@ -198,7 +206,12 @@ class _File(Results):
         if empty:  # the run ended before its first row
             self._part.unlink(missing_ok=True)
 
-    def kept(self, row_id: str | int, fingerprint: str) -> str | None:
+    def _unsealed(self) -> int:
+        """Return how many rows of OUT this user's key did not write."""
+        count = self._table.execute("SELECT count(*) FROM rows WHERE start IS NOT NULL AND NOT sealed")
+        return int(count.fetchone()[0])
+
+    def kept(self, row_id: str | int, fingerprint: Fingerprint) -> str | None:
         self._places += 1
         place = "INSERT INTO rows (id, place) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET place = "
         self._table.execute(f"{place} coalesce(place, excluded.place)", (str(row_id), self._places))
@@ -206,13 +219,17 @@ class _File(Results):
         was, word, failed, start = self._table.execute(wanted, (str(row_id),)).fetchone()
         if start is None:
             return None
-        if was == fingerprint and not failed and word != UNDETERMINED:
+        if seals.is_of(was, fingerprint) and not failed and word != UNDETERMINED:
             return str(word)
         self._table.execute("UPDATE rows SET again = 1 WHERE id = ?", (str(row_id),))
         return None
 
-    def add(self, found: Mapping[str, Any]) -> None:
-        raw = _line(found)
+    def add(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        row = seals.sealed_row(found, self._key)
+        self._append(row, _line(row))
+        return row
+
+    def _append(self, row: Mapping[str, Any], raw: bytes) -> None:
         try:
             self._begin()
             start = os.lseek(self._descriptor, 0, os.SEEK_END)
@@ -226,7 +243,7 @@ class _File(Results):
             raise self._failed(error) from None
         if written < len(raw):  # the system says why only when nothing at all could be written
             raise self._failed(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
-        self._note(found, 0, start, len(raw))
+        self._note(row, 0, start, len(raw))
         if start == self._end:  # else an interrupted call wrote a line that was not noted; see `finish`
             self._end += len(raw)
 
@@ -237,22 +254,32 @@ class _File(Results):
             if os.fstat(self._descriptor).st_size > self._end:
                 self._index(self._part, 0, self._end)
             end = 0
-            for _, aside, start, size in self._table.execute(_IN_ORDER.format("start IS NOT NULL")):
-                if aside or start != end:
+            for _, aside, start, size, sealed in self._table.execute(_IN_ORDER.format("start IS NOT NULL")):
+                if aside or start != end or (self._key and not sealed):
                     self._rewrite(self._part, 0, "start IS NOT NULL")
                     break
                 end += size
             self._aside.unlink(missing_ok=True)
             when = self._part.stat().st_mtime_ns
-            if self._is_table and (changed or self._written() != when):
+            if self._is_table and (changed or self._written() != when or not self._is_as_written()):
                 tables.write_table(self._part, self._path, OURS, self._schema)
                 os.utime(self._path, ns=(when, when))  # the sign that it holds just these rows
+                if self._lock is not None:
+                    self._lock.write_text(repr(environment.stamp(str(self._path))), encoding="ascii")
         except OSError as error:
             raise self._failed(error) from None
 
     def _written(self) -> int:
         """Return when OUT was written, in nanoseconds; 0 where it was not."""
         return self._path.stat().st_mtime_ns if self._path.exists() else 0
+
+    def _is_as_written(self) -> bool:
+        """Whether OUT is the very file that this user wrote: a clone may bring another one as old."""
+        try:
+            stamp = repr(environment.stamp(str(self._path)))
+            return self._lock is not None and self._lock.read_text(encoding="ascii") == stamp
+        except (OSError, ValueError):
+            return False
 
     def _check_table(self) -> None:
         """Raise `UsageError` for a table that holds what the lines, which will replace it, do not."""
@@ -295,7 +322,8 @@ class _File(Results):
 
     def _note(self, found: Mapping[str, Any], aside: int, start: int, size: int) -> None:
         values = (str(found["id"]), aside, start, size, found["fingerprint"], found["verdict"])
-        self._table.execute(_NOTE, (*values, found.get("error") is not None))
+        is_failed = found.get("error") is not None
+        self._table.execute(_NOTE, (*values, is_failed, seals.is_row_valid(found, self._key)))
 
     def _clean(self) -> None:
         """Cut off a torn line, end one that lacks its end; empty the file for a fresh run. Once."""
@@ -330,12 +358,16 @@ class _File(Results):
                 self._part.open("rb") as own,
                 self._aside.open("rb") as other,
             ):
-                for name, of_aside, start, size in self._table.execute(_IN_ORDER.format(which)):
+                for name, of_aside, start, size, sealed in self._table.execute(_IN_ORDER.format(which)):
                     source = other if of_aside else own
                     source.seek(start)
-                    file.write(source.read(size))
-                    self._table.execute("UPDATE rows SET moved = ? WHERE id = ?", (at, name))
-                    at += size
+                    line = source.read(size)
+                    if self._key and not sealed:  # the user trusts it
+                        line = _line(seals.sealed_row(json.loads(line), self._key))
+                    file.write(line)
+                    new = (at, len(line), bool(self._key) or sealed, name)
+                    self._table.execute("UPDATE rows SET moved = ?, size = ?, sealed = ? WHERE id = ?", new)
+                    at += len(line)
         finally:
             self._descriptor = outputs.open_to_append(str(self._part))
         self._table.execute("UPDATE rows SET aside = ?, start = moved WHERE moved IS NOT NULL", (aside,))
@@ -343,9 +375,16 @@ class _File(Results):
 
 
 def open_results(
-    out: str | None, stdout: Callable[[str], None], *, fresh: bool, source: Rows | None = None
+    out: str | None,
+    stdout: Callable[[str], None],
+    *,
+    fresh: bool,
+    trust: bool = False,
+    source: Rows | None = None,
 ) -> Results:
     """Return where results go: a file that is resumed, unless `fresh`, or JSON Lines by `stdout` for None.
+
+    With `trust`, rows count that do not verify, and are sealed; else they are a `UsageError`.
 
     `source` are the rows that are judged: their file cannot be OUT, too. Raises `UsageError` for an ending
     that names no format, for a file that holds no results, and where another run writes to it; `InputError`
@@ -358,7 +397,7 @@ def open_results(
         raise UsageError(f"{out}: unknown ending of a file of results; expected {', '.join(ENDINGS)}")
     if ending == ".parquet":
         parquet_module(out)  # what is missing is said before anything is judged
-    return _File(out, fresh=fresh, source=source)
+    return _File(out, fresh=fresh, trust=trust, source=source)
 
 
 def place_of(out: str) -> str:
@@ -371,6 +410,27 @@ def place_of(out: str) -> str:
     except OSError as error:
         problem = f"{encodable(out)}: cannot be written ({error.strerror}); choose another --out"
         raise InputError(problem) from None
+
+
+def lock_of(place: str) -> Path | None:
+    """Return the file that a run locks which writes to `place`; None where no cache can be kept."""
+    try:
+        return Path(environment.cache_folder("results")) / environment.file_name_for(place)
+    except OSError:
+        return None
+
+
+def taken_alone(lock: Path | None, name: str) -> int | None:
+    """Take a lock until its descriptor is closed, or this process ends; raises `UsageError` if it is held."""
+    if lock is None:
+        return None
+    try:
+        held = take(lock)
+    except OSError:
+        return None
+    if held is None:
+        raise UsageError(f"{name}: another run writes to it; wait for it, or choose another --out")
+    return held
 
 
 def _temporary(table: str) -> sqlite3.Connection:

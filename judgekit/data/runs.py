@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit import environment
 from judgekit.data import fields as row_fields
+from judgekit.data import seals
 from judgekit.data.results import Ids, Results, result
 from judgekit.data.rows import DataRow, Rows, UnreadableRow
 from judgekit.data.values import NoJsonValueError, plain_row
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from judgekit.data.fields import Fields, JudgeTurn, TaskName
+    from judgekit.data.seals import Fingerprint
     from judgekit.judging.compare import PairJudge
     from judgekit.judging.ranking import RankingJudge
     from judgekit.judging.score import DocumentJudge
@@ -49,12 +51,15 @@ _ID_CHARS = 1000
 _LOOKED_AT = 100  # rows whose columns count where fields are guessed; of a stream the first
 
 
+NOTHING = seals.Fingerprint(current="")
+
+
 class PendingRow(NamedTuple):
     """A row on its way: what is judged, or why it cannot be."""
 
     row: DataRow
     row_id: str | int
-    fingerprint: str
+    fingerprint: Fingerprint
     subject: Document | ComparisonInput | None
     error: str | None = None
 
@@ -132,7 +137,7 @@ class Dataset:
             for row in islice(self.rows, self.limit):
                 found = row if isinstance(row, UnreadableRow) else self._asked(row, ids)
                 if isinstance(found, UnreadableRow) and isinstance(row, DataRow) and self.bearable:
-                    found = PendingRow(row, row.number, "", None, f"{found.column}: {found.problem}")
+                    found = PendingRow(row, row.number, NOTHING, None, f"{found.column}: {found.problem}")
                 yield found
 
     def _asked(self, row: DataRow, ids: Ids) -> PendingRow | UnreadableRow:
@@ -149,8 +154,8 @@ class Dataset:
         except row_fields.FieldError as error:
             return UnreadableRow(row.number, error.column, error.problem)
         except row_fields.Unjudgeable as error:
-            return PendingRow(row, row_id, "", None, str(error))
-        fingerprint = environment.digest(f"{self.basis}\0{row_fields.content(subject)}")
+            return PendingRow(row, row_id, NOTHING, None, str(error))
+        fingerprint = seals.fingerprint_of(f"{self.basis}\0{row_fields.content(subject)}")
         return PendingRow(row, row_id, fingerprint, subject)
 
     def check(self) -> int:
@@ -254,9 +259,9 @@ class DatasetRun(Tally):
 
     def on_record(self, asked: PendingRow, record: Record | None) -> dict[str, Any]:
         """Return the row of results that was written for a record, or for a row that cannot be judged."""
-        found = result(asked.row, asked.row_id, record, asked.error, asked.fingerprint)
+        found = result(asked.row, asked.row_id, record, asked.error, asked.fingerprint.current)
         with self._lock:
-            self.results.add(found)
+            found = self.results.add(found)
             self._at_work -= 1
             self.now += 1
             self._count(asked.row, found["verdict"])

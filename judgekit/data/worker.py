@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import environment
-from judgekit.data import parts, runs, tables
+from judgekit.data import parts, runs, seals, tables
 from judgekit.data.broker import BrokerClient, SharedGateway
 from judgekit.data.results import OURS, UNDETERMINED, Results, result
 from judgekit.data.rows import UnreadableRow, rows_in
@@ -143,9 +143,12 @@ class Job:
 class _Collected(Results):
     def __init__(self) -> None:
         self.rows: list[Mapping[str, Any]] = []
+        self._key = seals.state_key()
 
-    def add(self, found: Mapping[str, Any]) -> None:
-        self.rows.append(found)
+    def add(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        row = seals.sealed_row(found, self._key)
+        self.rows.append(row)
+        return row
 
 
 class Worker:
@@ -194,9 +197,12 @@ class Worker:
         """Return the records by id that the file of a block has: another worker wrote it, and died."""
         if not name or not self._job.folder.exists(name):
             return {}
-        columns = self._job.folder.read(name, ("id", "judged"))
-        ids, records = columns["id"].to_pylist(), columns["judged"].to_pylist()
-        return {str(each): record and json.loads(record) for each, record in zip(ids, records, strict=True)}
+        key = seals.state_key()
+        return {
+            str(row["id"]): row["judged"] and json.loads(row["judged"])
+            for row in self._job.folder.rows(name)
+            if key is None or seals.is_row_valid(row, key)
+        }
 
     async def _row(self, each: PendingRow, run: DatasetRun, before: Mapping[str, Record | None]) -> None:
         if str(each.row_id) in before:

@@ -19,8 +19,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from judgekit.data import seals
 from judgekit.data.results import OURS, Ids, Results, open_results, result
 from judgekit.data.rows import DataRow, open_rows
+from judgekit.data.seals import Fingerprint
 from judgekit.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -43,7 +45,9 @@ def found(number: int, word: str = "accept", fingerprint: str = "f") -> dict[str
 def run(path: Path, count: int = 4, fingerprint: str = "f", *, finish: bool = True) -> list[int]:
     """Judge rows, the last one first, and return the numbers of those that were not kept."""
     with opened(path) as results:
-        asked = [number for number in range(1, count + 1) if results.kept(number, fingerprint) is None]
+        asked = [
+            number for number in range(1, count + 1) if results.kept(number, Fingerprint(fingerprint)) is None
+        ]
         for number in reversed(asked):
             results.add(found(number, fingerprint=fingerprint))
         if finish:
@@ -52,7 +56,12 @@ def run(path: Path, count: int = 4, fingerprint: str = "f", *, finish: bool = Tr
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_bytes().splitlines()]
+    return list(map(unsealed, path.read_text().splitlines()))
+
+
+def unsealed(line: str) -> dict[str, Any]:
+    row: dict[str, Any] = json.loads(line)
+    return row | {"fingerprint": row["fingerprint"].partition(".")[0]}
 
 
 def test_a_run_resumes_from_every_prefix_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +84,7 @@ def test_rows_that_are_judged_again_wait_aside(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     run(path)
     with opened(path) as results:
-        assert [results.kept(number, "g" if number < 3 else "f") for number in (1, 2, 3)] == [
+        assert [results.kept(number, Fingerprint("g" if number < 3 else "f")) for number in (1, 2, 3)] == [
             None,
             None,
             "accept",
@@ -84,8 +93,8 @@ def test_rows_that_are_judged_again_wait_aside(tmp_path: Path) -> None:
         assert [row["id"] for row in lines(path)] == [3, 4, 2]  # killed now, OUT has no row twice
     for fingerprint, word in (("f", "accept"), ("g", None)):
         with opened(path) as results:
-            assert results.kept(1, fingerprint) == word  # nor is a verdict lost
-            assert results.kept(2, "g") == "accept"
+            assert results.kept(1, Fingerprint(fingerprint)) == word  # nor is a verdict lost
+            assert results.kept(2, Fingerprint("g")) == "accept"
             results.finish()
         assert [(row["id"], row["fingerprint"]) for row in lines(path)] == [
             (1, "f"),
@@ -202,17 +211,17 @@ def test_ids_are_met_once(others: int) -> None:
 def test_without_out_rows_are_printed() -> None:
     printed: list[str] = []
     with open_results(None, printed.append, fresh=False) as results:
-        assert results.kept(1, "f") is None
+        assert results.kept(1, Fingerprint("f")) is None
         results.add(found(1))
         results.finish()
-    assert [json.loads(line) for line in printed] == [found(1)]
+    assert list(map(unsealed, printed)) == [found(1)]
 
 
 def test_rows_that_the_input_lost_stay_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     run(path)
     with opened(path) as results:
-        assert [results.kept(number, "f") for number in (5, 3)] == [None, "accept"]
+        assert [results.kept(number, Fingerprint("f")) for number in (5, 3)] == [None, "accept"]
         results.add(found(5))
         results.finish()
     assert [row["id"] for row in lines(path)] == [5, 3, 1, 2, 4]
@@ -251,7 +260,7 @@ def test_an_interrupted_call_loses_no_line(tmp_path: Path, monkeypatch: pytest.M
             patch.setattr(results, "_note", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 results.add(found(3))
-        results.kept(1, "f")
+        results.kept(1, Fingerprint("f"))
         results.add(found(1))
         results.finish()
     assert [row["id"] for row in lines(path)] == [1, 2, 3]
@@ -326,6 +335,10 @@ def test_any_row_comes_back_as_it_was(tmp_path: Path, rows: list[dict[str, Any]]
                 results.add(row)
             results.finish()
         read = [dict(row.columns) for row in open_rows(str(out), io.BytesIO()) if isinstance(row, DataRow)]
+        if ending in ("jsonl", "parquet"):
+            assert all(seals.is_row_valid(row, seals.state_key()) for row in read)
+        for row in read:
+            row["fingerprint"] = row["fingerprint"].partition(".")[0]
         if ending == "jsonl":
             assert read == wanted
             continue

@@ -1,0 +1,133 @@
+"""Seals on what stands beside OUT: who has no key of the user can write no row, batch or answer that counts.
+
+A clone may bring results, a manifest or a folder of results. Without the key nobody can write a verdict into
+them that a run keeps, or name a file of the provider that a run deletes. The key is in the user's folder, or
+in JUDGEKIT_STATE_KEY, where several machines are to trust each other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from judgekit import environment, outputs
+from judgekit.errors import ConfigError, UsageError
+from judgekit.text import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VARIABLE = "JUDGEKIT_STATE_KEY"
+FILE = "state-key"  # in the folder of the user's configuration
+FINGERPRINT = "fingerprint"  # the column of a row that holds what was judged, and the seal
+_SHORTEST = 16  # characters of a key
+_SEAL_CHARS = 32
+_WHOLE_NUMBER = re.compile(r"(-?\d+)\.0")
+
+
+class Fingerprint(NamedTuple):
+    """What stands for all that was judged: text, rubric, mode, models. `former` is what 0.1.0 wrote."""
+
+    current: str
+    former: str = ""
+
+
+def fingerprint_of(judged: str) -> Fingerprint:
+    """Return what stands for a text, which nobody can find another text for."""
+    whole = hashlib.sha256(judged.encode("utf-8", "surrogatepass")).hexdigest()
+    return Fingerprint(current=whole[:32], former=environment.digest(judged))
+
+
+def is_of(written: str, judged: Fingerprint) -> bool:
+    """Whether the fingerprint of a row of OUT stands for what is to be judged."""
+    what = what_of(written)
+    return bool(what) and what in judged
+
+
+def what_of(written: str) -> str:
+    """Return a row's fingerprint without its seal."""
+    return written.partition(".")[0]
+
+
+def state_key() -> str | None:
+    """Return the key, made when it is first needed; None where the user's folder cannot be written.
+
+    Raises `ConfigError` for a key that can be guessed.
+    """
+    named = environment.environ().get(VARIABLE, "")
+    if named:
+        if len(named) < _SHORTEST:
+            problem = f"expected at least {_SHORTEST} characters, got {len(named)}; use random ones"
+            raise ConfigError(problem, key=VARIABLE)
+        return named
+    path = Path(environment.config_home()) / FILE
+    try:
+        environment.private_folder(str(path.parent))
+        kept = outputs.write_once(str(path), secrets.token_hex(32).encode())
+    except OSError:
+        return None
+    return kept.decode("ascii", "replace").strip() or None
+
+
+def seal_of(key: str, kind: str, content: object) -> str:
+    """Return the seal of a value that JSON can say; another `kind` of thing never has the same."""
+    text = json.dumps([kind, content], ensure_ascii=True, sort_keys=True, default=repr)
+    return hmac.new(key.encode("utf-8", "surrogateescape"), text.encode(), "sha256").hexdigest()[:_SEAL_CHARS]
+
+
+def is_valid(key: str | None, kind: str, content: object, seal: str | None) -> bool:
+    return bool(key and seal) and hmac.compare_digest(seal_of(key or "", kind, content), seal or "")
+
+
+def sealed_row(row: Mapping[str, Any], key: str | None) -> dict[str, Any]:
+    """Return a row of OUT with a seal behind what stands for all that was judged; none without a key."""
+    what = what_of(str(row[FINGERPRINT]))
+    seal = f".{seal_of(key, 'row', _content(row))}" if key else ""
+    return {**row, FINGERPRINT: what + seal}
+
+
+def is_row_valid(row: Mapping[str, Any], key: str | None) -> bool:
+    _, _, seal = str(row.get(FINGERPRINT) or "").partition(".")
+    return is_valid(key, "row", _content(row), seal)
+
+
+def _content(row: Mapping[str, Any]) -> list[Any]:
+    """Return what is sealed of a row: all of it, in one form for JSON Lines and for Parquet.
+
+    In Parquet a score has a column of its own, an empty cell is null, and a nested value or a number in a
+    column of texts is text. A column that is called like a score gets another name there.
+    """
+    cells: list[tuple[str | None, str | None]] = []
+    for name, value in row.items():
+        if name == "scores" and isinstance(value, dict):
+            cells += [(f"score.{dimension}", _text(score)) for dimension, score in value.items()]
+        elif name != FINGERPRINT:
+            plain = str(name)
+            while plain.startswith("row."):
+                plain = plain.removeprefix("row.")
+            cells.append((_text(plain), _text(value)))
+    held = [cell for cell in cells if cell[1] is not None]
+    return [what_of(str(row[FINGERPRINT])), sorted(held, key=str)]
+
+
+def _text(value: object) -> str | None:
+    if value is None:
+        return None
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    text = text.encode("utf-8", "replace").decode()  # as it is written
+    whole = _WHOLE_NUMBER.fullmatch(text)  # a column of numbers with a fraction holds 5 as 5.0
+    return whole[1] if whole else text
+
+
+def refused(name: str, unsealed: int, thing: str = "row", things: str = "rows") -> UsageError:
+    """Return the error for state that this user's key did not write; nothing has been sent."""
+    do = "does" if unsealed == 1 else "do"
+    problem = f"{counted(unsealed, thing, things)} {do} not verify"
+    why = f"edited, or written by an earlier version, by another user or under another {VARIABLE}"
+    remedy = "keep them as they are with --trust-results, or judge all again with --fresh"
+    return UsageError(f"{name}: {problem} ({why}); nothing was sent; {remedy}")
