@@ -11,6 +11,8 @@ _BLANK = (
     (0xE0000, 0xE0FFF),
 )
 _PIECE = 8192
+_FORMULA_BEGINS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # full width, too
+_OF_NUMBERS = frozenset("0123456789.eE+-")
 _MOST_LEARNT = 4096  # characters; a text of any script has fewer
 _SOURCES = {"project": " (the project's)", "user": " (your own)", "path": " (from a file)"}
 
@@ -29,6 +31,31 @@ def visible(text: str) -> str:
 def lines_of(text: str) -> list[str]:
     """Return the lines of a text, ended by LF or CR LF alone; `str.splitlines` ends them at nine others."""
     return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")] if text else []
+
+
+def defused(cell: str) -> str:
+    """Return the text of a cell of CSV so that no spreadsheet calculates it; `as_before` undoes that.
+
+    A number stays as it is, with its sign.
+    """
+    return f"'{cell}" if _is_formula(cell.lstrip("'")) else cell
+
+
+def as_before(cell: str) -> str:
+    """Return a cell of CSV that was `defused` as it was before."""
+    return cell[1:] if cell[:1] == "'" and _is_formula(cell.lstrip("'")) else cell
+
+
+def _is_formula(cell: str) -> bool:
+    if cell[:1] in ("\t", "\r"):
+        return True
+    if not cell.lstrip().startswith(_FORMULA_BEGINS):
+        return False
+    try:
+        float(cell)
+    except ValueError:
+        return True
+    return not set(cell) <= _OF_NUMBERS
 
 
 def counted(count: int, one: str, many: str) -> str:

@@ -22,7 +22,7 @@ from judgekit.evaluation.stats import UNDECIDED
 from judgekit.judging.documents import TASK_ROLES
 from judgekit.judging.verdict import TIE
 from judgekit.rubric.schema import Given
-from judgekit.text import one_line
+from judgekit.text import as_before, defused, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -81,6 +81,8 @@ def labelled_cases(rows: Rows) -> list[Case]:
     for row in found:
         if isinstance(row, UnreadableRow):
             raise unreadable(rows.name, row, 0)
+        if _is_table(rows):
+            row = _without_defusing(row)  # noqa: PLW2901 - the row as it was
         row_id, given = str(row.columns.get("id") or row.number), row.columns.get(column)
         if given is None or not str(given).strip():  # not labelled yet
             continue
@@ -104,14 +106,25 @@ def labelled_cases(rows: Rows) -> list[Case]:
 
 
 def _answers(rows: Rows, name: str) -> Iterator[tuple[DataRow, str, str]]:
-    for row in rows:
-        if isinstance(row, UnreadableRow):
-            raise unreadable(rows.name, row, 0)
+    for written in rows:
+        if isinstance(written, UnreadableRow):
+            raise unreadable(rows.name, written, 0)
+        row = _without_defusing(written) if _is_table(rows) else written
         if row.columns.get("id") in (None, "") or name not in row.columns:
             wanted = f"expected the columns id and {name}; in CSV with commas between them"
             raise InputError(f"{rows.name}: row {row.number}: {wanted}")
         given = row.columns[name]
         yield row, str(row.columns["id"]), "" if given is None else str(given).strip()
+
+
+def _is_table(rows: Rows) -> bool:
+    return Path(rows.name).suffix.lower() in DELIMITERS
+
+
+def _without_defusing(row: DataRow) -> DataRow:
+    """Return a row of CSV that we wrote, with the texts that it was made of."""
+    cells = {as_before(name): as_before(cell) for name, cell in row.columns.items()}
+    return row._replace(columns=cells)
 
 
 def _word(given: str) -> str:
@@ -159,16 +172,16 @@ def add_sample(found: Iterable[ResultRow], path: str, count: int) -> tuple[int, 
     old = target.read_bytes().decode("utf-8-sig") if there else ""
     text = io.StringIO(old + "\n" * (bool(old) and not old.endswith("\n")), newline="")
     names = next(csv.reader(io.StringIO(old), delimiter=delimiter or ","), [])
-    names = names or list(dict.fromkeys(name for row in rows for name in row))
+    names = list(map(as_before, names)) or list(dict.fromkeys(name for row in rows for name in row))
     text.seek(0, io.SEEK_END)
     if delimiter is None:
         text.write("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
     else:
-        writer = csv.DictWriter(text, names, restval="", extrasaction="ignore", delimiter=delimiter)
+        writer = csv.writer(text, delimiter=delimiter)
         if not old:
-            writer.writeheader()
+            writer.writerow(map(defused, names))
         for row in rows:
-            writer.writerow({name: tables.text_of(value) for name, value in row.items() if value is not None})
+            writer.writerow([tables.cell_of(row.get(name)) for name in names])
     try:
         outputs.write_atomically(path, text.getvalue(), mode=outputs.PRIVATE, durable=True)
     except OSError as error:

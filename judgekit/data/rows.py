@@ -22,12 +22,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self, TypeAlias
 
 from judgekit.config.files import install_extra
+from judgekit.data import parquet_pages
 from judgekit.errors import InputError
 from judgekit.judging.documents import MAX_BYTES, STDIN
 from judgekit.text import encodable, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import ModuleType
 
     import pyarrow as pa
@@ -41,6 +42,7 @@ DELIMITERS = {".csv": ",", ".tsv": "\t"}
 DEEPEST = 100  # lists and objects inside each other; Python itself stops somewhere below 1,000
 _BATCH = 64  # rows of a Parquet file in memory at once
 _BUFFER = 1_000_000  # bytes of a Parquet column that are read ahead
+_OBJECT = 60  # bytes of a value of Python, about
 _PIECE = 1_000_000  # bytes, of a line that is too long to keep
 _TOO_LONG = f"it has more than {MAX_BYTES // 1_000_000} MB"
 _BOM = b"\xef\xbb\xbf"
@@ -415,27 +417,88 @@ def parquet_module(name: str, what: str = "Parquet") -> ModuleType:
     return parquet  # type: ignore[no-any-return]  # it has no types
 
 
-def _parquet(file: BinaryIO, name: str) -> parquet.ParquetFile:
-    return parquet_module(name).ParquetFile(file, buffer_size=_BUFFER)
+def _parquet(file: BinaryIO, name: str, texts: Sequence[str] = ()) -> parquet.ParquetFile:
+    """Return an open file of Parquet; each of these `texts` of its lists is in memory once."""
+    return parquet_module(name).ParquetFile(file, buffer_size=_BUFFER, read_dictionary=list(texts))
+
+
+def _looked_at(opened: BinaryIO, path: str) -> parquet_pages.Pages:
+    """Return what the pages of a file take; raises `InputError` for a file that takes too much memory."""
+    size = opened.seek(0, io.SEEK_END)
+    try:
+        return parquet_pages.look(opened, _parquet(opened, path), size)
+    except parquet_pages.PagesError as error:
+        raise InputError(f"{encodable(path)}: {error}") from None
 
 
 def _parquet_rows(opened: BinaryIO, path: str) -> Stream:
-    with _parquet(opened, path) as file:
+    pages = _looked_at(opened, path)
+    opened.seek(0)
+    with _parquet(opened, path, sorted(pages.nested_texts)) as file:
         try:
             names = _checked_names(file.schema_arrow.names)
         except _CellError as error:
             yield _unreadable(error, 0, 0)
             return
         number = 0
-        for batch in file.iter_batches(_BATCH, use_threads=False):
-            for cells in zip(*map(plain_cells, batch.columns), strict=True):
+        for batch in file.iter_batches(pages.rows_at_once(_BATCH), use_threads=False):
+            for cells in _cells(batch):
                 number += 1
+                if cells is None:
+                    yield UnreadableRow(number, "", f"expected a shorter row; {_TOO_LONG}")
+                    continue
                 row = dict(zip(names, cells, strict=True))
                 wrong = next((name for name, cell in row.items() if isinstance(cell, _CellError)), None)
                 if wrong is None:
                     yield DataRow(number, row)
                 else:
                     yield UnreadableRow(number, wrong, row[wrong].problem)
+
+
+def _cells(batch: pa.RecordBatch) -> Iterator[Sequence[Any] | None]:
+    """Yield the cells of each row; None for a row that is too long to be unpacked."""
+    if _unpacked_bytes(batch.columns) <= MAX_BYTES:
+        yield from zip(*map(plain_cells, batch.columns), strict=True)
+        return
+    for number in range(batch.num_rows):
+        row = batch.slice(number, 1)
+        is_short = _unpacked_bytes(row.columns) <= MAX_BYTES
+        yield [plain_cells(column)[0] for column in row.columns] if is_short else None
+
+
+def _unpacked_bytes(columns: Iterable[pa.Array]) -> int:
+    """Return about how many bytes these cells take as texts, numbers and lists of Python."""
+    import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
+    from pyarrow import compute  # noqa: PLC0415 - the same
+
+    total = 0
+    for column in columns:
+        kind = column.type
+        total += len(column) * _OBJECT
+        if pa.types.is_dictionary(kind):
+            entries = column.dictionary
+            if _is_text(entries.type):
+                lengths = compute.take(compute.binary_length(entries), column.indices)
+                total += compute.sum(lengths).as_py() or 0
+        elif pa.types.is_struct(kind):
+            total += _unpacked_bytes(column.flatten())
+        elif pa.types.is_map(kind):
+            first, last = column.offsets[0].as_py(), column.offsets[len(column)].as_py()
+            total += _unpacked_bytes(each.slice(first, last - first) for each in (column.keys, column.items))
+        elif pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+            total += _unpacked_bytes([column.flatten()])
+        elif _is_text(kind):
+            total += compute.sum(compute.binary_length(column)).as_py() or 0
+        else:
+            total += column.nbytes
+    return total
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    import pyarrow as pa  # noqa: PLC0415 - an extra, which only Parquet needs
+
+    kinds = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+    return kind in kinds or pa.types.is_fixed_size_binary(kind)
 
 
 def plain_cells(column: pa.Array) -> list[Any]:

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from judgekit import outputs
 from judgekit.data.rows import DELIMITERS, parquet_module, plain_cells
+from judgekit.text import defused
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Mapping, Sequence
@@ -51,11 +52,11 @@ def write_table(part: Path, target: Path, ours: Sequence[str], schema: pa.Schema
         with replacing(target) as file:
             text = io.TextIOWrapper(file, "utf-8", newline="")
             # With the line end of RFC 4180 the writer quotes each line break that a cell may hold.
-            writer = csv.DictWriter(text, list(kinds), delimiter=DELIMITERS[ending], lineterminator="\r\n")
-            writer.writeheader()
+            writer = csv.writer(text, delimiter=DELIMITERS[ending], lineterminator="\r\n")
+            writer.writerow(map(defused, kinds))
             for _, found in _lines(part):
                 cells = _cells(found, renamed)
-                writer.writerow({name: text_of(value) for name, value in cells.items() if value is not None})
+                writer.writerow([cell_of(cells.get(name)) for name in kinds])
             text.detach()  # which flushes
         return
     # Bytes have become text, some of them as Base64: as bytes again they would be others.
@@ -128,6 +129,11 @@ def _scores(found: Mapping[str, Any]) -> dict[str, Any]:
 def _cells(found: Mapping[str, Any], renamed: Mapping[str, str]) -> dict[str, Any]:
     own = {renamed.get(name, name): value for name, value in found.items() if name != "scores"}
     return own | _scores(found)
+
+
+def cell_of(value: object) -> str:
+    """Return a value as a cell of CSV; no spreadsheet takes it for a formula."""
+    return "" if value is None else defused(text_of(value))
 
 
 def text_of(value: object) -> str:

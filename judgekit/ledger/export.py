@@ -15,6 +15,7 @@ from judgekit.config.files import held
 from judgekit.errors import JudgekitError
 from judgekit.ledger import kpi, store
 from judgekit.ledger.records import Label, OverrideLine, Record, VerdictLine, newest_override
+from judgekit.text import defused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +27,6 @@ COLUMNS = (
     *("average", "scores", "model", "judge_tier", "consensus", "seconds", "cost_usd", "degraded"),
     *("author", "imported", "label", "override"),
 )
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 PLACES = "forwarded.json"
 LOCK = ".forward.lock"
 MOST_LINES = 500  # at a time
@@ -53,7 +53,7 @@ def rows(records: Iterable[Record]) -> str:
         cells += [verdict.consensus, verdict.duration_ms / 1000, verdict.cost_usd, verdict.degraded]
         cells += [verdict.author.name, verdict.imported is not None]
         cells += [labels.get(verdict.id), override and override.decision]
-        safe = (f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell for cell in cells)
+        safe = (defused(cell) if isinstance(cell, str) else cell for cell in cells)
         writer.writerow(safe)
     return out.getvalue().removesuffix("\n")
 

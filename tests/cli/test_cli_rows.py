@@ -388,3 +388,76 @@ def test_a_folder_of_rows_stays_inside_itself(
         done, asked = served(by_content, *KLS_ROWS, name, "--out", "out.jsonl", "--fresh")
         assert (done.code, [each["id"] for each in read()]) == (0, ["r1", "r2"]), (name, done.err)
         assert not any("private" in each.text for each in asked)
+
+
+FORMULAS = (
+    "=1+1",
+    "+cmd|' /C calc'!A0",
+    "-2+3",
+    "@SUM(A1)",
+    "\t=1",
+    " =1",
+    "\uff1d1",
+    "'=1",
+    "- a list",
+    "-1",
+)
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv"])
+def test_no_spreadsheet_calculates_what_a_row_says(served: Served, ending: str) -> None:
+    write([{"id": text, "=answer": text, "number": -1.5} for text in FORMULAS])
+    out, sheet = f"out.{ending}", f"sheet.{ending}"
+    done, _ = served(by_content, *JUDGE, "--map", "text==answer", "--out", out)
+    assert done.code == 0, done.err
+    with Path(out).open(newline="") as file:
+        cells = list(csv.reader(file, delimiter="," if ending == "csv" else "\t"))
+    assert (cells[0][0], cells[0][1]) == ("'=answer", "number")
+    shown = [*(f"'{text}" for text in FORMULAS[:-1]), "-1"]
+    assert [line[0] for line in cells[1:]] == shown
+    assert {line[1] for line in cells[1:]} == {"-1.5"}
+    done, _ = served(by_content, "report", out, "--sample", "99", "--labels", sheet)
+    assert (done.code, f"{len(FORMULAS)} rows added" in done.out) == (0, True), done.err
+    text = Path(sheet).read_text()
+    assert "'=answer" in text
+    done, _ = served(by_content, "report", out, "--sample", "99", "--labels", sheet)
+    assert "0 rows added" in done.out, "each id is known"
+    write([{"id": text, "label": "accept"} for text in FORMULAS], "labels.jsonl")
+    done, _ = served(by_content, "report", out, "--labels", "labels.jsonl", "--json")
+    assert f'"labelled": {len(FORMULAS)}' in done.out or str(len(FORMULAS)) in done.out
+
+
+BOMBS = {
+    "one text in all rows": lambda pa: pa.DictionaryArray.from_arrays(pa.array([0] * 64), [TEXT]),
+    "a list of one text": lambda pa: pa.ListArray.from_arrays(
+        pa.array([0, 64]), pa.DictionaryArray.from_arrays(pa.array([0] * 64), [TEXT])
+    ),
+    "texts that compress": lambda pa: pa.array([TEXT] * 30),
+    "a long list of nothing": lambda pa: pa.ListArray.from_arrays(
+        pa.array([0, 30_000_000], pa.int32()), pa.nulls(30_000_000, pa.int8())
+    ),
+    "a text inside": lambda pa: pa.StructArray.from_arrays(
+        [pa.DictionaryArray.from_arrays(pa.array([0] * 64), [TEXT])], ["text"]
+    ),
+}
+TEXT = "x" * 40_000_000
+
+
+MEASURED = """
+import resource, subprocess, sys
+done = subprocess.run([sys.executable, "-m", "judgekit", *sys.argv[1:]], stderr=subprocess.PIPE, check=False)
+print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, done.stderr.decode())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="where kilobytes are counted")
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_small_file_of_parquet_takes_no_gigabytes(bomb: str) -> None:
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table({"id": BOMBS[bomb](pa)}), "bomb.parquet", compression="zstd")
+    assert Path("bomb.parquet").stat().st_size < 200_000
+    command = [sys.executable, "-c", MEASURED, "report", "bomb.parquet"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    code, kilobytes, told = done.stdout.split(" ", 2)
+    assert (code, "Traceback" in told) == ("65", False), told
+    assert int(kilobytes) < 900_000

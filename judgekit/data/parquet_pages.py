@@ -1,0 +1,202 @@
+"""How much memory a Parquet file takes, found out from the headers of its pages before anything is unpacked.
+
+A page of a few bytes may unpack to gigabytes, and one text in a dictionary may stand in every row. The file's
+footer may lie about both; the headers of pages are what the reader goes by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyarrow import parquet
+
+MOST_BYTES = 256_000_000  # unpacked at once, and
+BYTES_FOR_ONE = 4  # more for each byte of the file
+MOST_VALUES = 10_000_000  # in the lists of one column of a row group, and
+VALUES_FOR_ONE = 8  # more for each byte of that column
+BATCH_BYTES = 64_000_000  # of the rows that are read at once
+_HEADER = 8_192  # bytes that are read to begin with, as most headers are far shorter
+_LONGEST_HEADER = 16_000_000  # bytes, as Arrow has it
+_DICTIONARY = 2  # the kind of a page
+_DATA_HEADERS = (5, 8)  # fields of a header: what it says of a data page, of both versions
+
+
+class PagesError(ValueError):
+    """The pages of a file are broken, or would take more memory than a file of this size may."""
+
+
+@dataclass
+class Pages:
+    """What the largest row of a file takes, and which texts in lists are to be read as a dictionary."""
+
+    row_bytes: int = 0
+    nested_texts: set[str] = field(default_factory=set)
+
+    def rows_at_once(self, usual: int) -> int:
+        return max(1, min(usual, BATCH_BYTES // max(1, self.row_bytes)))
+
+
+def look(opened: BinaryIO, file: parquet.ParquetFile, size: int) -> Pages:
+    """Return what a file of `size` bytes takes; raises `PagesError` where that is too much."""
+    pages = Pages()
+    for number in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(number)
+        total = 0
+        for index in range(group.num_columns):
+            chunk = group.column(index)
+            column = file.schema.column(index)
+            largest, values = _sizes(opened, chunk)
+            total += largest
+            if column.max_repetition_level:
+                _check_values(chunk, column, values)
+                if chunk.physical_type == "BYTE_ARRAY":
+                    pages.nested_texts.add(chunk.path_in_schema)
+        most = MOST_BYTES + BYTES_FOR_ONE * size
+        if total > most:
+            got = f"its row group {number + 1} unpacks to {total // 1_000_000:,} MB at once"
+            raise PagesError(f"{got}, and a file of this size to {most // 1_000_000:,} MB at most")
+        pages.row_bytes = max(pages.row_bytes, total)
+    return pages
+
+
+def _check_values(chunk: parquet.ColumnChunkMetaData, column: parquet.ColumnSchema, values: int) -> None:
+    most = MOST_VALUES + VALUES_FOR_ONE * chunk.total_compressed_size
+    fixed = max(1, column.length) if chunk.physical_type == "FIXED_LEN_BYTE_ARRAY" else 1
+    if values > most or values * fixed > MOST_BYTES + most:
+        got = f"its column {chunk.path_in_schema} has {values:,} values in lists"
+        raise PagesError(f"{got}, more than so few bytes may say; write smaller row groups")
+
+
+def _sizes(opened: BinaryIO, chunk: parquet.ColumnChunkMetaData) -> tuple[int, int]:
+    """Return the bytes of the dictionary and of the largest page of a column, and how many values it has."""
+    start = chunk.data_page_offset
+    if chunk.has_dictionary_page and 0 < (chunk.dictionary_page_offset or 0) < start:
+        start = chunk.dictionary_page_offset
+    dictionary, largest, values = 0, 0, 0
+    for page in _headers(opened, start, start + chunk.total_compressed_size):
+        if page.kind == _DICTIONARY:
+            dictionary = max(dictionary, page.unpacked)
+        else:
+            largest = max(largest, page.unpacked)
+            values += page.values
+    return dictionary + largest, values
+
+
+@dataclass
+class _Page:
+    kind: int = 0
+    unpacked: int = 0
+    packed: int = 0
+    values: int = 0
+
+
+def _headers(opened: BinaryIO, start: int, end: int) -> Iterator[_Page]:
+    while start < end:
+        size = _HEADER
+        while True:
+            opened.seek(start)
+            raw = opened.read(min(size, _LONGEST_HEADER))
+            try:
+                page, length = _read_header(raw)
+                break
+            except IndexError:
+                if len(raw) < size or size >= _LONGEST_HEADER:
+                    raise PagesError("the header of a page is broken") from None
+                size *= 16
+        if page.unpacked < 0 or page.packed < 0 or page.values < 0:
+            raise PagesError("the header of a page is broken")
+        yield page
+        start += length + page.packed
+
+
+def _read_header(raw: bytes) -> tuple[_Page, int]:
+    """Return a page's header and its length; raises `IndexError` where more bytes are needed."""
+    reader = _Thrift(raw)
+    page = _Page()
+    for number, kind in reader.fields():
+        if number == 1:
+            page.kind = reader.number()
+        elif number == 2:  # noqa: PLR2004 - numbers of Parquet's format
+            page.unpacked = reader.number()
+        elif number == 3:  # noqa: PLR2004 - the same
+            page.packed = reader.number()
+        elif number in _DATA_HEADERS and kind == _Thrift.STRUCT:
+            for inner, inner_kind in reader.fields():
+                if inner == 1:
+                    page.values = reader.number()
+                else:
+                    reader.skip(inner_kind)
+        else:
+            reader.skip(kind)
+    return page, reader.at
+
+
+class _Thrift:
+    """Reads the compact protocol of Thrift, as much of it as the header of a page needs."""
+
+    TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = 1, 2, 3, 7, 8, 9, 10, 11, 12
+    _NUMBERS = (4, 5, 6)
+    _LONG_LIST = 15  # a size that stands behind
+    _DEEPEST = 10
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+        self._depth = 0
+        self.at = 0
+
+    def fields(self) -> Iterator[tuple[int, int]]:
+        """Yield the number and the kind of each field of a struct; the caller reads it or skips it."""
+        self._depth += 1
+        if self._depth > self._DEEPEST:
+            raise PagesError("the header of a page is broken")
+        number = 0
+        while head := self._byte():
+            number = number + (head >> 4) if head >> 4 else self.number()
+            yield number, head & 15
+        self._depth -= 1
+
+    def number(self) -> int:
+        value = self._varint()
+        return (value >> 1) ^ -(value & 1)
+
+    def skip(self, kind: int) -> None:
+        if kind in (self.TRUE, self.FALSE):
+            return
+        if kind == self.BYTE:
+            self._byte()
+        elif kind in self._NUMBERS:
+            self._varint()
+        elif kind == self.DOUBLE:
+            self._forward(8)
+        elif kind == self.BINARY:
+            self._forward(self._varint())
+        elif kind == self.STRUCT:
+            for _, inner in self.fields():
+                self.skip(inner)
+        else:
+            raise PagesError("the header of a page is broken")  # it has no lists and no maps
+
+    def _byte(self) -> int:
+        value = self._raw[self.at]
+        self.at += 1
+        return value
+
+    def _forward(self, count: int) -> None:
+        self.at += count
+        if self.at > len(self._raw):
+            raise IndexError
+
+    def _varint(self) -> int:
+        value, shift = 0, 0
+        while True:
+            byte = self._byte()
+            value |= (byte & 127) << shift
+            if byte < 128:  # noqa: PLR2004 - the last byte
+                return value
+            shift += 7
+            if shift > 63:  # noqa: PLR2004 - more than any number has
+                raise PagesError("the header of a page is broken")
