@@ -96,6 +96,12 @@ def judge(
     return code if code == Exit.REJECTED else unread or code
 
 
+def _refuse_folders(files: Sequence[str]) -> None:
+    for file in files:
+        if file and documents.is_folder(file):
+            raise InputError(f"{file}: a folder; compare takes files")
+
+
 def _documents(
     paths: Sequence[str], unreadable: list[InputError], task_id: str | None, task: Task, family: str | None
 ) -> Iterator[Document]:
@@ -253,9 +259,7 @@ def compare(
     if files.count(documents.STDIN) > 1:
         raise UsageError("standard input (-) is given twice; give it once")
     output.check_filled(*output.FAMILY, *(author_family or ()))
-    for file in files:
-        if file and documents.is_folder(file):
-            raise InputError(f"{file}: a folder; compare takes files")
+    _refuse_folders(files)
     authors = service.authors(author_family or None, len(files))
     texts = tuple(documents.read_file(file, sys.stdin.buffer) for file in files)
     compared = documents.ComparisonInput(prompt, texts, authors)
