@@ -116,6 +116,10 @@ def run(arguments: list[str] | None = None) -> int:
             if isinstance(error, FileNotFoundError) and error.filename is None:  # as os.getcwd raises it
                 warn("the current folder was removed; change to another one")
                 return Exit.BAD_INPUT
+            if isinstance(error, OSError) and _is_of_home(error):
+                remedy = "make it a writable folder, or set JUDGEKIT_HOME to a folder elsewhere"
+                warn(f"{error.filename} cannot be written ({error.strerror}); {remedy}")
+                return Exit.BAD_CONFIG
             if output.current.verbose or os.environ.get("JUDGEKIT_TRACEBACK"):
                 sys.excepthook(*sys.exc_info())
             warn(f"internal error ({type(error).__name__}: {error}); add -v to see where")
@@ -123,6 +127,13 @@ def run(arguments: list[str] | None = None) -> int:
         if code == Exit.INTERRUPTED and (kept := KEPT.get(command, "")) is not None:
             warn(f"interrupted{kept}")  # typer makes a code of Ctrl-C, too
         return code
+
+
+def _is_of_home(error: OSError) -> bool:
+    """Whether a file or folder of the user's home, or of judgekit's own folders, is what cannot be used."""
+    name = f"{error.filename}/"
+    own = (environment.config_home(), environment.cache_home(), environment.state_home())
+    return any(f"{folder}/".startswith(name) or name.startswith(f"{folder}/") for folder in own)
 
 
 @contextlib.contextmanager

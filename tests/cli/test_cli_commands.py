@@ -417,3 +417,49 @@ def test_the_demo(judgekit: Run, project: Path, served: Served, monkeypatch: pyt
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     done = judgekit("demo")
     assert (done.code, "No model judged anything. Set a provider's key, or run" in done.out) == (0, True)
+
+
+@pytest.mark.parametrize("home", ["/proc/nohome", "/dev/null"])
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        ("judge good.md --no-engine", 0),
+        ("judge --data rows.jsonl --rubric kls --out x.jsonl --no-engine", 0),
+        ("judge --data rows.jsonl --rubric kls --out x.csv --no-engine", 0),
+        ("compare good.md bad.md --prompt p --no-engine", None),
+        ("search token", 0),
+        ("search token --judge", 0),
+        ("index status", 0),
+        ("index rebuild", 0),
+        ("cache status", None),
+        ("cache clear", None),
+        ("doctor", None),
+        ("kpi", None),
+        ("triage", 0),
+        ("ledger export", 0),
+        ("ledger purge --before 2020-01-01", None),
+        ("rubric list", 0),
+        ("rubric new mine --task score --user", 78),
+        ("provider list", 0),
+        ("config show", None),
+        ("calibrate accept none.json", None),
+        ("gate --base HEAD", None),
+        ("install claude-code --scope user", 65),
+        ("uninstall claude-code --scope user", None),
+        ("serve --port 1", 78),
+        ("demo", 78),
+    ],
+)
+def test_a_home_that_cannot_be_written_is_no_fault_of_ours(
+    served: Served, project: Path, monkeypatch: pytest.MonkeyPatch, words: str, code: int | None, home: str
+) -> None:
+    if home.startswith("/proc") and not Path("/proc").is_dir():
+        pytest.skip("no /proc here")
+    for name in ("JUDGEKIT_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "CLAUDE_CONFIG_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", home)
+    Path("rows.jsonl").write_text('{"id": "r1", "text": "fine"}\n')
+    done, _ = served(by_content, *words.split())
+    assert "internal error" not in done.err
+    assert done.code != 70
+    assert code is None or done.code == code, done.err
