@@ -49,11 +49,11 @@ def look(opened: BinaryIO, file: parquet.ParquetFile, size: int) -> Pages:
         for index in range(group.num_columns):
             chunk = group.column(index)
             column = file.schema.column(index)
-            largest, values = _sizes(opened, chunk)
-            total += largest
+            sizes = _sizes(opened, chunk)
+            total += sizes.dictionary + sizes.largest
             if column.max_repetition_level:
-                _check_values(chunk, column, values)
-                if chunk.physical_type == "BYTE_ARRAY":
+                _check_values(chunk, column, sizes.values)
+                if chunk.physical_type == "BYTE_ARRAY" and sizes.dictionary * sizes.values > BATCH_BYTES:
                     pages.nested_texts.add(chunk.path_in_schema)
         most = MOST_BYTES + BYTES_FOR_ONE * size
         if total > most:
@@ -71,19 +71,27 @@ def _check_values(chunk: parquet.ColumnChunkMetaData, column: parquet.ColumnSche
         raise PagesError(f"{got}, more than so few bytes may say; write smaller row groups")
 
 
-def _sizes(opened: BinaryIO, chunk: parquet.ColumnChunkMetaData) -> tuple[int, int]:
-    """Return the bytes of the dictionary and of the largest page of a column, and how many values it has."""
+@dataclass
+class _Sizes:
+    """Bytes of a column's dictionary and of its largest page, and how many values it has."""
+
+    dictionary: int = 0
+    largest: int = 0
+    values: int = 0
+
+
+def _sizes(opened: BinaryIO, chunk: parquet.ColumnChunkMetaData) -> _Sizes:
     start = chunk.data_page_offset
     if chunk.has_dictionary_page and 0 < (chunk.dictionary_page_offset or 0) < start:
         start = chunk.dictionary_page_offset
-    dictionary, largest, values = 0, 0, 0
+    sizes = _Sizes()
     for page in _headers(opened, start, start + chunk.total_compressed_size):
         if page.kind == _DICTIONARY:
-            dictionary = max(dictionary, page.unpacked)
+            sizes.dictionary = max(sizes.dictionary, page.unpacked)
         else:
-            largest = max(largest, page.unpacked)
-            values += page.values
-    return dictionary + largest, values
+            sizes.largest = max(sizes.largest, page.unpacked)
+            sizes.values += page.values
+    return sizes
 
 
 @dataclass

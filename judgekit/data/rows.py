@@ -441,7 +441,7 @@ def _parquet_rows(opened: BinaryIO, path: str) -> Stream:
             yield _unreadable(error, 0, 0)
             return
         number = 0
-        for batch in file.iter_batches(pages.rows_at_once(_BATCH), use_threads=False):
+        for batch in _batches(file, pages.rows_at_once(_BATCH)):
             for cells in _cells(batch):
                 number += 1
                 if cells is None:
@@ -453,6 +453,12 @@ def _parquet_rows(opened: BinaryIO, path: str) -> Stream:
                     yield DataRow(number, row)
                 else:
                     yield UnreadableRow(number, wrong, row[wrong].problem)
+
+
+def _batches(file: parquet.ParquetFile, rows: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a file; one batch has rows of one row group, as each has dictionaries of its own."""
+    for number in range(file.num_row_groups):
+        yield from file.iter_batches(rows, row_groups=[number], use_threads=False)
 
 
 def _cells(batch: pa.RecordBatch) -> Iterator[Sequence[Any] | None]:
