@@ -67,6 +67,7 @@ def test_a_verdict_is_kept_without_what_the_document_says_unless_the_user_wants_
 OWN_WORDS = {
     *(FailureKind.TIMEOUT, FailureKind.CONNECTION, FailureKind.RATE_LIMIT, FailureKind.OVERLOADED),
     *(FailureKind.AUTHENTICATION, FailureKind.PERMISSION, FailureKind.NOT_FOUND, FailureKind.NOT_RECORDED),
+    FailureKind.NOT_LOADED,
     FailureKind.BUDGET,
 }
 
