@@ -272,10 +272,19 @@ async def call(endpoint: Endpoint, request: Request, style: CallStyle, end: floa
         pace.was_too_much(failure.retry_after)
     elif failure.kind is FailureKind.OVERLOADED:
         pace.pause(failure.retry_after, FailureKind.OVERLOADED)
-    elif failure.kind is FailureKind.NOT_FOUND or _PAGE.search(failure.message):
+    elif _PAGE.search(failure.message) and await _address_beside(endpoint, end):
         failure.kind = FailureKind.NOT_FOUND
+    if failure.kind is FailureKind.NOT_FOUND:
         failure.message = await _what_is_missing(endpoint, profile, failure.message, end)
     raise failure
+
+
+async def _address_beside(endpoint: Endpoint, end: float) -> str | None:
+    """Return the address with an interface, where the one that is configured lists no models and has none."""
+    seconds = min(_LOOK_SECONDS, end - time.monotonic())
+    if await servers.offered(endpoint, seconds):
+        return None
+    return await servers.address_beside(endpoint, seconds)
 
 
 async def _what_is_missing(endpoint: Endpoint, profile: LitellmProfile, words: str, end: float) -> str:
@@ -290,7 +299,7 @@ async def _what_is_missing(endpoint: Endpoint, profile: LitellmProfile, words: s
     if names or not endpoint.api_base:
         return f"{where}: {words}"
     variable = profile.base_env[0] if profile.base_env else "the address"
-    if right := await servers.address_beside(endpoint, min(_LOOK_SECONDS, end - time.monotonic())):
+    if right := await _address_beside(endpoint, end):
         return f"{where} has no chat interface, {right} has: set {variable} to {right}"
     if bare in words or "model" in words.lower():
         return f"{where} has no model {endpoint.model}; name another in the configuration ({words})"

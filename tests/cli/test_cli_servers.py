@@ -552,18 +552,24 @@ def test_an_address_without_a_scheme_is_told_with_the_one_that_is_meant(
 
 
 @pytest.mark.parametrize("added", ["", "/v1/chat/completions", "/v1/"])
+@pytest.mark.parametrize(
+    "elsewhere",
+    [
+        sends({"detail": "Not Found"}, status=404),
+        sends({"detail": "Method Not Allowed"}, status=405),
+        sends({"error": "Unexpected endpoint or method. (POST /chat/completions)"}),
+        sends(b"<!doctype html><html><body>Welcome</body></html>"),
+    ],
+    ids=["404", "405", "LM Studio", "a page"],
+)
 def test_an_address_that_ends_at_the_wrong_place_is_told_with_the_right_one(
-    judgekit: Run, monkeypatch: pytest.MonkeyPatch, added: str
+    judgekit: Run, monkeypatch: pytest.MonkeyPatch, added: str, elsewhere: Answer
 ) -> None:
     def at_its_path(asked: Asked) -> Answer:
-        if asked.path == "/v1/chat/completions":
-            return GOOD
-        return sends({"detail": "Not Found"}, status=404)
+        return GOOD if asked.path == "/v1/chat/completions" else elsewhere
 
     def models(asked: Asked) -> Answer:
-        if asked.path == "/v1/models":
-            return sends({"data": [{"id": "stand-in"}]})
-        return sends({"detail": "Not Found"}, status=404)
+        return sends({"data": [{"id": "stand-in"}]}) if asked.path == "/v1/models" else elsewhere
 
     with Loopback(at_its_path, listing=models) as server:
         root = f"http://127.0.0.1:{server.port}"
@@ -588,7 +594,7 @@ def test_a_missing_interface_is_not_told_as_a_missing_model(judge_at: JudgeAt) -
     page = sends(b"<!doctype html><html><body>Sign in</body></html>")
     with Loopback(page, listing=page) as server:
         kind, message = failure_in(judge_at(server))
-    assert (kind, "has no chat interface" in message) == ("not_found", True)
+    assert (kind, "Sign in" in message) == ("invalid_reply", True)
     with Loopback(fails(404, "model 'stand-in' not found, try pulling it first"), listing=nothing) as server:
         kind, message = failure_in(judge_at(server))
     assert (kind, "has no model custom/stand-in" in message) == ("not_found", True)
