@@ -57,9 +57,13 @@ def create(connection: Connection, root: str, profiles: Profiles, kind: str = ""
 def in_memory(root: str, profiles: Profiles) -> Index:
     """Return an index of the store at `root`, or of its newest files, that is gone when it is closed."""
     index = Index(index_file.connect(":memory:"), root, profiles)
-    create(index.connection, root, profiles)
-    index.load(about(index.connection))
-    refresh(index, None, (), most=index_file.MEMORY_FILES)
+    try:
+        create(index.connection, root, profiles)
+        index.load(about(index.connection))
+        refresh(index, None, (), most=index_file.MEMORY_FILES)
+    except BaseException:
+        index.connection.close()
+        raise
     return index
 
 

@@ -6,17 +6,16 @@ import subprocess
 import sys
 import time
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Literal
 
 import pytest
 from pydantic import AfterValidator, Field, ValidationError
 
+from judgekit import environment
 from judgekit.config import files, yaml_text, yamlfile
 from judgekit.config.yamlfile import Strict, problem, problem_in
 from judgekit.errors import MOST_ERRORS, ConfigError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 class Inner(Strict):
@@ -230,8 +229,14 @@ def test_a_file_is_made_where_it_is_missing_and_left_alone_in_an_unusual_layout(
     real.write_text("a: 1\n")
     real.chmod(0o640)
     (tmp_path / "link.yaml").symlink_to(real)
-    yaml_text.put(tmp_path / "link.yaml", "gate", "mode", "blocking")
-    assert (tmp_path / "link.yaml").is_symlink()
+    with pytest.raises(ConfigError, match="links in a project are not followed"):
+        yaml_text.put(tmp_path / "link.yaml", "gate", "mode", "blocking")
+    assert real.read_text() == "a: 1\n"
+    own = Path(environment.config_home()) / "config.yaml"
+    own.parent.mkdir(parents=True, exist_ok=True)
+    own.symlink_to(real)
+    yaml_text.put(own, "gate", "mode", "blocking")
+    assert own.is_symlink()
     assert real.stat().st_mode & 0o777 == 0o640
     assert "blocking" in real.read_text()
 

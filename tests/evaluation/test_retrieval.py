@@ -6,6 +6,7 @@ import itertools
 import json
 import random
 import re
+from contextlib import closing
 from math import isclose, log2, sqrt
 from pathlib import Path
 from statistics import mean as average
@@ -228,7 +229,8 @@ def test_the_hook_tells_the_same(tmp_path: Path, labels: str) -> None:
     profile = Profiles(compile_profiles(tmp_path)).by_kind["claude-memory"]
     for prompt in PROMPTS:
         text, notes = claude_code.answer({"prompt": prompt, "cwd": str(tmp_path)})
-        injected, mentioned = told(CollectionIndex(documents, profile).candidates(prompt, retrieval.POOL))
+        with closing(CollectionIndex(documents, profile)) as store:
+            injected, mentioned = told(store.candidates(prompt, retrieval.POOL))
         assert notes == []
         if labels and prompt != PROMPTS[-1]:
             assert injected if labels == LABELS[1] else mentioned
@@ -251,14 +253,15 @@ def test_with_scopes_a_query_searches_its_own_and_the_next(folder: Path, profile
 
 
 def test_any_text_may_be_searched(folder: Path, profile: Profile, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = CollectionIndex(read(folder).documents, profile)
-    for text in ("", "the", '"', "NEAR(", "\ud800", "\0"):
-        assert store.ranking(text, 10) == []
+    with closing(CollectionIndex(read(folder).documents, profile)) as store:
+        for text in ("", "the", '"', "NEAR(", "\ud800", "\0"):
+            assert store.ranking(text, 10) == []
+        # Ids are not searched.
+        assert store.ranking("garden one", 10) == ["one/garden"]
     odd = CollectionDocument(id="odd", title="a\0b", text="")
     plain = CollectionDocument(id="plain", title="", text="harbour\0lantern")
-    assert CollectionIndex([odd, plain], profile).ranking("lantern", 10) == ["plain"]
-    # Ids are not searched.
-    assert store.ranking("garden one", 10) == ["one/garden"]
+    with closing(CollectionIndex([odd, plain], profile)) as store:
+        assert store.ranking("lantern", 10) == ["plain"]
     monkeypatch.setattr(index_file, "available", lambda: False)
     with pytest.raises(UsageError, match="no full-text search"):
         CollectionIndex([], profile)
