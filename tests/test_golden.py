@@ -12,6 +12,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -257,7 +258,10 @@ def put(name: str, path: Path) -> None:
 
 def test_files_of_an_earlier_version_are_used(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.panel("json-schema", quick="accept", deep="accept", tiebreaker="accept")
-    put("replies.sqlite", world.home / "cache" / "replies.sqlite")
+    replies = world.home / "cache" / "replies.sqlite"
+    put("replies.sqlite", replies)
+    with closing(sqlite3.connect(replies, isolation_level=None)) as connection:  # as if kept yesterday
+        connection.execute("UPDATE reply SET at = ?", (time.time() - 86_400,))
     done = world.run(*JUDGE, "--mode", "lenient", forget=False)
     assert (done.calls, done.code) == ([], 0)
     with monkeypatch.context() as patch:

@@ -21,7 +21,8 @@ from judgekit.errors import KEPT
 from judgekit.judging.fence import without_nonce
 from judgekit.providers.base import Endpoint, Reply, Request, secret_values
 
-MAX_DAYS = 30
+MAX_DAYS = 30  # of a reply that is given again, in this store and in a team's
+_MAX_SECONDS = MAX_DAYS * 86_400.0
 MAX_BYTES = 100_000_000  # of the file
 _WAIT = 1.0  # seconds for another process that writes
 _CREATE = """CREATE TABLE IF NOT EXISTS reply (
@@ -75,7 +76,9 @@ class ReplyCache:
         """Return what `endpoint` replied to the same request before, without its usage; else None."""
         if endpoint.profile.kind == "replay" or not self._path.is_file():
             return None
-        row = self._run("SELECT reply FROM reply WHERE key = ?", key(endpoint, request))
+        # One that is dated in the future was kept under a wrong clock: nobody knows its age.
+        young = "SELECT reply FROM reply WHERE key = ? AND abs(at - ?) < ?"
+        row = self._run(young, key(endpoint, request), time.time(), _MAX_SECONDS)
         return loaded(row[0] if row else "")
 
     def keep(self, endpoint: Endpoint, request: Request, reply: Reply) -> None:
@@ -85,7 +88,7 @@ class ReplyCache:
         text, now = json.dumps(dict(zip(PARTS, parts(reply), strict=True))), time.time()
         self._run("INSERT OR REPLACE INTO reply VALUES (?, ?, ?)", key(endpoint, request), now, text)
         if not self._is_trimmed:
-            self._run("DELETE FROM reply WHERE at < ?", now - MAX_DAYS * 86_400)
+            self._run("DELETE FROM reply WHERE abs(at - ?) >= ?", now, _MAX_SECONDS)
             self._is_trimmed = True
 
     def state(self) -> CacheState:

@@ -109,6 +109,20 @@ def test_what_is_old_goes(tmp_path: Path, cache: ReplyCache) -> None:
     assert [again.find(MODEL, request(text)) is None for text in ("old", "new")] == [True, False]
 
 
+@pytest.mark.parametrize("days", [400, 31, -31, -400])  # those to come: a clock was wrong
+def test_a_reply_that_is_not_of_the_last_month_is_asked_for_again(
+    model: Loopback, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, days: int
+) -> None:
+    asyncio.run(judged())
+    before = len(model.requests)
+    path = Path(environment.cache_home()) / "replies.sqlite"
+    for age, is_asked in ((29, False), (days, True)):
+        with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+            connection.execute("UPDATE reply SET at = ?", (time.time() - age * 86_400,))
+        assert asyncio.run(judged()).verdict == "accept"
+        assert (len(model.requests) > before) == is_asked
+
+
 # A file that another process holds: who waits for it holds up nobody else
 
 
