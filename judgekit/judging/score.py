@@ -316,6 +316,7 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
         )
         if rounds and self.options.redact:
             verdict = redact.replies(verdict)
+        verdict = verdict.model_copy(update={"configured": _configured_names(verdict, state)})
         demanding = self.independence == "require" and final.verdict == "accept"
         return self._demanding(verdict, document, behind) if demanding else verdict
 
@@ -341,6 +342,16 @@ class DocumentJudge(Judge[ScoreRubric, Document, Verdict]):
 def _sources(tier: TierName, state: JudgingState[Document]) -> list[tuple[str, ScoreSource]]:
     voices = [(endpoint, opinion) for asked, endpoint, opinion in state.voices if asked == tier]
     return [(endpoint.model, logprobs.score_source(endpoint, opinion)) for endpoint, opinion in voices]
+
+
+def _configured_names(verdict: Verdict, state: JudgingState[Document]) -> dict[str, str]:
+    """Return the names under which models were asked, by the other ones that their replies gave."""
+    endpoints = [turn.endpoint for turns in state.turns.values() for turn in turns]
+    names: dict[str, str] = {}
+    for each, endpoint in zip(verdict.rounds, endpoints, strict=False):
+        if each.model != endpoint.model:
+            names[each.model] = endpoint.model
+    return names
 
 
 def placed(findings: Iterable[Finding], rubric: ScoreRubric) -> tuple[Finding, ...]:

@@ -6,6 +6,7 @@ import operator
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic.json_schema import SkipJsonSchema
 
 from judgekit.config import DepthName, ModeName, TierName
 from judgekit.errors import CostSource, FailureKind, Usage
@@ -183,6 +184,8 @@ class Verdict(_Record):
     cost_usd: float | None = None
     cost_source: CostSource | None = None
     cost_complete: bool | None = None
+    # By the name that a reply gave its model: the one under which it was asked. Only the ledger has it.
+    configured: SkipJsonSchema[dict[str, str]] = Field(default={}, exclude=True)
 
     @property
     def accepted(self) -> bool:

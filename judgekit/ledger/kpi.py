@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from datetime import UTC, datetime, timedelta
 from math import inf
@@ -26,6 +27,7 @@ KpiName: TypeAlias = Literal["false_positive_rate", "false_negative_rate"] | _Na
 RELIANCE: tuple[KpiName, KpiName] = ("wrong_nogo", "wrong_go")
 """No KPIs: how often a NO-GO, or a GO, can be relied upon."""
 WINDOW = timedelta(days=30)  # what decides about promotion
+_DATE = re.compile(r"[-@](\d{4}-\d{2}-\d{2}|\d{8}|\d{6}|latest)$")
 CALIBRATION = timedelta(days=14)  # what it must reach back, at least
 
 
@@ -226,13 +228,53 @@ def share(name: KpiName, hits: int, total: int) -> Kpi:
 
 
 def by_rubric_and_model(found: Evidence) -> tuple[dict[str, Evidence], dict[str, Evidence]]:
+    """Return the evidence of each rubric version, and of each model by the name under which it is asked.
+
+    A reply may give another name, and a failure gives none.
+    """
+    aliases = _configured_names(found.verdicts)
     rubrics, models = defaultdict[str, list[VerdictLine]](list), defaultdict[str, list[VerdictLine]](list)
     for verdict in sorted(found.verdicts, key=lambda verdict: verdict.timestamp, reverse=True):
         name = f"{verdict.rubric.id}@{verdict.rubric.version or 'imported'}"
         rubrics[rubric_name(name, verdict.rubric.source)].append(verdict)
-        models[verdict.model or next((each.model for each in verdict.rounds), "no model")].append(verdict)
+        models[_model_name(verdict, aliases)].append(verdict)
     by_rubric = {name: found.only(group) for name, group in rubrics.items()}
     return by_rubric, {name: found.only(group) for name, group in models.items()}
+
+
+def _model_name(verdict: VerdictLine, aliases: Mapping[str, str]) -> str:
+    """Return the configured names of the models that decided, else of the first one that was asked."""
+    replied = verdict.model or next((each.model for each in verdict.rounds), "no model")
+    known = {**aliases, **verdict.configured}
+    return ", ".join(known.get(name, name) for name in replied.split(", "))
+
+
+def _configured_names(verdicts: Iterable[VerdictLine]) -> dict[str, str]:
+    """Return the configured name behind each name in replies, where only one is possible.
+
+    Lines of older versions, and of a shared judge, do not say it: then it is a name that others were asked
+    under, which is the same but for the provider before it and a date behind it.
+    """
+    learned: dict[str, set[str]] = {}
+    configured: set[str] = set()
+    replied: set[str] = set()
+    for verdict in verdicts:
+        for name, behind in verdict.configured.items():
+            learned.setdefault(name, set()).add(behind)
+            configured.add(behind)
+        for each in verdict.rounds:
+            if each.opinion is not None:
+                replied.add(each.model)
+            elif each.model not in verdict.configured:
+                configured.add(each.model)
+    for name in replied - learned.keys() - configured:
+        learned[name] = {each for each in configured if _bare(each) == _bare(name)}
+    return {name: next(iter(behind)) for name, behind in learned.items() if len(behind) == 1}
+
+
+def _bare(model: str) -> str:
+    """Return a model's name without its provider and its date."""
+    return _DATE.sub("", model.rpartition("/")[2])
 
 
 class Readiness(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import operator
 import re
 import uuid
 from datetime import UTC, datetime
@@ -61,9 +62,13 @@ class PushRecord(_Part):
 
 
 class VerdictLine(Verdict):
-    """A verdict as the ledger keeps it; `imported` holds what an older record said besides."""
+    """A verdict as the ledger keeps it; `imported` holds what an older record said besides.
+
+    `configured` has the name under which a model was asked, by the other one that its replies gave.
+    """
 
     project: str = ""
+    configured: dict[str, str] = Field(default={}, exclude_if=operator.not_)
     gate: PushRecord | None = None
     of_task: bool = False
     imported: dict[str, Any] | None = None
@@ -204,6 +209,7 @@ def verdict_line(
         for finding in findings:
             finding["quote"] = ""
             finding.pop("evidence", None)
+    kept["configured"] = verdict.configured
     return VerdictLine.model_validate({**kept, "gate": gate, "of_task": of_task})
 
 

@@ -14,9 +14,13 @@ from unittest.mock import Mock
 
 import pytest
 import typer
+from git_repo import GitRepo
 from hooking import by_user
 from ledger_lines import content, given, label, override_for, several
+from loopback import Loopback, fails
+from loopback import says as reply
 from outcome import by_project
+from scripted import scores
 
 from judgekit.config import settings
 from judgekit.ledger import Label, Ledger, LineFilter, ModeChange, OverrideLine, Skip, importing, records
@@ -24,7 +28,7 @@ from judgekit.ledger import Label, Ledger, LineFilter, ModeChange, OverrideLine,
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from outcome import Run
+    from outcome import Run, Use
 
     Press = Callable[..., None]
 
@@ -61,6 +65,22 @@ def measured(ledger: Ledger) -> None:
 
 
 # kpi
+
+
+def test_a_model_that_failed_and_answered_is_one_model(judgekit: Run, project: Path, use: Use) -> None:
+    repository = GitRepo(project)
+    repository("init", "--quiet", "--initial-branch=main")
+    repository.commit("base", readme_txt="x\n")
+    repository("branch", "base")
+    good = reply(scores(4, 5, 4), model="vendor-x-2026-08-07")
+    for number, answer in enumerate((good, fails(401), fails(401))):
+        with Loopback(answer) as server:
+            use(server, "our-judge")
+            repository.commit("change", guide_md=f"# Guide\n\nIt says how, {number}.\n")
+            assert judgekit("gate", "--base", "base").code == 0
+    assert {name: each["verdicts"] for name, each in judgekit("kpi", "--json").json["models"].items()} == {
+        "custom/our-judge": 3
+    }
 
 
 def test_the_figures(judgekit: Run, ledger: Ledger) -> None:

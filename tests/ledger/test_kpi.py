@@ -266,3 +266,43 @@ def test_the_intervals_of_a_share_and_of_a_median() -> None:
         below, above = int(interval.low), int(interval.high)
         assert below + above == total + 1
         assert sum(comb(total, k) for k in range(below, above)) / 2**total >= 0.93
+
+
+# By model: under the name that is configured, whatever a reply calls itself
+
+
+def of_model(*lines: VerdictLine) -> dict[str, int]:
+    _, models = kpi.by_rubric_and_model(kpi.evidence(lines))
+    return {name: len(evidence.verdicts) for name, evidence in models.items()}
+
+
+def answered(name: str, model: str, **more: Any) -> VerdictLine:  # noqa: ANN401 - any field
+    rounds = [round_of("accept", model=model)]
+    return verdict(name=name, model=model, rounds=rounds, **content(name), **more)
+
+
+def failed(name: str, model: str) -> VerdictLine:
+    return verdict("undetermined", name=name, rounds=[round_of(None, model=model)], **content(name))
+
+
+def test_answers_and_failures_of_a_model_count_under_its_configured_name() -> None:
+    asked = "proxy/our-judge"
+    lines = [answered("a", "gpt-x", configured={"gpt-x": asked}), failed("b", asked), failed("c", asked)]
+    assert of_model(*lines) == {asked: 3}
+    # An older line says only what the reply said; others have shown whose name that is.
+    assert of_model(*lines, answered("d", "gpt-x")) == {asked: 4}
+    elsewhere = answered("e", "gpt-x", configured={"gpt-x": "other/judge"})
+    assert of_model(*lines, elsewhere) == {asked: 3, "other/judge": 1}
+
+
+@pytest.mark.parametrize("replied", ["gpt-x", "gpt-x-2026-08-07", "gpt-x-20260807", "openai/gpt-x"])
+def test_older_lines_join_the_only_name_that_they_can_belong_to(replied: str) -> None:
+    lines = [answered("a", replied), failed("b", "openai/gpt-x")]
+    assert of_model(*lines) == {"openai/gpt-x": 2}
+    apart = [*lines, failed("c", "azure/gpt-x")]
+    if replied != "openai/gpt-x":
+        assert of_model(*apart) == {replied: 1, "openai/gpt-x": 1, "azure/gpt-x": 1}
+    assert of_model(answered("a", "gpt-x-mini"), failed("b", "openai/gpt-x")) == {
+        "gpt-x-mini": 1,
+        "openai/gpt-x": 1,
+    }
