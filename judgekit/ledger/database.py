@@ -270,12 +270,13 @@ class Database:
         with self.transaction() as connection:
             end = self._sql["give_up" if answer is None else "answer"]
             is_ended = connection.execute(end, asked).rowcount == 1
-            found = connection.execute(self._sql["earlier"], asked).fetchone() or ("", attempt.attempt, None)
-            if usd and (is_ended or found[1] != attempt.attempt):  # else this was done before
+            found = connection.execute(self._sql["earlier"], asked).fetchone()
+            # Once an attempt, whatever has become of its request since, and however often it is settled.
+            if usd and connection.execute(self._sql["note_spend"], asked).rowcount == 1:
                 connection.execute(self._sql["spend"], asked)
             if is_ended and record is not None:
                 connection.execute(self._sql["add"], _row(record, attempt.who, provisional=True))
-            return found[2] or ""
+            return "" if found is None else found[2] or ""
 
     # Kept replies, of all replicas; a fault of them costs a call, never a verdict
 

@@ -304,6 +304,48 @@ def test_whoever_seemed_dead_and_is_late_tells_the_answer_of_the_one_that_took_o
     assert spent(server, name) == 0.75  # both were paid for
 
 
+@pytest.mark.parametrize("heir_answers", [True, False])
+def test_what_an_attempt_cost_is_counted_once_however_often_it_settles(
+    shared: Database, server: Postgres, name: str, *, heir_answers: bool
+) -> None:
+    shared.beat("slow")
+    shared.beat("quick")
+    late, heir = attempt("ada", "k", 1, replica="slow"), attempt("ada", "k", 2, replica="quick")
+    assert shared.claim(late, 60, 0, None) is None
+    server.rows(name, "UPDATE judgekit.replica SET seen = seen - interval '1 minute' WHERE id = 'slow'")
+    assert shared.claim(heir, 60, 0, None) is None
+    answer = "heir" if heir_answers else None
+    for _ in range(2):
+        shared.settle(late, 0.5, "late", told(1))
+    assert spent(server, name) == 0.5
+    for _ in range(2):
+        assert shared.settle(heir, 0.25, answer, None) == (answer or "")
+        shared.settle(late, 0.5, "late", told(1))
+    assert spent(server, name) == 0.75
+    # One that gave up settles again after the next one has begun, and after its answer is forgotten.
+    again = attempt("ada", "k", 3, replica="quick")
+    assert shared.claim(again, 60, 0, None) == answer
+    server.rows(name, "UPDATE judgekit.judging SET until = now() - interval '2 hours' WHERE key = 'k'")
+    shared.tidy()
+    shared.settle(heir, 0.25, answer, None)
+    shared.settle(late, 0.5, None, None)
+    assert spent(server, name) == 0.75
+
+
+def test_an_attempt_whose_heir_gave_up_before_it_settled_is_still_paid_for(
+    shared: Database, server: Postgres, name: str
+) -> None:
+    shared.beat("slow")
+    shared.beat("quick")
+    late, heir = attempt("ada", "k", 1, replica="slow"), attempt("ada", "k", 2, replica="quick")
+    assert shared.claim(late, 60, 0, None) is None
+    server.rows(name, "UPDATE judgekit.replica SET seen = seen - interval '1 minute' WHERE id = 'slow'")
+    assert shared.claim(heir, 60, 0, None) is None
+    shared.settle(heir, 0.25, None, None)
+    shared.settle(late, 0.5, "late", told(1))
+    assert spent(server, name) == 0.75
+
+
 def test_no_number_of_replicas_spends_more_than_the_budget(
     server: Postgres, name: str, shared: Database
 ) -> None:
