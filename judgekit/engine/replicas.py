@@ -97,7 +97,8 @@ class Replica:
         self._pulse = Database(settings.server.store or "")
         self._log, self._text, self._budget = log, settings.ledger.text, budget
         self.tokens = StoreTokens(database)
-        self._turns, self._reading = asyncio.Semaphore(CONNECTIONS), asyncio.Lock()
+        self._turns = asyncio.Semaphore(CONNECTIONS)
+        self._reading: asyncio.Task[None] | None = None
         self._holders: dict[str, str] = {}
         self._endings: deque[Callable[[], str]] = deque(maxlen=_MOST_ENDINGS)  # that the store could not take
         self._read, self._failure = -TOKEN_SECONDS, ""
@@ -152,17 +153,24 @@ class Replica:
 
     async def look(self) -> None:
         """Read the tokens, once a second however many ask; raises `StoreError` while that fails."""
-        async with self._reading:
-            if time.monotonic() - self._read > TOKEN_SECONDS:
-                try:
-                    tokens = await self.aside(self.tokens.all)
-                    self._holders, self._failure = {each.sha256: each.name for each in tokens}, ""
-                except JudgekitError as error:
-                    self._log.add(str(error))
-                    self._failure = "the store does not answer; try again"
-                self._read = time.monotonic()
-            if self._failure:
-                raise StoreError(self._failure)
+        if time.monotonic() - self._read > TOKEN_SECONDS:
+            if self._reading is None:
+                self._reading = asyncio.create_task(self._read_tokens())
+            await asyncio.shield(self._reading)  # who hangs up leaves it to the others
+        if self._failure:
+            raise StoreError(self._failure)
+
+    async def _read_tokens(self) -> None:
+        try:
+            tokens = await self.aside(self.tokens.all)
+            self._holders = {each.sha256: each.name for each in tokens}
+            self._failure = ""
+        except JudgekitError as error:
+            self._log.add(str(error))
+            self._failure = "the store does not answer; try again"
+        finally:
+            self._read = time.monotonic()
+            self._reading = None
 
     async def holder(self, token: str) -> str | None:
         await self.look()

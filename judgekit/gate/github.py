@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 SECONDS = 10.0  # for all issues of one run, and for all that a program is told
 MOST = 10  # issues of one push
+_MOST_TOLD = 1_000
 _TOLD = "notified"  # the file of what a program was told
 _SAID = 200  # characters of a program's own words
 _IMPROVED = 2  # rounds
@@ -176,26 +178,65 @@ def tell(verdicts: Sequence[Verdict], command: Sequence[str], project: str) -> l
         return [f"{failed}not found; name a program on PATH, or its absolute path"]
     try:
         environment.private_folder(str(state))
-        with held(state / f"{_TOLD}.lock", seconds=SECONDS):
-            path = state / _TOLD
-            told = path.read_text().split() if path.exists() else []
-            for verdict in verdicts:
-                issue = issues.of(verdict)
-                name = environment.digest(f"{project} {issue.token} {issue.state}")
-                if name in told:
-                    continue
+        for verdict in verdicts:
+            issue = issues.of(verdict)
+            name = environment.digest(f"{project} {issue.token} {issue.state}")
+            if not _begin_telling(state, name):
+                continue
+            is_told = False
+            try:
                 record = json.dumps(verdict.record(), ensure_ascii=False) + "\n"
                 argv, left = [program, *command[1:]], until - time.monotonic()
                 code, _, errors = programs.run(argv, environ, record, seconds=left)
-                if code:
-                    return [failed + (one_line(errors, _SAID) or f"exit code {code}")]
-                told.append(name)
-                outputs.write_atomically(str(path), "\n".join(told[-1_000:]), private=True)
+                is_told = code == 0
+            finally:
+                _end_telling(state, name, is_told=is_told)
+            if code:
+                return [failed + (one_line(errors, _SAID) or f"exit code {code}")]
     except programs.Unfinished:
         return [f"{failed}not done after {SECONDS:g} s"]
     except (OSError, ValueError) as error:
         return [f"{failed}{error}"]
     return []
+
+
+def _begin_telling(state: Path, name: str) -> bool:
+    """Note that the program is being told something; False where it was told, or another process does it now.
+
+    The note of a process that was killed counts no longer than a program may take.
+    """
+    with _notes(state) as notes:
+        begun = notes.get(name, 0.0)
+        if begun is None or abs(time.time() - begun) < 2 * SECONDS:
+            return False
+        notes[name] = time.time()
+    return True
+
+
+def _end_telling(state: Path, name: str, *, is_told: bool) -> None:
+    with _notes(state) as notes:
+        notes.pop(name, None)
+        if is_told:
+            notes[name] = None
+
+
+@contextmanager
+def _notes(state: Path) -> Iterator[dict[str, float | None]]:
+    """Give what a program was told (None), and what it is being told (since when), and write the changes.
+
+    A lock is held while this file is read and written, never while the program runs.
+    """
+    path = state / _TOLD
+    with held(state / f"{_TOLD}.lock", seconds=SECONDS):
+        notes: dict[str, float | None] = {}
+        for word in path.read_text().split() if path.exists() else ():
+            name, _, begun = word.partition(":")
+            notes[name] = float(begun) if begun else None
+        yield notes
+        words = []
+        for name, since in notes.items():
+            words.append(name if since is None else f"{name}:{since}")
+        outputs.write_atomically(str(path), "\n".join(words[-_MOST_TOLD:]), private=True)
 
 
 def concerns(verdict: Verdict, before: Iterable[VerdictLine] = (), *, rejects: bool) -> bool:

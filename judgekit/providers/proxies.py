@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
+import os
 import time
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +27,6 @@ SECONDS = 2.0  # for the whole question
 KEPT_SECONDS = 86_400.0
 FAILED_SECONDS = 600.0  # before a proxy that gave no answer is asked again
 FOLDER = "proxies"
-_lock = threading.Lock()
 
 
 class Known(NamedTuple):
@@ -48,6 +48,9 @@ class _Answer(NamedTuple):
 
 
 _heard: dict[Path, _Answer] = {}
+_asking: dict[Path, Future[_Answer]] = {}  # whom a thread asks now; others wait for the same answer
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_asking.clear)  # the threads that ask are the parent's
 
 
 def with_family(endpoint: Endpoint) -> Endpoint:
@@ -58,15 +61,13 @@ def with_family(endpoint: Endpoint) -> Endpoint:
     profile = endpoint.profile
     if not may_be_proxy(endpoint) or profile.of_model(profile.families, endpoint.model, profile.family):
         return endpoint
-    with _lock:
-        known = _of_name(endpoint, _models(endpoint))
+    known = _of_name(endpoint, _models(endpoint))
     return replace(endpoint, family=known.family) if known and known.family else endpoint
 
 
 def thinks(endpoint: Endpoint) -> bool:
     """Whether a proxy says that its model thinks before it answers; asks it, if it has not said lately."""
-    with _lock:
-        known = _of_name(endpoint, _models(endpoint))
+    known = _of_name(endpoint, _models(endpoint))
     return known is not None and known.thinks
 
 
@@ -107,14 +108,30 @@ def _models(endpoint: Endpoint) -> dict[str, Known]:
         answer = _heard[path] = _kept(path)
     if answer.is_fresh:
         return answer.models
-    models, base = answer.models, (endpoint.api_base or "").rstrip("/").removesuffix("/v1")
-    with suppress(Exception):  # whatever a stranger's server does; what was known stays as it is
-        models = _read(running.run(listed(f"{base}/v1/model/info", endpoint.api_key, SECONDS, LIST_BYTES)))
-    answer = _heard[path] = _Answer(models, time.time())
+    asking = Future[_Answer]()
+    other = _asking.setdefault(path, asking)
+    if other is not asking:
+        with suppress(TimeoutError):
+            answer = other.result(2 * SECONDS)
+        return answer.models
+    try:
+        answer = _ask(endpoint, answer)
+    finally:
+        asking.set_result(answer)
+        _heard[path] = answer
+        del _asking[path]
     with suppress(OSError):
         environment.private_folder(str(path.parent))
         outputs.write_atomically(str(path), json.dumps(answer._asdict()), private=True)
-    return models
+    return answer.models
+
+
+def _ask(endpoint: Endpoint, answer: _Answer) -> _Answer:
+    """Return what a proxy says now; what it said before where it says nothing."""
+    models, base = answer.models, (endpoint.api_base or "").rstrip("/").removesuffix("/v1")
+    with suppress(Exception):  # whatever a stranger's server does; what was known stays as it is
+        models = _read(running.run(listed(f"{base}/v1/model/info", endpoint.api_key, SECONDS, LIST_BYTES)))
+    return _Answer(models, time.time())
 
 
 def _kept(path: Path) -> _Answer:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from asking import custom
 from hooking import by_user
-from loopback import Loopback, fails, says, sends
+from loopback import SILENT, Loopback, fails, says, sends
 from outcome import by_project
 from scripted import by_content, scores
 
 from judgekit import api
 from judgekit.config import files
+from judgekit.providers import proxies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -166,6 +170,22 @@ def test_a_proxy_is_asked_once_whose_model_stands_behind_a_name(
             done = judgekit(*BY, wrote, "bad.md")
             assert [json.loads(line)["independent"] for line in done.out.splitlines()] == [independent] * 2
     assert server.infos == 1
+
+
+def test_a_proxy_that_does_not_answer_holds_up_nobody_at_another_address(
+    monkeypatch: pytest.MonkeyPatch, isolated: Path
+) -> None:
+    monkeypatch.setattr(proxies, "SECONDS", 30.0)
+    with Loopback(listing=SILENT) as mute, Proxy(behind(team="anthropic/claude-opus-5-5")) as server:
+        with ThreadPoolExecutor() as pool:
+            waiting = [pool.submit(proxies.with_family, custom(mute.base, "team")) for _ in range(2)]
+            while not mute.listed:
+                time.sleep(0.01)
+            assert proxies.with_family(custom(server.base, "team")).family == "anthropic"
+            assert not any(each.done() for each in waiting)
+            mute.closing.set()
+            assert {each.result().family for each in waiting} == {custom(mute.base, "team").family}
+        assert len(mute.listed) == 1  # those who want to know the same wait for one answer
 
 
 def test_a_profile_says_of_which_family_an_alias_is(judgekit: Run, use: Use, isolated: Path) -> None:

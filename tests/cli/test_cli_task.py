@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -11,6 +12,7 @@ import pytest
 from fake_gh import ADDRESS, FakeGh
 from git_repo import GitRepo
 from hooking import by_user
+from ledger_lines import verdict as ledger_verdict
 from loopback import SILENT, Answer, Asked, Loopback, fails
 from loopback import says as reply
 from scripted import scores
@@ -255,6 +257,32 @@ def test_a_program_that_fails_costs_a_line(
     file = told()  # what failed is told later
     tiers(*TASK, **DIVIDED)
     assert file.exists()
+
+
+def test_who_is_told_something_else_meanwhile_does_not_wait(
+    told: Callable[..., Path], isolated: Path
+) -> None:
+    file = told()
+    slow = file.parent / "slow.sh"
+    slow.write_text(
+        f"#!/bin/sh\ntouch {file.parent}/begun\nwhile [ ! -e {file.parent}/go ]; do sleep 0.05; done\n"
+    )
+    slow.chmod(0o755)
+    one, other = ledger_verdict("escalate", path="a.md"), ledger_verdict("escalate", path="b.md")
+    quick = [str(file.parent / "tell.sh"), file.name]
+    with ThreadPoolExecutor() as pool:
+        waiting = pool.submit(github.tell, [one], [str(slow)], "docs")
+        while not (file.parent / "begun").exists():
+            assert not waiting.done()
+        assert github.tell([one], quick, "docs") == []  # which somebody is told now
+        assert not file.exists()
+        assert github.tell([other], quick, "docs") == []
+        assert not waiting.done()
+        (file.parent / "go").touch()
+        assert waiting.result() == []
+    assert file.read_text().count("b.md@") == 1
+    github.tell([one, other], quick, "docs")
+    assert file.read_text().count("\n") == 1
 
 
 def test_no_project_and_no_variable_names_a_program(
