@@ -15,8 +15,10 @@ from judgekit import environment
 from judgekit.cli import output
 from judgekit.cli.evaluate import WIDTH, answered, progress, read_cases
 from judgekit.cli.output import AsJson, emit, note, project_path, say, warn
+from judgekit.cli.rows import Id, Map
 from judgekit.config import ModeName
 from judgekit.errors import Exit, UsageError
+from judgekit.text import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +37,8 @@ def calibrate(
     error: Annotated[float | None, Option(metavar="RATE", help="Promise this error rate (or 0.05).")] = None,
     excess: Annotated[float | None, _EXCESS] = None,
     confidence: Annotated[float, Option(help="Confidence of the promise, between 0 and 1.")] = 0.95,
+    map_: Map = None,
+    id_: Id = None,
     out: Annotated[Path | None, _OUT] = None,
     as_json: AsJson = False,
     _model: output.ModelOption = None,
@@ -60,11 +64,19 @@ def calibrate(
     from judgekit.judging.calibration import Promise
 
     promise = Promise(rate=rate, confidence=confidence, reference=None if excess is None else "deep")
-    return _learn(files[0], rubric, mode, promise, out, as_json=as_json)
+    return _learn(files[0], rubric, mode, promise, out, map_, id_, as_json=as_json)
 
 
 def _learn(
-    labels: Path, rubric: str, mode: ModeName, promise: Promise, out: Path | None, *, as_json: bool
+    labels: Path,
+    rubric: str,
+    mode: ModeName,
+    promise: Promise,
+    out: Path | None,
+    map_: list[str] | None,
+    id_: str | None,
+    *,
+    as_json: bool,
 ) -> int:
     from judgekit.evaluation import runner, samples
     from judgekit.evaluation.calibrate import Opinions, learn
@@ -74,7 +86,10 @@ def _learn(
     calibration.check(out)
     project = project_path()
     loaded = loader.find_rubric(rubric, project)
-    given, missing = read_cases(labels), None
+    given, left_out = read_cases(labels, loaded.rubric, mode, map_, id_)
+    if left_out.told():
+        note(escaped(f"{labels}: left out: {left_out.told()}"))
+    missing = None
     if any(case.judges for case in given):
         if environment.environ().get("JUDGEKIT_ONLY_MODEL"):
             raise UsageError("--model asks a model, and these cases have recorded answers; leave one out")

@@ -15,6 +15,7 @@ from judgekit import environment
 from judgekit.cli import output
 from judgekit.cli.output import AsJson, emit, note, project_path, say, warn
 from judgekit.cli.report import parts_text
+from judgekit.cli.rows import Id, Map
 from judgekit.config import ModeName
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.retrieval.compiled import KINDS, Profiles
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from judgekit.evaluation.cases import Case
+    from judgekit.evaluation.labels import LeftOut
     from judgekit.evaluation.report import JudgeReport, JudgingReport
     from judgekit.evaluation.retrieval import RetrievalReport
     from judgekit.evaluation.stats import BootstrapInterval, Resampling
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from judgekit.hooks.trial import Answers, HookReport, Share, Trial
     from judgekit.judging.score import DocumentJudge
     from judgekit.retrieval.confidence import Candidate
+    from judgekit.rubric.schema import Rubric
 
     ProfileKind = str
 else:
@@ -63,6 +66,8 @@ def judge(
     repeat: output.Repeat = 1,
     keep: output.Keep = False,
     jobs: Annotated[int, Option("-j", min=1, max=256, help="Cases to ask about at the same time.")] = 8,
+    map_: Map = None,
+    id_: Id = None,
     html: output.HtmlOption = None,
     as_json: AsJson = False,
     model: output.ModelOption = None,
@@ -77,7 +82,7 @@ def judge(
 
     project = project_path()
     loaded = loader.find_rubric(rubric, project) if rubric else None
-    cases = read_cases(file)
+    cases, left_out = read_cases(file, loaded and loaded.rubric, mode, map_, id_)
     recorded = any(case.judges for case in cases)
     names = list(dict.fromkeys(filter(None, map(str.strip, (models or "").split(",")))))
     given = {"--again": again, "--model": model, "--models": models, "--repeat": repeat > 1}
@@ -96,7 +101,7 @@ def judge(
         cases, missing = found.cases, runner.unanswered(found.cases)
         if repeat > 1 and not names:
             cases, judge = found.with_course(loaded.rubric, mode), found.judge
-    measured = report.report(cases, file.name, loaded, mode, wanted)
+    measured = report.report(cases, file.name, loaded, mode, wanted, left_out)
     if html is not None:
         output.write_file(html, pages.judging_page(measured))
     say_judges(measured, as_json=as_json, is_comparison=bool(names))
@@ -112,6 +117,10 @@ def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = Fa
         return
     about = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
     say(f"{report.file}: {report.items} labelled items{about}")
+    if report.left_out.told():
+        say(escaped(f"left out: {report.left_out.told()}"))
+    if any(each.is_binary for each in report.judges):
+        say("no label says improve, so an improve counts as not accepted")
     if is_comparison:
         say(f"\n{parts_text([pages.judges_table(report).turned])}")
         disputed = pages.outcomes_table(report, disputed=True)
@@ -137,21 +146,38 @@ def keep_noise(report: JudgingReport, judge: DocumentJudge | None) -> Exit:
     return Exit.ACCEPTED
 
 
-def read_cases(file: Path) -> list[Case]:
-    """Return labelled cases; or rows with the usual columns: a table, or lines with other keys than cases."""
-    from judgekit.data import tables
-    from judgekit.data.labels import labelled_cases
+def read_cases(
+    file: Path,
+    rubric: Rubric | None,
+    mode: ModeName,
+    map_: Sequence[str] | None = None,
+    id_: str | None = None,
+) -> tuple[list[Case], LeftOut]:
+    """Return labelled cases as a rubric understands them, and what was left out of them.
+
+    A file has cases, or rows with the usual columns: a table, or lines with other keys than cases.
+    """
+    from judgekit.data import fields, labels, tables
     from judgekit.data.rows import ENDINGS, DataRow, open_rows
     from judgekit.evaluation import cases
+    from judgekit.evaluation.labels import LeftOut
 
+    columns = labels.Columns(id_, fields.parse_map(map_ or ()))
     if file.suffix.lower() in ENDINGS and file.is_file():
         rows = open_rows(str(file), sys.stdin.buffer)
-        first = next(iter(rows), None)
-        keys = first.columns.keys() if isinstance(first, DataRow) else set()
-        are_rows = "label" in keys and not keys <= cases.Case.model_fields.keys()
-        if are_rows or file.suffix.lower() in tables.ENDINGS:
-            return labelled_cases(rows)
-    return cases.read(file)
+        are_rows = bool(map_ or id_) or file.suffix.lower() in tables.ENDINGS
+        if not are_rows:
+            first = next(iter(rows), None)
+            keys = first.columns.keys() if isinstance(first, DataRow) else set()
+            usual = fields.USUAL["judge"]["label"].split()
+            are_rows = any(name in keys for name in usual) and not keys <= cases.Case.model_fields.keys()
+        if are_rows:
+            found, left_out = labels.labelled_cases(rows, columns)
+            return cases.understood(found, rubric, mode, left_out), left_out
+    elif map_ or id_:
+        raise UsageError(f"--map and --id are for rows; {file} is none of {', '.join(ENDINGS)}")
+    left_out = LeftOut()
+    return cases.understood(cases.read(file), rubric, mode, left_out), left_out
 
 
 def answered(missing: str | None) -> Exit:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from judgekit.cli.output import AsJson, HtmlOption, OutOption, emit, say, unread, write_file
+from judgekit.cli.rows import Id, Map
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation.page import Cell, Figure, Part, Row, Section, Table, page, shares, shown
 from judgekit.text import escaped, lines_of, one_line
@@ -18,7 +19,8 @@ from judgekit.text import escaped, lines_of, one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from judgekit.data.report import Group, ResultsReport, Shown, WinRate
+    from judgekit.data.labels import Columns, LabelSheet, ResultFile
+    from judgekit.data.report import Group, ResultsReport, Shown, Unmatched, WinRate
 
 _MOST_ROWS = 10  # of a table, in a terminal
 _TIERS = ["tier", "rows decided", "calls answered", "calls failed", "seconds of calls", "USD", "unpriced"]
@@ -35,31 +37,39 @@ def report(
     labels: Annotated[str | None, _LABELS] = None,
     sample: Annotated[int | None, _SAMPLE] = None,
     by: Annotated[str | None, _BY] = None,
+    map_: Map = None,
+    id_: Id = None,
     html: HtmlOption = None,
     as_json: AsJson = False,
     _out: OutOption = None,
 ) -> None:
     """Sum up results: verdicts, agreement with labels, and a rate corrected for the judge's errors."""
+    from judgekit.data import fields
     from judgekit.data import labels as files
     from judgekit.data.report import summarise
     from judgekit.data.rows import open_rows
 
     if len(results) > 2:  # noqa: PLR2004 - as the help says
         raise UsageError(f"expected one or two files of results, got {len(results)}")
-    first, *rest = [open_rows(path, sys.stdin.buffer) for path in results]
+    columns = files.Columns(id_, fields.parse_map(map_ or ()))
+    first = files.results(open_rows(results[0], sys.stdin.buffer), columns)
     if sample is not None:
         sheet = labels or f"{Path(first.name).with_suffix('')}.labels.csv"
         unread(Path(sheet))
-        added, total = files.add_sample(files.results(first), sheet, sample)
+        added, total = files.add_sample(first, sheet, sample, columns)
         say(escaped(f"{sheet}: {added} rows added, {total} in all"))
         say("Write accept, improve or reject into the column label of each row. Then run:")
         say(escaped(f"  judgekit report {results[0]} --labels {sheet}"))
         return
-    known = files.read_labels(open_rows(labels, sys.stdin.buffer)) if labels else None
-    if known == {}:
-        raise InputError(f"{labels}: no row has a label; write accept, improve or reject into the column")
-    second = {each.row_id: each.word for each in files.results(rest[0])} if rest else {}
-    found = summarise(files.results(first), first.name, known, by, (rest[0].name, second) if rest else None)
+    known = _labels(labels, first, columns)
+    if id_ and not first.has_id_column and not (known and known.has_id_column):
+        raise UsageError(f"--id {id_}: neither the results nor the labels have such a column")
+    second = None
+    if results[1:]:
+        others = files.results(open_rows(results[1], sys.stdin.buffer), columns)
+        second = others.name, {each.row_id: each.word for each in others}
+    words, left_out = (known.words, known.left_out) if known else (None, None)
+    found = summarise(first, first.name, words, by, second, left_out)
     sections = _sections(found)
     if html is not None:
         write_file(html, page(f"Results of {found.file}", _about(found), sections))
@@ -69,6 +79,19 @@ def report(
     say(escaped(f"{found.file}: {_about(found)}"))
     text = "".join(f"\n{section.title}\n{parts_text(section.parts)}\n" for section in sections)
     say(text + "\nIn brackets 95% intervals" if "[0" in text or "[-" in text else text.rstrip())
+
+
+def _labels(path: str | None, results: ResultFile, columns: Columns) -> LabelSheet | None:
+    """Return the labels of a file; raises `InputError` where all are blank."""
+    from judgekit.data.labels import read_labels
+    from judgekit.data.rows import open_rows
+
+    if path is None:
+        return None
+    sheet = read_labels(open_rows(path, sys.stdin.buffer), results.task, columns)
+    if not sheet.words and not sheet.left_out.unknown:
+        raise InputError(f"{path}: no row has a label; write accept, improve or reject into the column")
+    return sheet
 
 
 def _about(found: ResultsReport) -> str:
@@ -84,7 +107,7 @@ def _about(found: ResultsReport) -> str:
 
 def _sections(found: ResultsReport) -> list[Section]:
     sections = [Section("Rates", [_figures(found), *_notes(found)])]
-    if known := found.labelled:
+    if (known := found.labelled) and known.confusion:
         sections.append(Section("Labels and verdicts", [shares("labelled", known.confusion)]))
     if found.matrix:
         letters = list(found.win_rates)
@@ -138,12 +161,25 @@ def _notes(found: ResultsReport) -> list[str]:
     notes = [f"No corrected rate: {found.needs}."] if found.needs else []
     if (known := found.labelled) and known.is_binary:
         notes.append("No label says improve, so agreement and kappa count an improve as a reject.")
-    if found.labelled and found.labelled.left_out:
+    if known and known.not_compared.told():
+        notes.append(f"Labels left out: {known.not_compared.told()}.")
+    if known and known.unmatched:
+        notes.append(_no_match(known.unmatched, "labels"))
+    elif found.labelled and found.labelled.left_out:
         notes.append(f"{found.labelled.left_out} labels left out: no row with this id has a verdict.")
-    if (apart := found.difference) and apart.only_first + apart.only_second:
+    apart = found.difference
+    if apart and apart.unmatched:
+        notes.append(_no_match(apart.unmatched, "second results"))
+    elif apart and apart.only_first + apart.only_second:
         only = f"{apart.only_first} rows that only the first results have, {apart.only_second} of the second"
         notes.append(f"Left out of the difference: {only}.")
     return [*notes, *judged, *reasons]
+
+
+def _no_match(unmatched: Unmatched, other: str) -> str:
+    ours, theirs = ", ".join(unmatched.results), ", ".join(unmatched.others)
+    ids = f"those of the results begin with {ours}, those of the {other} with {theirs}"
+    return f"No id of the {other} is in the results: {ids}. Name the column of ids with --id COLUMN."
 
 
 def _win_cell(win: WinRate | None) -> Cell | None:

@@ -296,14 +296,26 @@ def summary(
         f"{run.now:,} judged now in {seconds:,.0f} s, {run.kept:,} kept",
         cost(run),
     ]
-    if run.labelled:
-        parts.append(f"{run.agreed:,} of {run.labelled:,} labels agree ({run.agreed / run.labelled:.0%})")
+    parts += _labels_told(run)
     if run.is_spent:
         left = "the rest" if total is None else counted(total - count, "row", "rows")
         parts.append(f"{left} not judged, because --max-cost is reached")
     elif interrupted:
         parts.append("run the same command to continue" if resumes else "with --out a run can be continued")
     return "; ".join(filter(None, parts))
+
+
+def _labels_told(run: DatasetRun) -> list[str]:
+    """Return how many labels agree with verdicts, and how many labels were left out and why."""
+    from judgekit.evaluation.labels import agreement
+
+    agreed, compared, left_out = agreement(run.labels, run.strange_label)
+    told = []
+    if compared:
+        told.append(f"{agreed:,} of {compared:,} labels agree ({agreed / compared:.0%})")
+    if compared or left_out.unknown:
+        told += [f"left out: {left_out.told()}"] if left_out.told() else []
+    return told
 
 
 def cost(run: DatasetRun) -> str:

@@ -5,20 +5,15 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from judgekit import environment
+from judgekit.evaluation.labels import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _TABLE: dict[str, str] = environment.table(__file__, "fields.toml")["outputs"]
-
-
-def plain(name: str) -> str:
-    """Return a name of a column or a winner as it is compared: case, blanks and signs play no part."""
-    return re.sub(r"[\W_]+", "", name.casefold())
 
 
 _NAMES = frozenset(plain(name) for name in _TABLE["names"].split())

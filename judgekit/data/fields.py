@@ -9,16 +9,17 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-import re
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 from judgekit import environment
 from judgekit.data import conversation
-from judgekit.data.columns import plain, responses_in, rivals_of
+from judgekit.data.columns import responses_in, rivals_of
 from judgekit.data.conversation import ASSISTANT, kind
 from judgekit.errors import InputError, UsageError
+from judgekit.evaluation import labels
+from judgekit.evaluation.labels import plain
 from judgekit.judging import documents
 from judgekit.judging.documents import LETTERS, MOST, TASK_ROLES, ComparisonInput, Document, Task, file_of
 from judgekit.text import encodable, escaped, is_blank, one_line
@@ -26,7 +27,6 @@ from judgekit.text import encodable, escaped, is_blank, one_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from judgekit.config import Outcome
     from judgekit.data.rows import DataRow
     from judgekit.judging.documents import File
     from judgekit.rubric.schema import Given
@@ -40,13 +40,6 @@ _SHOWN = 12  # names of columns in a message
 _NAME_CHARS = 60
 _SHOWN_CHOICES = 3
 _TEXT_KEYS = ("text", "content", "page_content")
-_LABELS: dict[str, Outcome] = {
-    word: name for name, words in _TABLE["labels"].items() for word in words.split()
-}
-_WINNERS: dict[str, str | None] = {
-    word: name for name, words in _TABLE["winners"].items() for word in words.split()
-}
-_SIDE = re.compile(rf"(?:{_TABLE['things'].replace(' ', '|')})?([a-z]|\d\d?)", re.ASCII)
 
 
 class FieldError(InputError):
@@ -86,10 +79,12 @@ class Fields(NamedTuple):
         parts = []
         for field, column in self.columns.items():
             passed = self.others.get(field)
-            parts.append(f"{field} from {_names([column])}{f' (not {_names(passed)})' if passed else ''}")
+            parts.append(
+                f"{field} from {names_shown([column])}{f' (not {names_shown(passed)})' if passed else ''}"
+            )
         named = {*used, *(column for passed in self.others.values() for column in passed)}
         rest = [column for column in self.unused if column not in named]
-        return ", ".join(parts) + (f"; not used: {_names(rest)}" if rest else "")
+        return ", ".join(parts) + (f"; not used: {names_shown(rest)}" if rest else "")
 
 
 def parse_map(items: Iterable[str]) -> dict[str, str]:
@@ -125,7 +120,7 @@ def fields_of(
         if column and column not in columns:
             near = difflib.get_close_matches(column, columns, n=1)
             meant = f" (did you mean {near[0]}?)" if near else ""
-            problem = f"{name} has no such column{meant}; it has {_names(columns)}"
+            problem = f"{name} has no such column{meant}; it has {names_shown(columns)}"
             raise UsageError(f"{naming.option(field, column)}: {problem}")
     by_name: dict[str, str] = {}
     for column in columns:
@@ -156,7 +151,9 @@ def _refuse_doubt(text: str, rivals: Sequence[str], name: str, naming: Naming) -
     if rivals:
         columns = [text, *rivals]
         choices = " or ".join(naming.option("text", column) for column in columns[:_SHOWN_CHOICES])
-        raise UsageError(f"{name}: {_names(columns)} may each be the text to judge; choose with {choices}")
+        raise UsageError(
+            f"{name}: {names_shown(columns)} may each be the text to judge; choose with {choices}"
+        )
 
 
 def _settle(
@@ -185,7 +182,7 @@ def _settle(
             with suppress(UsageError):
                 fields_of("compare", columns, {}, name)
                 asked += f", or compare these texts with {naming.comparing()}"
-        asked += f". It has {_names(columns)}"
+        asked += f". It has {names_shown(columns)}"
         raise UsageError(f"{name}: no column for {' and '.join(one)}; name it with {asked}")
 
 
@@ -258,29 +255,25 @@ def content(subject: Document | ComparisonInput) -> str:
 
 def winner(fields: Fields, row: DataRow) -> str | None:
     """Return the letter of the winner that a row names, or "tie"; None where it cannot be known."""
-    value = row.columns.get(fields.columns.get("winner", ""))
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int | str) or str(value).strip().startswith("-"):
-        return None
-    word, named = plain(str(value)[:_NAME_CHARS]), dict[str, str | None]()
+    named = dict[str, str | None]()
     for letter, column, author in (("A", "a", "author_a"), ("B", "b", "author_b")):
         for name in (fields.columns.get(column), _author(fields, row, author)):
             if name:  # one that stands for both texts says nothing
                 key = plain(name[:_NAME_CHARS])
                 named[key] = None if named.get(key, letter) != letter else letter
-    if (words := _WINNERS | named).keys() >= {word}:
-        return words[word]
-    side = found[1] if (found := _SIDE.fullmatch(word)) else "0"
-    place = int(side) - 1 if side.isdigit() else LETTERS.index(side.upper())
-    return LETTERS[place] if 0 <= place < (documents.LEAST if "a" in fields.columns else MOST) else None
+    most = documents.LEAST if "a" in fields.columns else MOST
+    return labels.winner_of(row.columns.get(fields.columns.get("winner", "")), most, named)
 
 
-def label(value: object) -> Outcome | None:
-    """Return the outcome that a label names: pass, good, true and yes accept; None where it is unknown."""
-    if isinstance(value, bool):
-        value = str(value)
-    return _LABELS.get(value.strip().casefold()) if isinstance(value, str) else None
+def row_label(fields: Fields, row: DataRow, task: TaskName) -> tuple[str, str]:
+    """Return what kind of label a row has (`kind_of`; or a letter or "tie"), and what is not understood."""
+    column = fields.columns.get("winner" if task == "compare" else "label", "")
+    value = row.columns.get(column)
+    if labels.is_no_label(value):
+        return labels.BLANK, ""
+    kind = labels.kind_of(value) if task == "judge" else winner(fields, row) or labels.UNKNOWN
+    is_understood = kind not in (labels.UNKNOWN, labels.NUMBER)
+    return kind, "" if is_understood else one_line(str(value), _NAME_CHARS)
 
 
 def _said(fields: Fields, row: DataRow, field: str) -> str:
@@ -358,6 +351,7 @@ def parsed(text: str) -> Any:  # noqa: ANN401 - whatever JSON can hold
         return text
 
 
-def _names(columns: Sequence[str]) -> str:
+def names_shown(columns: Sequence[str]) -> str:
+    """Return names of columns for a message, the first dozen of many."""
     shown = ", ".join(one_line(escaped(column), _NAME_CHARS) for column in columns[:_SHOWN])
     return f"{shown} and {len(columns) - _SHOWN} more" if len(columns) > _SHOWN else shown

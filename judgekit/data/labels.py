@@ -7,28 +7,68 @@ import hashlib
 import heapq
 import io
 import json
-import math
+from collections import Counter
+from contextlib import closing, suppress
+from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import outputs
 from judgekit.data import fields, tables
 from judgekit.data.results import OURS, Ids
 from judgekit.data.rows import DELIMITERS, DataRow, Rows, UnreadableRow, open_rows
-from judgekit.data.runs import columns, unreadable
+from judgekit.data.runs import columns as columns_of
+from judgekit.data.runs import unreadable
 from judgekit.errors import InputError, UsageError
+from judgekit.evaluation import labels
 from judgekit.evaluation.cases import Case
+from judgekit.evaluation.labels import LeftOut
 from judgekit.evaluation.stats import UNDECIDED
-from judgekit.judging.documents import TASK_ROLES
-from judgekit.judging.verdict import TIE
+from judgekit.judging.documents import LETTERS, TASK_ROLES
 from judgekit.rubric.schema import Given
 from judgekit.text import as_before, defused, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from judgekit.data.fields import Fields, TaskName
 
 _EVERYTHING = Given(reference="reference", sources="sources")  # the rubric says later what models see
 _WORDS = "expected accept, improve, reject, pass, fail or undetermined (of a comparison: A, B or tie)"
+_LOOKED_AT = 100  # rows whose columns count; of a stream the first
+_MOST_CHARS = 400  # of the texts of a row that were compared
+_COMPARISON = "judgekit/comparison@"
+
+
+class Columns(NamedTuple):
+    """The columns that a caller names: those of ids, and by field of verdicts, labels and texts."""
+
+    id_column: str | None = None
+    given: Mapping[str, str] = MappingProxyType({})
+
+    def id_of(self, columns: Mapping[str, Any]) -> str | None:
+        """Return the id of a row, None where it has none."""
+        column = self.id_column if self.id_column in columns else _column_of(columns, ["id"])
+        value = columns.get(column or "")
+        return None if labels.is_no_label(value) else str(value)
+
+    def column_of(self, columns: Mapping[str, Any], field: str, names: Sequence[str]) -> str | None:
+        """Return the column of a row that gives a field: the named one, or one with a usual name."""
+        if field in self.given:
+            return self.given[field] if self.given[field] in columns else None
+        return _column_of(columns, names)
+
+
+def _column_of(columns: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    for name in names:
+        if name in columns:
+            return name
+    by_name = {labels.plain(column): column for column in columns}
+    return next((by_name[labels.plain(name)] for name in names if labels.plain(name) in by_name), None)
+
+
+USUAL_COLUMNS = Columns()
 
 
 class ResultRow(NamedTuple):
@@ -46,52 +86,203 @@ class ResultRow(NamedTuple):
         return {name: value for name, value in self.columns.items() if name not in ours}
 
 
-def results(rows: Rows) -> Iterator[ResultRow]:
-    """Yield the rows of a file of results; raises `InputError` for a row without an id and a verdict."""
-    ids = Ids()
-    for row, row_id, given in _answers(rows, "verdict"):
-        word, where = given if given in UNDECIDED else _word(given), f"{rows.name}: row {row.number}"
-        if not word:
-            raise InputError(f"{where}: unknown verdict {one_line(given, 40)!r}; {_WORDS}")
-        if (first := ids.add(row_id, row.number)) is not None:
-            raise InputError(f"{where}: duplicate id {row_id!r} (row {first}); keep one")
-        yield ResultRow(row_id, word, dict(_scores(row.columns)), row.columns)
+class ResultFile:
+    """The rows of a file of results, and whether texts were judged or compared (`task`).
+
+    Letters such as C and I, which other programs write for correct and incorrect, are winners only where
+    other rows say that texts were compared. Making one and iterating it raise `InputError` for a row without
+    an id and a verdict, and `UsageError` for a column that is not there.
+    """
+
+    def __init__(self, rows: Rows, columns: Columns = USUAL_COLUMNS) -> None:
+        self.name = rows.name
+        self._rows: Iterable[DataRow | UnreadableRow] = rows
+        self._columns = columns
+        self._fields: tuple[tuple[str, ...], Fields | None] = ((), None)
+        task: TaskName | None = None
+        head: list[DataRow | UnreadableRow] = []
+        names: dict[str, None] = {}
+        stream: Any = iter(rows)  # a generator
+        for number, row in enumerate(stream, 1):
+            if not rows.lasting:
+                head.append(row)
+            if isinstance(row, DataRow):
+                names.update(dict.fromkeys(row.columns))
+                task = task or self._task_of(row)
+            if task and number >= (_LOOKED_AT if rows.lasting else 1):
+                break
+        if rows.lasting:
+            stream.close()
+        else:
+            self._rows = chain(head, stream)
+        self.task: TaskName = task or "judge"
+        self.has_id_column = columns.id_column in names
+        self._check_columns(names)
+
+    def _check_columns(self, names: Mapping[str, None]) -> None:
+        known = [*fields.USUAL[self.task], "verdict"]
+        known += [] if "label" in known else ["label"]
+        for field, column in self._columns.given.items():
+            option = f"--map {field}={column}"
+            if field not in known:
+                raise UsageError(f"{option}: unknown field; use one of {', '.join(known)}")
+            is_there = not column or column in names or f"row.{column}" in names
+            if field not in ("label", "winner") and not is_there:
+                has = f"{self.name} has no such column; it has {fields.names_shown([*names])}"
+                raise UsageError(f"{option}: {has}")
+
+    def __iter__(self) -> Iterator[ResultRow]:
+        ids = Ids()
+        with closing(ids):
+            for row, row_id, value in _answers(self._rows, self.name, "verdict", ["verdict"], self._columns):
+                where = f"{self.name}: row {row.number}"
+                word = self._word_of(value)
+                if not word:
+                    raise InputError(f"{where}: unknown verdict {one_line(str(value), 40)!r}; {_WORDS}")
+                first = ids.add(row_id, row.number)
+                if first is not None:
+                    raise InputError(f"{where}: duplicate id {row_id!r} (row {first}); keep one")
+                yield ResultRow(row_id, word, dict(_scores(row.columns)), row.columns)
+
+    def _word_of(self, value: object) -> str:
+        """Return what a verdict is, by the task: an outcome, a letter, "tie" or undecided; else ""."""
+        if isinstance(value, str) and value.strip() in UNDECIDED:
+            return value.strip()
+        kind = labels.kind_of(value)
+        outcome = labels.meanings({}).get(kind, "")
+        winner = labels.winner_of(value) if isinstance(value, str) else None
+        return (winner or outcome) if self.task == "compare" else (outcome or winner or "")
+
+    def _task_of(self, row: DataRow) -> TaskName | None:
+        """Return what a row's verdict is about; None where it may be either."""
+        judged = nested(row.columns.get("judged")) or {}
+        schema = str(judged.get("schema"))
+        if schema.startswith("judgekit/"):
+            return "compare" if schema.startswith(_COMPARISON) else "judge"
+        scores = dict(_scores(row.columns))
+        if scores and all(len(name) == 1 and name in LETTERS for name in scores):
+            return "compare"
+        column = self._columns.column_of(row.columns, "verdict", ["verdict"])
+        value = row.columns.get(column or "")
+        winner = labels.winner_of(value) if isinstance(value, str) else None
+        kind = labels.kind_of(value)
+        if kind in (labels.BLANK, labels.UNKNOWN, labels.NUMBER):
+            return "compare" if winner else None
+        is_letter = isinstance(value, str) and value.strip() in LETTERS
+        return None if is_letter else "judge"
+
+    def text_of(self, row: ResultRow) -> str:
+        """Return the text that was judged, or the texts that were compared; "" where they are not known."""
+        own = row.own
+        names = tuple(own)
+        if self._fields[0] != names:
+            self._fields = names, self._fields_of(names)
+        found = self._fields[1]
+        if found is None:
+            return ""
+        data_row = DataRow(0, own)
+        with suppress(InputError):
+            if self.task == "judge":
+                return fields.document(found, data_row, row.row_id, _EVERYTHING).files[0].text
+            subject = fields.comparison(found, data_row)
+            share = _MOST_CHARS // len(subject.files)
+            return " ".join(f"{file.path}: {one_line(file.text, share)}" for file in subject.files)
+        return ""
+
+    def _fields_of(self, names: Sequence[str]) -> Fields | None:
+        given = dict(self._columns.given)
+        given.pop("verdict", None)
+        # A column of the row that had a name of ours stands as `row.NAME`.
+        there = {name: column for name, column in given.items() if not column or column in names}
+        for name, column in given.items():
+            if name not in there and f"row.{column}" in names:
+                there[name] = f"row.{column}"
+        with suppress(UsageError):
+            return fields.fields_of(self.task, names, there, self.name)
+        return None
 
 
-def read_labels(rows: Rows) -> dict[str, str]:
-    """Return labels by id; rows whose label is empty are left out. Raises `InputError`."""
-    found: dict[str, str] = {}
-    for row, row_id, given in _answers(rows, "label"):
-        word = _word(given)
-        if given and not word:
-            wanted = "label must be accept, improve or reject (of a comparison: A, B or tie)"
-            raise InputError(f"{rows.name}: row {row.number}: {wanted}; got {one_line(given, 40)!r}")
-        if word and found.setdefault(row_id, word) != word:
-            raise InputError(f"{rows.name}: row {row.number}: two labels for the id {row_id!r}; keep one")
-    return found
+def results(rows: Rows, columns: Columns = USUAL_COLUMNS) -> ResultFile:
+    """Return the rows of a file of results; raises as `ResultFile`."""
+    return ResultFile(rows, columns)
 
 
-def labelled_cases(rows: Rows) -> list[Case]:
-    """Return rows with a label, an outcome or a number, as cases to try judges on; raises `InputError`."""
-    found, names = columns(rows)
-    fields_ = fields.fields_of("judge", names, {}, rows.name)
-    column, cases = fields_.columns.get("label"), dict[str, Case]()
+class LabelSheet(NamedTuple):
+    """Labels by id: outcomes, or letters and "tie"; and what was left out."""
+
+    words: dict[str, str]
+    left_out: LeftOut
+    has_id_column: bool = False
+
+
+def read_labels(rows: Rows, task: TaskName = "judge", columns: Columns = USUAL_COLUMNS) -> LabelSheet:
+    """Return the labels of a file; raises `InputError` where an id has two that differ."""
+    field = "winner" if task == "compare" else "label"
+    names = fields.USUAL[task][field].split()
+    given = columns.given.get(field, columns.given.get("label"))
+    if given is not None:
+        columns = columns._replace(given={field: given})
+    kinds: dict[str, str] = {}
+    counts = Counter[str]()
+    left_out = LeftOut()
+    strange: list[object] = []
+    has_id_column = False
+    for row, row_id, value in _answers(rows, rows.name, field, names, columns):
+        has_id_column = has_id_column or columns.id_column in row.columns
+        kind = labels.winner_of(value) or labels.UNKNOWN if task == "compare" else labels.kind_of(value)
+        if labels.is_no_label(value):
+            left_out.blank += 1
+        elif kind == labels.UNKNOWN:
+            left_out.add_unknown(value)
+        elif kinds.setdefault(row_id, kind) != kind:
+            where = f"{rows.name}: row {row.number}"
+            raise InputError(f"{where}: two labels for the id {row_id!r}; keep one")
+        else:
+            counts[kind] += 1
+            if kind == labels.NUMBER:
+                strange.append(value)
+    meaning = labels.meanings(counts)
+    words = kinds if task == "compare" else {}
+    for row_id, kind in kinds.items() if task == "judge" else ():
+        if kind in meaning:
+            words[row_id] = meaning[kind]
+        else:
+            left_out.add_unknown(strange[0] if strange else kind)
+    return LabelSheet(words, left_out, has_id_column)
+
+
+def labelled_cases(rows: Rows, columns: Columns = USUAL_COLUMNS) -> tuple[list[Case], LeftOut]:
+    """Return rows with a label as cases to try judges on, and what was left out; raises `InputError`.
+
+    The labels are as the rows have them.
+    """
+    stream, names = columns_of(rows)
+    found = fields.fields_of("judge", names, columns.given, rows.name)
+    column = found.columns.get("label")
     if column is None:
-        raise InputError(f"{rows.name}: expected a column label; it has {', '.join(names)}")
-    for row in found:
+        problem = f"expected a column label; it has {', '.join(names)}"
+        raise InputError(f"{rows.name}: {problem}; name one with --map label=COLUMN")
+    if columns.id_column and columns.id_column not in names:
+        has = f"{rows.name} has no such column; it has {', '.join(names)}"
+        raise UsageError(f"--id {columns.id_column}: {has}")
+    cases = dict[str, Case]()
+    left_out = LeftOut()
+    for row in stream:
         if isinstance(row, UnreadableRow):
             raise unreadable(rows.name, row, 0)
-        if _is_table(rows):
+        if _is_table(rows.name):
             row = _without_defusing(row)  # noqa: PLW2901 - the row as it was
-        row_id, given = str(row.columns.get("id") or row.number), row.columns.get(column)
-        if given is None or not str(given).strip():  # not labelled yet
+        row_id = columns.id_of(row.columns) or str(row.number)
+        where = f"{rows.name}: row {row.number}"
+        value = row.columns.get(column)
+        if labels.is_no_label(value):
+            left_out.blank += 1
             continue
-        label, where = fields.label(given) or number(given), f"{rows.name}: row {row.number}"
-        if label is None:
-            wanted = "label must be accept, improve, reject or a number"
-            raise InputError(f"{where}: {wanted}; got {one_line(str(given), 40)!r}")
         try:
-            document = fields.document(fields_, row, row_id, _EVERYTHING)
+            document = fields.document(found, row, row_id, _EVERYTHING)
+        except fields.Unjudgeable:
+            left_out.texts += 1
+            continue
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
         if row_id in cases:
@@ -99,26 +290,30 @@ def labelled_cases(rows: Rows) -> list[Case]:
         first, *others = document.files
         about = {role: getattr(document.task, role) for role in TASK_ROLES}
         files = {each.path: each.text for each in others}
-        cases[row_id] = Case(id=row_id, text=first.text, files=files, label=label, **about)
-    if len({type(case.label) for case in cases.values()}) > 1:
-        raise InputError(f"{rows.name}: some labels are words and some are numbers; use one kind")
-    return list(cases.values())
+        label = value if isinstance(value, str | bool | int | float) else str(value)
+        cases[row_id] = Case.of_row(where, id=row_id, text=first.text, files=files, label=label, **about)
+    return list(cases.values()), left_out
 
 
-def _answers(rows: Rows, name: str) -> Iterator[tuple[DataRow, str, str]]:
+def _answers(
+    rows: Iterable[DataRow | UnreadableRow], file: str, field: str, names: Sequence[str], columns: Columns
+) -> Iterator[tuple[DataRow, str, object]]:
+    """Yield rows with their ids and what they say in a column; raises `InputError` for one without these."""
     for written in rows:
         if isinstance(written, UnreadableRow):
-            raise unreadable(rows.name, written, 0)
-        row = _without_defusing(written) if _is_table(rows) else written
-        if row.columns.get("id") in (None, "") or name not in row.columns:
-            wanted = f"expected the columns id and {name}; in CSV with commas between them"
-            raise InputError(f"{rows.name}: row {row.number}: {wanted}")
-        given = row.columns[name]
-        yield row, str(row.columns["id"]), "" if given is None else str(given).strip()
+            raise unreadable(file, written, 0)
+        row = _without_defusing(written) if _is_table(file) else written
+        row_id = columns.id_of(row.columns)
+        column = columns.column_of(row.columns, field, names)
+        if row_id is None or column is None:
+            wanted = f"expected the columns id and {names[0]}; in CSV with commas between them"
+            how = f"name others with --id COLUMN and --map {field}=COLUMN"
+            raise InputError(f"{file}: row {row.number}: {wanted}; {how}")
+        yield row, row_id, row.columns[column]
 
 
-def _is_table(rows: Rows) -> bool:
-    return Path(rows.name).suffix.lower() in DELIMITERS
+def _is_table(file: str) -> bool:
+    return Path(file).suffix.lower() in DELIMITERS
 
 
 def _without_defusing(row: DataRow) -> DataRow:
@@ -127,16 +322,11 @@ def _without_defusing(row: DataRow) -> DataRow:
     return row._replace(columns=cells)
 
 
-def _word(given: str) -> str:
-    """Return the outcome, the letter or the tie that a person or a program means; "" for anything else."""
-    is_letter = len(given) == 1 and "A" <= given <= "Z"
-    return fields.label(given) or (given if is_letter or given == TIE else "")
-
-
 def _scores(columns: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     flat = {name[6:]: value for name, value in columns.items() if name.startswith("score.")}
     for name, value in {**flat, **(nested(columns.get("scores")) or {})}.items():
-        if (score := number(value)) is not None:
+        score = labels.number_of(value)
+        if score is not None:
             yield name, score
 
 
@@ -146,15 +336,9 @@ def nested(value: object) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def number(value: object) -> float | None:
-    try:
-        found = math.nan if isinstance(value, bool) else float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        return None
-    return found if math.isfinite(found) else None
-
-
-def add_sample(found: Iterable[ResultRow], path: str, count: int) -> tuple[int, int]:
+def add_sample(
+    found: Iterable[ResultRow], path: str, count: int, columns: Columns = USUAL_COLUMNS
+) -> tuple[int, int]:
     """Add a random sample of decided rows to a file, for people to write their labels into it.
 
     Rows are in the order of a hash of their ids, so the first ones are a random sample, however many. The
@@ -164,7 +348,10 @@ def add_sample(found: Iterable[ResultRow], path: str, count: int) -> tuple[int, 
     if delimiter is None and target.suffix.lower() not in (".jsonl", ".ndjson"):
         raise UsageError(f"{path}: unknown ending of a file of labels; expected .csv, .tsv or .jsonl")
     there = target.exists()
-    known = {row_id for _, row_id, _ in _answers(open_rows(path, io.BytesIO()), "label")} if there else set()
+    known = set[str]()
+    if there:
+        sheet = open_rows(path, io.BytesIO())
+        known = {row_id for _, row_id, _ in _answers(sheet, path, "label", ["label"], columns)}
     free = (each for each in found if each.word not in UNDECIDED and each.row_id not in known)
     drawn = heapq.nsmallest(count, free, key=lambda each: hashlib.sha256(each.row_id.encode()).digest())
     # A person labels without the verdict: only what the row had before it was judged is shown.

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, defaultdict
-from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import combinations, islice
 from math import ceil, log
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from judgekit.data import fields
-from judgekit.data.labels import ResultRow, nested, number
+from judgekit.data.labels import ResultFile, ResultRow, nested
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import stats
+from judgekit.evaluation.labels import LeftOut, agrees, compared, is_binary
+from judgekit.evaluation.labels import number_of as number
 from judgekit.evaluation.stats import OUTCOMES, UNDECIDED, ReportPart
 from judgekit.judging.verdict import TIE
 from judgekit.text import one_line
@@ -31,6 +31,7 @@ LEAST_LABELS = 30  # of fewer the bounds are not those that they claim to be
 _REASONS = 5  # of those that judged, and of errors
 MOST_SHOWN = 100  # rows of a list, and values of a column
 _SHOWN_CHARS = 400
+_FIRST = 3  # ids of a file that has none of those of another
 _TIER = dict.fromkeys(("decided", "answered", "failed", "seconds", "cost_usd", "unpriced"), 0)
 
 
@@ -67,8 +68,18 @@ class Shown(ReportPart):
     text: str = ""
 
 
+class Unmatched(ReportPart):
+    """The first ids of results and of another file, where none of them is in both."""
+
+    results: list[str]
+    others: list[str]
+
+
 class Labelled(ReportPart):
-    """How verdicts agree with labels; of those `left_out` the row is undetermined or not in the results."""
+    """How verdicts agree with labels; of those `left_out` the row is undetermined or not in the results.
+
+    Labels that are `not_compared` are blank or not understood.
+    """
 
     labels: int
     left_out: int
@@ -78,6 +89,8 @@ class Labelled(ReportPart):
     differing: int
     wrong: list[Shown]
     is_binary: bool = False
+    not_compared: LeftOut = LeftOut()
+    unmatched: Unmatched | None = None
 
 
 class Difference(ReportPart):
@@ -92,6 +105,7 @@ class Difference(ReportPart):
     high: float | None
     differing: int
     rows_that_differ: list[Shown]
+    unmatched: Unmatched | None = None
 
 
 class WinRate(ReportPart):
@@ -188,20 +202,23 @@ class _Tally:
 
 
 def summarise(
-    found: Iterable[ResultRow],
+    found: ResultFile,
     name: str,
     labels: Mapping[str, str] | None = None,
     column: str | None = None,
     second: tuple[str, Mapping[str, str]] | None = None,
+    left_out: LeftOut | None = None,
 ) -> ResultsReport:
     """Return what the results say; `second` is the name of other results, with their verdicts by id.
 
-    Raises `UsageError` for a `column` that no row has, `InputError` where there is no row.
+    `left_out` says which labels are not among `labels`. Raises `UsageError` for a `column` that no row has,
+    `InputError` where there is no row.
     """
+    has_labels = labels is not None
     labels, whole, groups = labels or {}, _Tally(), defaultdict[str, _Tally](_Tally)
     scores = defaultdict[str, Counter[str]](Counter)
     tiers = defaultdict[str, dict[str, float]](lambda: {**_TIER})
-    rows, ranks, usd, unpriced = _Lists(second), list[ResultRow](), 0.0, 0
+    rows, ranks, usd, unpriced = _Lists(second, found, labels), list[ResultRow](), 0.0, 0
     judges, errors = Counter[str](), Counter[str]()
     for each in found:
         label = labels.get(each.row_id)
@@ -217,12 +234,8 @@ def summarise(
         elif each.word not in UNDECIDED:
             ranks.append(each._replace(columns={}))
         _count(tiers, judges, errors, each.columns)
-    if not whole.words:
-        raise InputError(f"{name}: no row; name a file that judge or compare --data wrote")
-    if column is not None and not groups:
-        raise UsageError(f"--by {column}: {name} has no such column")
+    _refuse_nothing(name, whole, column, groups)
     best, (wins, matrix) = ("A" if ranks else "accept"), _wins(ranks)
-    largest = sorted(groups.items(), key=lambda item: -item[1].words.total())[:MOST_SHOWN]
     return ResultsReport(
         file=name,
         rows=whole.words.total(),
@@ -242,27 +255,48 @@ def summarise(
         errors=dict(errors.most_common(_REASONS)),
         not_accepted=sum(whole.words[word] for word in OUTCOMES[:2]),
         values=len(groups),
-        labelled=_labelled(whole.pairs, len(labels), rows.wrong) if labels else None,
+        labelled=_labelled(whole.pairs, labels, rows, left_out) if has_labels else None,
         difference=rows.difference(best) if second else None,
         column=column,
-        groups=[each.group(value, best, is_labelled=bool(labels)) for value, each in largest],
+        groups=[each.group(value, best, is_labelled=bool(labels)) for value, each in _largest(groups)],
     )
+
+
+def _largest(groups: Mapping[str, _Tally]) -> list[tuple[str, _Tally]]:
+    return sorted(groups.items(), key=lambda item: -item[1].words.total())[:MOST_SHOWN]
+
+
+def _refuse_nothing(name: str, whole: _Tally, column: str | None, groups: Mapping[str, _Tally]) -> None:
+    if not whole.words:
+        raise InputError(f"{name}: no row; name a file that judge or compare --data wrote")
+    if column is not None and not groups:
+        raise UsageError(f"--by {column}: {name} has no such column")
 
 
 class _Lists:
     """The rows to show: the worst ones, those that the judge got wrong, those that differ."""
 
-    def __init__(self, second: tuple[str, Mapping[str, str]] | None) -> None:
+    def __init__(
+        self, second: tuple[str, Mapping[str, str]] | None, source: ResultFile, labels: Mapping[str, str]
+    ) -> None:
         self.wrong = list[Shown]()
-        self._second = second
+        self.is_binary = is_binary(labels.values())
+        self._second, self._source = second, source
+        self._first_ids = list[str]()
+        self._has_label = False
         self._seen = self._met = 0
         self._matched, self._differing = list[tuple[str, str]](), list[Shown]()
         self._worst: list[tuple[tuple[float, ...], ResultRow]] = []
 
     def add(self, each: ResultRow, label: str | None) -> None:
         self._seen += 1
-        if label is not None and each.word not in UNDECIDED and label != each.word:
-            self.wrong += [_shown(each, label=label)] if len(self.wrong) < MOST_SHOWN else []
+        if len(self._first_ids) < _FIRST:
+            self._first_ids.append(one_line(each.row_id, 40))
+        self._has_label = self._has_label or label is not None
+        if label is not None and each.word not in UNDECIDED:
+            is_right = agrees(label, each.word, binary=self.is_binary)
+            if not is_right and len(self.wrong) < MOST_SHOWN:
+                self.wrong.append(self._shown(each, label=label))
         if each.word in OUTCOMES[:2]:
             average = number(each.columns.get("average"))
             rank = OUTCOMES.index(each.word), -1.0 if average is None else average, self._seen
@@ -276,10 +310,30 @@ class _Lists:
         if each.word not in UNDECIDED and other not in UNDECIDED:
             self._matched.append((each.word, other))
             if each.word != other and len(self._differing) < MOST_SHOWN:
-                self._differing.append(_shown(each, second=other))
+                self._differing.append(self._shown(each, second=other))
 
     def worst(self) -> list[Shown]:
-        return [_shown(each) for _, each in heapq.nsmallest(MOST_SHOWN, self._worst)]
+        return [self._shown(each) for _, each in heapq.nsmallest(MOST_SHOWN, self._worst)]
+
+    def _shown(self, each: ResultRow, label: str | None = None, second: str | None = None) -> Shown:
+        return Shown(
+            id=one_line(each.row_id, 80),
+            verdict=each.word,
+            label=label,
+            second=second,
+            average=number(each.columns.get("average")),
+            scores=dict(each.scores),
+            reasoning=one_line(str(each.columns.get("reasoning") or ""), _SHOWN_CHARS),
+            text=one_line(self._source.text_of(each), _SHOWN_CHARS),
+        )
+
+    def unlabelled(self, labels: Mapping[str, str]) -> Unmatched | None:
+        """Return the first ids of both sides where labels are for no row of the results."""
+        return None if self._has_label or not labels else self._unmatched(labels)
+
+    def _unmatched(self, others: Iterable[str]) -> Unmatched:
+        theirs = [one_line(other, 40) for other in islice(others, _FIRST)]
+        return Unmatched(results=self._first_ids, others=theirs)
 
     def difference(self, best: str) -> Difference:
         name, others = self._second or ("", {})
@@ -294,23 +348,8 @@ class _Lists:
             **{name: figures.get(name) for name in ("value", "low", "high")},
             differing=sum(one != other for one, other in self._matched),
             rows_that_differ=self._differing,
+            unmatched=self._unmatched(others) if others and not self._met else None,
         )
-
-
-def _shown(each: ResultRow, label: str | None = None, second: str | None = None) -> Shown:
-    own, column = each.own, ""
-    with suppress(UsageError):
-        column = fields.fields_of("judge", list(own), {}, "").columns.get("text", "")
-    return Shown(
-        id=one_line(each.row_id, 80),
-        verdict=each.word,
-        label=label,
-        second=second,
-        average=number(each.columns.get("average")),
-        scores=dict(each.scores),
-        reasoning=one_line(str(each.columns.get("reasoning") or ""), _SHOWN_CHARS),
-        text=one_line(str(own.get(column) or ""), _SHOWN_CHARS),
-    )
 
 
 def _priced(tier: Mapping[str, float]) -> dict[str, float | None]:
@@ -340,23 +379,28 @@ def _count(
         tiers[tier_name]["decided"] += 1
 
 
-def _labelled(pairs: Sequence[stats.Pair], labels: int, wrong: list[Shown]) -> Labelled:
+def _labelled(
+    pairs: Sequence[stats.Pair],
+    labels: Mapping[str, str],
+    rows: _Lists,
+    left_out: LeftOut | None,
+) -> Labelled:
     confusion = defaultdict[str, dict[str, int]](dict)
     for (label, said), count in sorted(Counter(pairs).items()):
         confusion[label][said] = count
-    known, given = ({pair[side] for pair in pairs} for side in (0, 1))
-    is_binary = known <= {"accept", "reject"} and "improve" in given
-    same = [(label, "reject" if is_binary and said == "improve" else said) for label, said in pairs]
+    same = compared(pairs, binary=rows.is_binary)
     kappa, _ = stats.kappas(same)
     return Labelled(
         labels=len(pairs),
-        left_out=labels - len(pairs),
+        left_out=len(labels) - len(pairs),
         accuracy=stats.accuracy(same),
         kappa=kappa,
         confusion=confusion,
-        differing=sum(label != said for label, said in pairs),
-        wrong=wrong,
-        is_binary=is_binary,
+        differing=sum(label != said for label, said in same),
+        wrong=rows.wrong,
+        is_binary=rows.is_binary and any(said == "improve" for _, said in pairs),
+        not_compared=left_out or LeftOut(),
+        unmatched=rows.unlabelled(labels),
     )
 
 

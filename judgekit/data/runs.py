@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from judgekit.rubric.loader import LoadedRubric
 
     Record: TypeAlias = Mapping[str, Any]
+    Expected: TypeAlias = Callable[[DataRow], tuple[str, str] | None]
     Reader: TypeAlias = Callable[[DataRow, str], Document | ComparisonInput]
     OnRecord: TypeAlias = Callable[["PendingRow", Record | None], object]
     # Judges rows as they come, and hands on the record of each as it is complete.
@@ -174,8 +175,9 @@ class Dataset:
 class Tally:
     """What has become of rows: verdicts, those judged `now` and those `kept`, and what that cost.
 
-    `failed` says why a row has no verdict, if one of the `failures` has none. `agreed` of `labelled` rows
-    have the verdict that their label says. `unpriced` rows have calls of unknown cost.
+    `failed` says why a row has no verdict, if one of the `failures` has none. `labels` counts kinds of labels
+    with the verdicts of their rows, `strange_label` is one that is not understood. `unpriced` rows have calls
+    of unknown cost.
     """
 
     words: Counter[str] = field(default_factory=Counter)
@@ -186,8 +188,8 @@ class Tally:
     is_local: bool = False
     redacted: int = 0
     substitutes: set[str] = field(default_factory=set)
-    agreed: int = 0
-    labelled: int = 0
+    labels: Counter[tuple[str, str]] = field(default_factory=Counter)
+    strange_label: str = ""
     failed: str = ""
     failures: int = 0
 
@@ -214,14 +216,14 @@ class DatasetRun(Tally):
     """What has become of each row so far, and which are still to be judged.
 
     Reading ends early when `stopped` is set, or when the rows judged and at work cost `max_cost_usd`:
-    `is_spent` says so. `problem` is what could not be read of a stream. `expected` is what a label
-    says is right. `waits_for` says what the rows wait for.
+    `is_spent` says so. `problem` is what could not be read of a stream. `expected` returns
+    the kind of a row's label, and what is not understood. `waits_for` says what the rows wait for.
     """
 
     dataset: Dataset = field(kw_only=True)
     results: Results = field(kw_only=True)
     max_cost_usd: float | None = None
-    expected: Callable[[DataRow], str | None] = lambda _: None
+    expected: Expected = lambda _: None
     stopped: threading.Event = field(default_factory=threading.Event)
     is_spent: bool = False
     problem: InputError | None = None
@@ -279,9 +281,11 @@ class DatasetRun(Tally):
 
     def _count(self, row: DataRow, word: str) -> None:
         self.words[word] += 1
-        expected = self.expected(row)
-        self.labelled += expected is not None
-        self.agreed += expected == word
+        label = self.expected(row)
+        if label is not None:
+            kind, strange_label = label
+            self.labels[kind, word] += 1
+            self.strange_label = self.strange_label or strange_label
 
 
 def _basis(task: TaskName, project: Path, judge_request: JudgeRequest) -> tuple[str, LoadedRubric]:
@@ -326,11 +330,11 @@ class RowOptions(NamedTuple):
         more = given, self.fixed, family, self.judge_turn
         return lambda row, row_id: row_fields.document(fields, row, row_id, *more)
 
-    def expected(self, fields: Fields, row: DataRow) -> str | None:
-        """Return the outcome that a row says is right, if it does."""
-        if self.task == "compare":
-            return row_fields.winner(fields, row)
-        return row_fields.label(row.columns.get(fields.columns.get("label", "")))
+    def expected(self, fields: Fields, row: DataRow) -> tuple[str, str] | None:
+        """Return what kind of label a row has, and what is not understood; None in rows without labels."""
+        if ("winner" if self.task == "compare" else "label") not in fields.columns:
+            return None
+        return row_fields.row_label(fields, row, self.task)
 
 
 def dataset(

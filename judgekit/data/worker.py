@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from judgekit.data.broker import Orders
     from judgekit.data.parts import Folder, Shape
-    from judgekit.data.rows import DataRow, RowFiles
-    from judgekit.data.runs import Record
+    from judgekit.data.rows import RowFiles
+    from judgekit.data.runs import Expected, Record
     from judgekit.judging.documents import ComparisonInput, Document
 
 ROWS = 32  # of a block
@@ -131,7 +131,7 @@ class Job:
 
     judges: Mapping[Any, Any]
     dataset: Dataset
-    expected: Callable[[DataRow], str | None]
+    expected: Expected
     variables: Mapping[str, str] = field(repr=False)
     at_once: int
     folder: Folder

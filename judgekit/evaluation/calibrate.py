@@ -208,7 +208,7 @@ def walk(sample: Sample, rules: EscalationRules) -> Walked:
         return Walked(calls, None, by_gate=False)
     outcomes = {tier: sample.united(tier) for tier in tiers}
     by_gate = gates and final.tier != gates.last and gates.final(final.tier, outcomes, sample.margins)
-    return Walked(calls, final.verdict == sample.label, bool(by_gate))
+    return Walked(calls, sample.is_right(final.verdict), bool(by_gate))
 
 
 def ended(sample: Sample, rules: EscalationRules) -> tuple[Final, list[TierName]]:

@@ -8,32 +8,45 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
-from pydantic import BaseModel, Field, PrivateAttr, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    Field,
+    PrivateAttr,
+    StringConstraints,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from judgekit.config.yamlfile import Strict, problem_in
 from judgekit.errors import InputError
+from judgekit.evaluation import labels
 from judgekit.judging.calibration import TOGETHER, recorded
-from judgekit.judging.documents import LETTERS
+from judgekit.judging.documents import LEAST, LETTERS
 from judgekit.judging.logprobs import ScoreSource
 from judgekit.providers.registry import UNKNOWN_FAMILY
-from judgekit.rubric.schema import Better, ByMode, CaseCandidate
+from judgekit.rubric.schema import Better, ByMode, CaseCandidate, CompareRubric, SelectRubric
 from judgekit.text import lines_of, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from judgekit.config import ModeName
+    from judgekit.evaluation.labels import LeftOut
     from judgekit.providers.base import Endpoint
+    from judgekit.rubric.schema import Rubric
 
 Variant: TypeAlias = Literal["original", "swapped", "rerun", "injected"]
 Word: TypeAlias = Annotated[str, StringConstraints(min_length=1)]
-Label: TypeAlias = Word | list[Word]
+Label: TypeAlias = str | list[Word]
 
 # What a label is in a case that has this key; in any other it is that of a document.
 _LABELS = {"candidates": "a list of ids of its candidates", "subjects": "A, B, … or tie", "b": "A, B or tie"}
+_OF_DOCUMENTS = "accept, improve, reject or a number"
 _ANSWERS = ("reply", "scores", "keep", "probabilities", "orders", "points", "choice", "jury", "failure")
 _ANSWERED = ("invalid_reply", "refusal", "truncated")  # failures of a model that did answer
 _SHOWN = 60  # characters of a wrong value
@@ -109,11 +122,39 @@ class Case(Strict):
     query: str = ""
     candidates: list[CaseCandidate] = []
     why: str = ""
-    label: Label | ByMode[Label] | Annotated[float, Field(strict=True, allow_inf_nan=False)]
+    label: Label | ByMode[Label] | Annotated[float, Field(strict=True, allow_inf_nan=False)] | None
     judges: dict[str, Recorded] = {}
     variant: Variant = "original"
     pair: str = ""
     _place: str = PrivateAttr(default="")
+
+    @field_validator("id", mode="before")
+    @classmethod
+    def _is_number(cls, value: object) -> object:
+        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    @field_validator("label", mode="before")
+    @classmethod
+    def _is_yes_or_no(cls, value: object) -> object:
+        return str(value).lower() if isinstance(value, bool) else value
+
+    @classmethod
+    def of_row(cls, place: str, **values: object) -> Case:
+        """Return the case that a row at this place is."""
+        case = cls.model_validate(values)
+        case._place = place  # noqa: SLF001 - private to models: no key of the file
+        return case
+
+    def not_understood(self) -> InputError:
+        """Return what is wrong with a label that means nothing for such a case."""
+        known = next((words for key, words in _LABELS.items() if getattr(self, key)), _OF_DOCUMENTS)
+        if isinstance(self.label, float):
+            shown = f"{self.label:g}"
+        elif isinstance(self.label, str):
+            shown = repr(one_line(self.label, _SHOWN))
+        else:
+            shown = one_line(str(self.label), _SHOWN)
+        return InputError(f"{self._place}: label must be {known}; got {shown}")
 
     def wrong(self, text: str) -> InputError:
         place = f"{self._place}: " if self._place else ""
@@ -128,7 +169,7 @@ class Case(Strict):
         """What a person scored it with, where the label is a number."""
         return self.label if isinstance(self.label, float) else None
 
-    def right(self, mode: ModeName) -> Label | float:
+    def right(self, mode: ModeName) -> Label | float | None:
         return getattr(self.label, mode) if isinstance(self.label, ByMode) else self.label
 
     @classmethod
@@ -145,11 +186,8 @@ class Case(Strict):
                 wrong = f"{problem.key} must be {next(known, 'accept, improve or reject')}; got {label}"
             raise InputError(f"{place}: {wrong}") from None
         case._place = place  # noqa: SLF001 - private to models: no key of the file
-        kind = next((words for key, words in _LABELS.items() if getattr(case, key)), None)
-        if case.score is not None and kind:
-            raise InputError(f"{place}: label must be {kind}; got {case.score:g}")
-        labels = {str(case.right("strict")), str(case.right("lenient"))}
-        if case.a and case.a == case.b and labels & {"A", "B"}:
+        winners = {labels.winner_of(case.right("strict")), labels.winner_of(case.right("lenient"))}
+        if case.a and case.a == case.b and winners & {"A", "B"}:
             raise InputError(f"{place}: a and b are the same text, which is always a tie; change one")
         return case
 
@@ -165,6 +203,59 @@ def read(path: Path) -> list[Case]:
         if not is_original and case.pair not in originals:
             raise case.wrong(f"pair: expected the id of an original case of this file, got {case.pair!r}")
     return cases
+
+
+def understood(cases: Sequence[Case], rubric: Rubric | None, mode: ModeName, left_out: LeftOut) -> list[Case]:
+    """Return the cases whose label means something to a rubric, with what it means; count the others.
+
+    Raises `InputError` where none does.
+    """
+    left = []
+    for case in cases:
+        if labels.is_no_label(case.right(mode)):
+            left_out.blank += 1
+        else:
+            left.append(case)
+    if rubric is None or isinstance(rubric, SelectRubric):
+        found = left
+    else:
+        are_scores, meaning = _sense(left, rubric, mode)
+        found = []
+        for case in left:
+            label = _label_of(case, rubric, mode, meaning, are_scores=are_scores)
+            if label is None:
+                left_out.add_unknown(case.right(mode))
+            else:
+                found.append(case.model_copy(update={"label": label}))
+    if left and not found:
+        raise left[0].not_understood()
+    if cases and not found:
+        place = left_out.told()
+        raise cases[0].wrong(f"label: expected a label in some case; left out: {place}")
+    return found
+
+
+def _sense(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> tuple[bool, dict[str, str]]:
+    """Return whether the labels of documents are scores, and else what each kind of them means."""
+    counts = Counter(labels.kind_of(case.right(mode)) for case in cases if not _has_winner(case, rubric))
+    return labels.are_scores(counts), labels.meanings(counts)
+
+
+def _has_winner(case: Case, rubric: Rubric) -> bool:
+    return isinstance(rubric, CompareRubric) or bool(case.subjects)
+
+
+def _label_of(
+    case: Case, rubric: Rubric, mode: ModeName, meaning: Mapping[str, str], *, are_scores: bool
+) -> Label | float | None:
+    label = case.right(mode)
+    if isinstance(label, list):  # which a judge's reader refuses
+        return label
+    if _has_winner(case, rubric):
+        return labels.winner_of(label, len(case.subjects) or LEAST)
+    if are_scores:
+        return labels.number_of(label)
+    return meaning.get(labels.kind_of(label))
 
 
 def lines(path: Path, wanted: str) -> Iterator[tuple[str, str]]:

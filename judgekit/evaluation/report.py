@@ -10,6 +10,7 @@ from pydantic import Field
 
 from judgekit.errors import InputError
 from judgekit.evaluation import stats
+from judgekit.evaluation.labels import LeftOut, agrees, compared, is_binary
 from judgekit.evaluation.samples import Reader
 from judgekit.judging.escalation import DIGITS
 from judgekit.judging.jury import ORDERS
@@ -115,6 +116,7 @@ class JudgeReport(stats.ReportPart):
     scores: Scores | None = None
     behind: stats.BootstrapInterval | None = None  # the most accurate judge, on items that both answered
     spread: Spread | None = None
+    is_binary: bool = False  # no label says improve: an improve is compared as a reject
 
 
 class JudgingReport(stats.ReportPart):
@@ -125,6 +127,7 @@ class JudgingReport(stats.ReportPart):
     items: int
     judges: list[JudgeReport]
     outcomes: list[Outcome] = []
+    left_out: LeftOut = LeftOut()
     bootstrap: stats.Resampling = stats.Resampling()
 
 
@@ -149,7 +152,12 @@ class Item(NamedTuple):
 
 
 def report(
-    cases: Sequence[Case], name: str, loaded: LoadedRubric | None, mode: ModeName, wanted: str | None = None
+    cases: Sequence[Case],
+    name: str,
+    loaded: LoadedRubric | None,
+    mode: ModeName,
+    wanted: str | None = None,
+    left_out: LeftOut | None = None,
 ) -> JudgingReport:
     """Return how every judge, and each model of a jury, does; raises `InputError` for unfit cases."""
     answers: dict[str, list[tuple[Case, Recorded]]] = {}
@@ -175,6 +183,7 @@ def report(
         items=sum(case.variant == "original" for case in cases),
         judges=[judge.model_copy(update={"behind": _behind(judge, best, outcomes)}) for judge in judges],
         outcomes=outcomes,
+        left_out=left_out or LeftOut(),
     )
 
 
@@ -192,21 +201,28 @@ def _outcomes(items: Mapping[str, Sequence[Item]]) -> list[Outcome]:
 def _behind(judge: JudgeReport, best: JudgeReport, outcomes: list[Outcome]) -> stats.BootstrapInterval | None:
     names = best.judge, judge.judge
     both = [each for each in outcomes if isinstance(each.label, str) and all(map(each.said.get, names))]
-    right = ([float(each.said[name] == each.label) for each in both] for name in names)
+    binary = is_binary(str(each.label) for each in both)
+    right = ([float(_is_right(each, name, binary=binary)) for each in both] for name in names)
     return stats.difference(*right) if judge is not best and best.accuracy else None
+
+
+def _is_right(outcome: Outcome, judge: str, *, binary: bool) -> bool:
+    return agrees(str(outcome.label), str(outcome.said[judge]), binary=binary)
 
 
 def _judge(judge: str, model: str, items: Sequence[Item], wanted: str) -> JudgeReport:
     originals = [item for item in items if item.variant == "original"]
     worded = [item for item in originals if item.scores is None]
-    pairs: list[stats.Pair] = [(item.label, item.said) for item in worded if item.said is not None]
+    raw_pairs = [(item.label, item.said) for item in worded if item.said is not None]
+    binary = is_binary(item.label for item in worded)
+    pairs = compared(raw_pairs, binary=binary)
     scored = [item.scores for item in originals if item.scores]
     numbers = [(human, said) for human, said in scored if said is not None]
     error = stats.interval(stats.mean([abs(one - other) for one, other in numbers]))
     scores = Scores(items=len(numbers), mean_error=error, spearman=stats.spearman(numbers))
     waits = [wait for item in items if (wait := item.recorded.latency_ms) is not None]
     kappa, weighted = stats.kappas(pairs)
-    counts = sorted(Counter(pairs).items())
+    counts = sorted(Counter(raw_pairs).items())
     by_order = [tuple((item.recorded.orders or {}).values()) for item in originals]
     both_orders = [words for words in by_order if len(words) == len(ORDERS)]
     again = defaultdict[str, list[Item]](list)
@@ -233,6 +249,7 @@ def _judge(judge: str, model: str, items: Sequence[Item], wanted: str) -> JudgeR
         kappa=kappa,
         weighted_kappa=weighted,
         classes=stats.classes(pairs),
+        is_binary=binary and any(said == "improve" for _, said in raw_pairs),
         confusion=[Confusion(label=label, said=said, count=count) for (label, said), count in counts],
         order_flips=_flips([*_matched(items, "swapped"), *_known(both_orders)]),
         rerun_flips=_flips([[item.word for item in own if item.word] for own in again.values()]),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from judgekit.config import TIERS, ModeName, Outcome, TierName
 from judgekit.errors import InputError, InvalidReply
+from judgekit.evaluation.labels import agrees, is_binary
 from judgekit.judging import extract, jury, ranking
 from judgekit.judging.calibration import USUALLY, Asked, Readings, together
 from judgekit.judging.escalation import certainty, margin
@@ -115,7 +116,7 @@ class Sample(NamedTuple):
 
     `cut` are the tiers that did not see the whole text, `ties` those whose tie on a pair counts as right.
     Where a pair `stands`, a win may stand against the next tier's tie. `wrong` are the tiers whose best of
-    several is not the label.
+    several is not the label. Where labels are `binary`, an improve is right about what is to be rejected.
     """
 
     id: str
@@ -125,12 +126,19 @@ class Sample(NamedTuple):
     ties: frozenset[TierName] = frozenset()
     stands: bool = False
     wrong: frozenset[TierName] | None = None
+    binary: bool = False
 
     def outcome(self, tier: TierName) -> Outcome | None:
         return self.voices.get(tier, FAILED).outcome
 
     def is_wrong(self, tier: TierName) -> bool:
-        return self.outcome(tier) != self.label if self.wrong is None else tier in self.wrong
+        if self.wrong is not None:
+            return tier in self.wrong
+        outcome = self.outcome(tier)
+        return outcome is None or not self.is_right(outcome)
+
+    def is_right(self, outcome: Outcome | str) -> bool:
+        return agrees(self.label, outcome, binary=self.binary)
 
     def is_measured_by(self, tier: TierName) -> bool:
         """Whether a tier's disagreement says how good others are: its tie over a win may not."""
@@ -154,7 +162,10 @@ class Sample(NamedTuple):
 
 def samples(cases: Sequence[Case], rubric: Rubric, mode: ModeName) -> list[Sample]:
     read = Reader(rubric, mode).samples
-    return [sample for pair in zip(cases, score_sources(cases)[1], strict=True) for sample in read(*pair)]
+    found = [sample for pair in zip(cases, score_sources(cases)[1], strict=True) for sample in read(*pair)]
+    if isinstance(rubric, CompareRubric) or not is_binary(sample.label for sample in found):
+        return found  # of a pair an improve is a tie
+    return [sample._replace(binary=True) for sample in found]
 
 
 class Reader(NamedTuple):

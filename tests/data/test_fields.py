@@ -490,19 +490,6 @@ def test_a_winner_is_a_letter_or_a_tie(words: tuple[object, ...], letter: str | 
     assert fields.winner(Fields({"a": "ours", "b": "theirs"}, {}, []), row(won="ours")) is None
 
 
-@pytest.mark.parametrize(
-    ("words", "outcome"),
-    [
-        (("accept", "Pass", " good", "TRUE", True, "yes", "correct"), "accept"),
-        (("improve",), "improve"),
-        (("reject", "fail", "bad", False, "no"), "reject"),
-        (("", None, 1, "maybe", ["good"]), None),
-    ],
-)
-def test_a_label_is_an_outcome(words: tuple[object, ...], outcome: str | None) -> None:
-    assert {fields.label(word) for word in words} == {outcome}
-
-
 # --- What decides what is sent
 
 

@@ -1,0 +1,247 @@
+"""What a label means: the outcome, the winner or the number that it names, and when a verdict agrees with it.
+
+The one place that decides this for `report`, `eval judge`, `calibrate` and the summary of rows. The words are
+in `labels.toml`. Labels without any "improve" say whether a text is accepted or not, and so verdicts are
+compared with them: an improve is then not accepted. Beside an "improve" the words are compared.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from judgekit import environment
+from judgekit.evaluation.stats import OUTCOMES, UNDECIDED
+from judgekit.judging.documents import LETTERS
+from judgekit.judging.verdict import TIE
+from judgekit.text import counted, one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from judgekit.config import Outcome
+    from judgekit.evaluation.stats import Pair
+
+_TABLE: dict[str, Any] = environment.table(__file__, "labels.toml")
+_NAME_CHARS = 60
+_ORDER_CHARS = 200
+_SHOWN_CHARS = 40
+
+
+def plain(name: str) -> str:
+    """Return a name as it is compared: case, blanks and signs play no part."""
+    return re.sub(r"[\W_]+", "", name.casefold())
+
+
+def _words_of(section: str) -> dict[str, str]:
+    return {word: name for name, words in _TABLE[section].items() for word in words.split()}
+
+
+_OUTCOME_WORDS = _words_of("outcomes")
+_OUTCOME_SIGNS = _words_of("signs")
+_WINNER_WORDS: dict[str, str | None] = {**_words_of("winners")}
+_BEFORE = "|".join(_TABLE["sides"]["before"].split())
+_BEHIND = "|".join(_TABLE["sides"]["behind"].split())
+_SIDE = re.compile(rf"(?:{_BEFORE})?([a-z]|\d\d?)(?:{_BEHIND})?", re.ASCII)
+_ORDER = re.compile(r"\s*([>≻]+|[<≺]+|[=~≈]+)\s*")  # between texts, as in A>B
+
+# What a label can be, beside an outcome.
+BLANK, NUMBER, UNKNOWN = "blank", "number", "unknown"
+_DIGITS = {"0": "reject", "1": "accept"}
+
+
+# --- Outcomes
+
+
+def outcome_of(value: object) -> Outcome | None:
+    """Return the outcome that a label names in words; None where it names none."""
+    if isinstance(value, bool):
+        return "accept" if value else "reject"
+    if not isinstance(value, str):
+        return None
+    text = value.strip()[:_NAME_CHARS]
+    found = _OUTCOME_SIGNS.get(text) or _OUTCOME_WORDS.get(plain(text))
+    return cast("Outcome | None", found)
+
+
+def number_of(value: object) -> float | None:
+    """Return the finite number that a cell holds; None where it holds none."""
+    if isinstance(value, bool):
+        return None
+    try:
+        number = float(value)  # type: ignore[arg-type]  # whatever a cell may hold
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def is_no_label(value: object) -> bool:
+    """Whether a cell says nothing: it is empty, blank or not a number, as tables write it."""
+    if value is None or value != value:  # noqa: PLR0124 - not a number
+        return True
+    return isinstance(value, str) and (not value.strip() or value.strip().casefold() == "nan")
+
+
+def kind_of(value: object) -> str:
+    """Return an outcome, "0", "1", `NUMBER`, `BLANK` or `UNKNOWN`: what a label is by itself.
+
+    What 0 and 1 mean depends on the other labels; see `meanings`.
+    """
+    if is_no_label(value):
+        return BLANK
+    outcome = outcome_of(value)
+    if outcome is not None:
+        return outcome
+    number = number_of(value)
+    if number is None:
+        return UNKNOWN
+    return f"{number:g}" if number in (0, 1) else NUMBER
+
+
+def are_scores(counts: Mapping[str, int]) -> bool:
+    """Whether labels are scores, by how many there are of each kind: numbers, not all of them 0 or 1."""
+    numbers = sum(counts.get(kind, 0) for kind in (*_DIGITS, NUMBER))
+    words = sum(counts.get(word, 0) for word in OUTCOMES)
+    return counts.get(NUMBER, 0) > 0 and numbers > words
+
+
+def meanings(counts: Mapping[str, int]) -> dict[str, str]:
+    """Return the outcome of each kind of label that names one, among so many labels of each kind."""
+    words = {word: word for word in OUTCOMES}
+    return words if are_scores(counts) else {**words, **_DIGITS}
+
+
+# --- Winners
+
+
+def winner_of(
+    value: object, most: int = len(LETTERS), named: Mapping[str, str | None] | None = None
+) -> str | None:
+    """Return the letter of the text that a label calls the best of `most`, or "tie"; None for anything else.
+
+    `named` has the letters of texts by more names: those of their columns or authors. A label may also say
+    the order, such as `A>B`, `B >> A` or `A=B`. The number 0 is a tie, 1 is the first text.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    number = number_of(value)
+    if number is not None:
+        return _by_number(number, most)
+    text = str(value)[:_ORDER_CHARS].strip()
+    names = {**_WINNER_WORDS, **(named or {})}
+    name = plain(text[:_NAME_CHARS])
+    if name in names:
+        return names[name]
+    parts = _ORDER.split(text)
+    if len(parts) == 1:
+        return _by_side(text, most)
+    sides = [names.get(plain(part[:_NAME_CHARS])) or _by_side(part, most) for part in parts[::2]]
+    if None in sides or TIE in sides or len({*sides}) < len(sides):
+        return None
+    return _first_of(cast("list[str]", sides), [sign[0] for sign in parts[1::2]])
+
+
+def _by_number(number: float, most: int) -> str | None:
+    if number == 0:
+        return TIE
+    if not number.is_integer() or not 0 < number <= most:
+        return None
+    return LETTERS[int(number) - 1]
+
+
+def _by_side(text: str, most: int) -> str | None:
+    match = _SIDE.fullmatch(plain(text))
+    if match is None or text.strip().startswith("-"):
+        return None
+    side = match[1]
+    place = int(side) - 1 if side.isdigit() else LETTERS.index(side.upper())
+    return LETTERS[place] if 0 <= place < most else None
+
+
+def _first_of(sides: list[str], signs: list[str]) -> str | None:
+    """Return which text stands first in an order such as A>B=C; None where the signs contradict."""
+    rising = any(sign in "<≺" for sign in signs)
+    falling = any(sign in ">≻" for sign in signs)
+    if rising and falling:
+        return None
+    at_the_top = signs[-1] if rising else signs[0]
+    if at_the_top in "=~≈":
+        return TIE
+    return sides[-1] if rising else sides[0]
+
+
+# --- Agreement
+
+
+def is_binary(labels: Iterable[str]) -> bool:
+    """Whether labels say accepted or not, and nothing finer."""
+    words = {*labels}
+    return bool(words) and words <= {"accept", "reject"}
+
+
+def compared(pairs: Iterable[Pair], *, binary: bool) -> list[Pair]:
+    """Return labels and verdicts as they are compared: of a binary label an improve is a reject."""
+    if not binary:
+        return list(pairs)
+    return [(label, "reject" if said == "improve" else said) for label, said in pairs]
+
+
+def agrees(label: str, said: str, *, binary: bool) -> bool:
+    return compared([(label, said)], binary=binary)[0] == (label, label)
+
+
+@dataclass
+class LeftOut:
+    """Labels that are not compared: blank ones, those that are not understood, one of which is `example`.
+
+    `texts` are rows whose text is blank.
+    """
+
+    blank: int = 0
+    unknown: int = 0
+    example: str = ""
+    texts: int = 0
+
+    def add_unknown(self, value: object) -> None:
+        self.unknown += 1
+        if not self.example:
+            self.example = one_line(str(value), _SHOWN_CHARS)
+
+    def told(self) -> str:
+        """Return what was left out, in one line; "" where nothing was."""
+        parts = []
+        if self.blank:
+            parts.append(counted(self.blank, "blank label", "blank labels"))
+        if self.unknown:
+            what = counted(self.unknown, "label that is", "labels that are")
+            parts.append(f"{what} not understood, such as {self.example!r}")
+        if self.texts:
+            parts.append(counted(self.texts, "row with a blank text", "rows with a blank text"))
+        return ", ".join(parts)
+
+
+def agreement(pairs: Mapping[Pair, int], example: str = "") -> tuple[int, int, LeftOut]:
+    """Return how many labels agree, how many were compared, and what was left out.
+
+    `pairs` counts kinds of labels (`kind_of`; of comparisons a letter or "tie") with the verdict of the row;
+    `example` is a label that is not understood. Of rows without a verdict no label is compared.
+    """
+    counts = Counter[str]()
+    for (kind, _), count in pairs.items():
+        counts[kind] += count
+    meaning = meanings(counts)
+    known = Counter[tuple[str, str]]()
+    for (kind, said), count in pairs.items():
+        is_winner = kind == TIE or (len(kind) == 1 and kind in LETTERS)
+        label = kind if is_winner else meaning.get(kind)
+        if label is not None:
+            known[label, said] += count
+    left_out = LeftOut(blank=counts[BLANK], unknown=counts.total() - counts[BLANK] - known.total())
+    left_out.example = example
+    binary = is_binary(label for label, _ in known)
+    decided = {pair: count for pair, count in known.items() if pair[1] not in UNDECIDED}
+    agreed = sum(count for (label, said), count in decided.items() if agrees(label, said, binary=binary))
+    return agreed, sum(decided.values()), left_out
