@@ -171,6 +171,16 @@ def places(text: str) -> None:
         [*of("judging.secret_search.blocks")(each, [*of("judging.secret_search._lines")(each)])]
 
 
+def tables(text: str) -> None:
+    for lower in (f"||password||user||\n{text}", f"|_. password|\n{text}", f"{{|\n! password\n{text}"):
+        end = len(lower)
+        stop = lower.find("\n")
+        list(of("judging.secret_tables.find_in_marked_tables")(f"|===\n|user|password\n{lower}"))
+        list(of("judging.secret_tables.find_in_wiki_table")(lower, 0, stop))
+        list(of("judging.secret_tables.find_wiki_pairs")(lower, 0, end))
+        list(of("judging.secret_tables.find_in_table")(lower.replace("||", "|"), 0, stop))
+
+
 def regions(text: str) -> None:
     for quote in (f"{text} b", "  ".join([*text.split(), "b"]), f"  {text} "):
         of("cli.formats.region")(quote, text)
@@ -255,6 +265,15 @@ GIVEN: dict[str, Callable[[str], object]] = {
     "retrieval.sources.as_text": lambda text: of("retrieval.sources.as_text")(as_bytes(text), whole=True),
     "retrieval.sources.claude_memory.body_text": memory,
     "judging.secret_search.blocks": places,
+    **dict.fromkeys(
+        (
+            "judging.secret_tables.find_in_table",
+            "judging.secret_tables.find_in_wiki_table",
+            "judging.secret_tables.find_wiki_pairs",
+            "judging.secret_tables.find_in_marked_tables",
+        ),
+        tables,
+    ),
     "rubric.search_path.heads": lambda text: [*of("rubric.search_path._HEAD").findall(f"title: {text}b")],  # type: ignore[attr-defined]
 }
 # Functions of a text, and what they want behind it.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from judgekit.judging.secret_search import SecretMatch
+    from judgekit.judging.secret_rules import SecretMatch
 
     Record = TypeVar("Record", bound=BaseModel)
 
@@ -159,7 +159,7 @@ class View(NamedTuple):
 
 def views(text: str) -> Iterator[View]:
     """Yield what parts of a text say that are encoded, escaped, joined or broken over lines."""
-    from judgekit.judging.secret_search import RE  # noqa: PLC0415 - compiles its patterns
+    from judgekit.judging.secret_rules import RE  # noqa: PLC0415 - compiles its patterns
 
     for start, end, matches in _windows(text, RE["escaped"]):
         yield _view(text, start, end, [(*each.span(), _read(each[0])) for each in matches])
@@ -169,7 +169,8 @@ def views(text: str) -> Iterator[View]:
                 yield _view(text, start, end, [(*each.span(), "") for each in matches])
     for start, end, matches in _windows(text, RE["broken"]):
         yield _view(text, start, end, [(*each.span("gap"), "") for each in matches])
-    for kind in ("base64", "hex", "dump", "numbers"):
+    yield from _dumps(text)
+    for kind in ("base64", "hex", "dump", "numbers", "base32", "pairs", "hex_lines"):
         for match in RE[kind].finditer(text):
             if decoded := _decoded(match[0], kind):
                 yield View(decoded, (0,), ((*match.span(), False),))
@@ -217,7 +218,7 @@ def _read(written: str) -> str:
     if kind == "&":
         return html.unescape(written)
     if kind == "=":
-        return "=" if rest == "3D" else ""
+        return "" if rest == "\n" else _printed(bytes.fromhex(written.replace("=", "")))
     if kind != "\\" or rest[0] == "\n":
         return ""
     if rest[0] in "xuU":
@@ -226,17 +227,70 @@ def _read(written: str) -> str:
     return chr(int(rest, 8)) if rest.isdigit() else rest
 
 
+def _printed(data: bytes) -> str:
+    """Return what bytes say in UTF-8; an unprintable one reads as a mark that is no letter."""
+    return data.decode("utf-8", "replace")
+
+
+def _dumps(text: str) -> Iterator[View]:
+    """Yield what dumps say, such as those of `xxd` and `hexdump`: pairs of digits in lines with an offset."""
+    from judgekit.judging.secret_rules import RE  # noqa: PLC0415 - compiles its patterns
+
+    if not any(mark in text for mark in ("0:", "0 ", "0\t")):  # an offset's end
+        return
+    for dump in RE["dump_lines"].finditer(text):
+        pieces: list[tuple[int, int, bool]] = []
+        data: list[bytes] = []
+        for line in RE["dump_line"].finditer(text, *dump.span()):
+            pieces.append((line.start(), line.start() + len(line[0].rstrip("\n")), False))
+            data.append(bytes.fromhex(line["digits"].replace("\t", " ")))
+        yield from _dump_views(pieces, data)
+
+
+def _dump_views(pieces: list[tuple[int, int, bool]], data: list[bytes]) -> Iterator[View]:
+    """Yield a dump's text, and the same with the bytes of each pair changed, as `hexdump` and `od -x` write."""
+    whole = b"".join(data)
+    printed = sum(byte in _PRINTED for byte in whole)
+    if printed * 4 < len(whole) * 3:
+        return
+    starts: list[int] = []
+    length = 0
+    for part in data:
+        starts.append(length)
+        length += len(part)
+    for swapped in (False, True):
+        texts: list[str] = []
+        for part in data:
+            said = _swap_pairs(part) if swapped else part
+            texts.append("".join(chr(byte) if byte in _PRINTED else "." for byte in said))
+        yield View("".join(texts), starts, pieces)
+
+
+def _swap_pairs(data: bytes) -> bytes:
+    even = len(data) & ~1
+    swapped = bytearray(data)
+    swapped[0:even:2] = data[1:even:2]
+    swapped[1:even:2] = data[0:even:2]
+    return bytes(swapped)
+
+
 def _decoded(written: str, kind: str) -> str:
     """Return encoded text, in UTF-16 as PowerShell has it too; nothing where it is no text."""
     if kind == "numbers":
         codes = [int(each, 0 if "x" in each else 10) for each in re.findall(r"0x[0-9A-Fa-f]{2}|\d+", written)]
         data = bytes(code for code in codes if code < 0x80)  # noqa: PLR2004 - ASCII's end
+    elif kind == "base32":
+        letters = re.sub("[^A-Z2-7]+", "", written)
+        whole = len(letters) - len(letters) % 8
+        if len(letters) % 8 in (2, 4, 5, 7):
+            whole = len(letters)
+        data = base64.b32decode(letters[:whole] + "=" * (-whole % 8))
     elif kind == "base64":
         letters = re.sub("[^A-Za-z0-9+/_-]+", "", written).replace("-", "+").replace("_", "/")
         whole = len(letters) - (len(letters) % 4 == 1)
         data = base64.b64decode(letters[:whole] + "=" * (-whole % 4))
     else:
-        digits = re.sub("[ :-]", "", written)
+        digits = re.sub("[^0-9A-Fa-f]", "", written)
         data = bytes.fromhex(digits[: len(digits) & ~1])
     data = (data if any(data[1::2]) else data[::2]).rstrip(b"\0")
     return "" if data.translate(None, _PRINTED) else data.decode("ascii")

@@ -10,12 +10,19 @@ is found between its header and its end, whatever stands before each line of it.
 from __future__ import annotations
 
 import functools
-import itertools
 import re
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, cast
 
-from judgekit import environment
+from judgekit.judging.secret_rules import LANGUAGE_WORDS, RE, RULES, SecretMatch, Span, line_end, read_rows
+from judgekit.judging.secret_tables import (
+    LONGEST_ROW,
+    find_in_marked_tables,
+    find_in_table,
+    find_in_wiki_table,
+    find_wiki_pairs,
+)
+from judgekit.judging.vendor_tokens import count_changes, find_vendor_tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,36 +30,9 @@ if TYPE_CHECKING:
     # A kind of secret, words of which every text with one has at least one, and its form or place.
     Rule = tuple[str, tuple[str, ...], str | re.Pattern[str]]
 
-Span: TypeAlias = tuple[int, int]
-PRIVATE_KEY, PHRASE = "private key", "seed phrase"
-
-
-class SecretMatch(NamedTuple):
-    start: int
-    end: int
-    kind: str
-
-
-RULES: Final[dict[str, Any]] = environment.table(__file__, "secret_rules.toml")
-
-
-def whole(text: str) -> str:
-    """Return a pattern, or words, with the parts put in that it names."""
-    for name, part in RULES["parts"].items():
-        text = text.replace(f"(?&{name})", part)
-    return text
-
-
-RE: Final[dict[str, re.Pattern[str]]] = {
-    name: re.compile(whole(pattern))
-    for section in ("names", "values", "settings", "blocks", "private_keys", "encoded")
-    for name, pattern in RULES[section].items()
-}
-
-
-def line_end(text: str, at: int) -> int:
-    end = text.find("\n", min(at, len(text)))
-    return len(text) if end < 0 else end
+PRIVATE_KEY = "private key"
+PHRASE = "seed phrase"
+JWK_MEMBER = "key"
 
 
 def is_mixed(value: str) -> bool:
@@ -66,11 +46,9 @@ _LINES_BEHIND: Final = 3  # a value may stand in them that the line before names
 _LONGEST_NAME: Final = 60
 _SMALL: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
-_FORMS, _PLACES = (
-    [(kind, tuple(whole(words).split(" ")), whole(pattern)) for kind, words, pattern in RULES[rows]]
-    for rows in ("forms", "places")
-)
-_LINE_WORDS: Final = RULES["lines"]["words"].split("|")
+_FORMS: Final = read_rows("forms")
+_PLACES: Final = read_rows("places")
+_LINE_WORDS: Final = [*RULES["lines"]["words"].split("|"), *LANGUAGE_WORDS]
 _LINE_PATTERNS: Final = [re.compile(pattern) for pattern in RULES["lines"]["patterns"]]
 _SHORT, _ENDINGS = (frozenset(RULES["words"][name].split()) for name in ("short", "endings"))
 _compiled: Final = functools.cache(re.compile)
@@ -95,9 +73,16 @@ def find(text: str) -> Iterator[SecretMatch]:
     if len(lower) != len(text):  # a letter became two: names are made of those of ASCII
         lower = text.translate(_SMALL)
     yield from (SecretMatch(*span, PRIVATE_KEY) for span in private_keys(text, lower))
-    yield from _forms(text)
+    forms = [*_forms(text)]
+    yield from forms
+    starts = {form.start for form in forms}
+    for token in find_vendor_tokens(text):
+        if token.start not in starts:
+            yield token
     lines = _lines(lower)
     inside = "\n".join(lower[start:end] for start, end in lines)
+    foreign = any(map(inside.__contains__, LANGUAGE_WORDS))
+    pattern_of_names = RE["pattern_of_languages"] if foreign else RE["pattern"]
     places = [rule for rule in _PLACES if any(map(inside.__contains__, rule[1]))]
     for start, end in lines:
         here = lower[start:end]
@@ -110,10 +95,10 @@ def find(text: str) -> Iterator[SecretMatch]:
                 bare = group != "sure" and text[first - 1 : first] not in "\"'"
                 if value and _fits(value, group.rstrip("23")) and not (bare and _is_code(value)):
                     yield SecretMatch(first, first + len(value), kind)
-        named = (_named(text, match) for match in RE["pattern"].finditer(lower, start, end))
+        named = (_named(text, match) for match in pattern_of_names.finditer(lower, start, end))
         yield from filter(None, named)
     for start, end, kind in blocks(lower, lines):
-        if kind == PHRASE or not _stands_in(text[start:end]):
+        if kind in (PHRASE, JWK_MEMBER) or not _stands_in(text[start:end]):
             yield SecretMatch(start, end, kind)
 
 
@@ -191,6 +176,9 @@ def _named(text: str, match: re.Match[str]) -> SecretMatch | None:
     start, end = match.span("value")
     quoted = text[start] in "\"'`("
     value = text[start + 1 : end - 1] if quoted else text[start:end].rstrip(".,:")
+    scheme = RE["scheme"].match(value) if quoted else None
+    if scheme:
+        value = value[scheme.end() :]
     strong = strength in ("strong", "short")
     hyphened = quoted and value.islower() and "-" in value and " " not in value and _is_phrase(value)
     if hyphened:  # JWT_SECRET="maple-river-candle-orbit"
@@ -206,6 +194,8 @@ def _named(text: str, match: re.Match[str]) -> SecretMatch | None:
         return None
     kind = "password" if strong else {"key": "key", "secret": "secret"}.get(match["core"], "token")
     start += quoted
+    if scheme:
+        start += scheme.end()
     end = start + len(value)
     # A value without quotes is the rest of its line in a file of settings.
     setting = not quoted and RE["setting"].fullmatch(_line_before(text, match.start()))
@@ -318,14 +308,15 @@ def _generated(value: str) -> bool:
     mixed = is_mixed(value)
     if symbols >= (1 if mixed and cases else _LEAST_SYMBOLS) and (mixed or cases):
         return True
+    if RE["words"].match(value):
+        return False
     least = _LEAST_BARE_TOKEN if mixed else _LEAST_WEAK
     return cases and len(value) >= least and _changes(value) >= _SHUFFLED
 
 
 def _changes(value: str) -> float:
     """Return how often a value changes from one class of characters to another, as a part of its length."""
-    kinds = [(char.islower(), char.isupper(), char.isdigit()) for char in value]
-    return sum(one != other for one, other in itertools.pairwise(kinds)) / max(len(kinds) - 1, 1)
+    return count_changes(value) / max(len(value) - 1, 1)
 
 
 def _is_snake(value: str) -> bool:
@@ -372,10 +363,6 @@ def _is_phrase(value: str) -> bool:
 
 # Tables, manifests, phrases and codes
 
-_CELL_EDGE: Final = " \t*`\"'_"
-_LEAST_CELL: Final = 4
-_MOST_ROWS: Final = 500
-_LONGEST_ROW: Final = 2000
 _PHRASE_NAMES: Final = ("seed", "mnemonic", "phrase", "bip39", "bip-39", "wallet", "words")
 _PHRASE_WORDS: Final[tuple[int, ...]] = (12, 15, 18, 21, 24)
 
@@ -386,23 +373,39 @@ def blocks(lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
         at = start
         while at < end:
             stop = line_end(lower, at)
-            line = lower[at:stop] if stop - at <= _LONGEST_ROW else ""
+            line = lower[at:stop] if stop - at <= LONGEST_ROW else ""
             if any(mark in line for mark in "|,;\t") and RE["head_cell"].search(lower, at, stop):
-                yield from _table(lower, at, stop)
+                yield from find_in_table(lower, at, stop)
+            if RE["wiki_row"].match(line) or RE["textile_row"].match(line):
+                yield from find_in_wiki_table(lower, at, stop)
             at = stop + 1
-        for header in RE["cookies"].finditer(lower, start, end):
-            for crumb in RE["cookie"].finditer(lower, *header.span("all")):
-                if is_mixed(crumb[1]):
-                    yield SecretMatch(*crumb.span(1), "cookie")
-        for head in RE["codes"].finditer(lower, start, end):
-            at = head.end()
-            while code := RE["code_line"].match(lower, at):
-                if any(map(str.isdigit, code[1])):
-                    yield SecretMatch(*code.span(1), "recovery code")
-                at = code.end()
+        if "||" in lower or "^" in lower:
+            yield from find_wiki_pairs(lower, start, end)
+        yield from _cookies_and_codes(lower, start, end)
     if "kind" in lower and "secret" in lower:
         yield from _manifests(lower)
-    # The words that a wallet's key is made from: under their name, or as many alone on a line.
+    if lines:
+        yield from find_in_marked_tables(lower)
+    if "kty" in lower:
+        yield from _jwk_members(lower)
+    yield from _phrases(lower)
+
+
+def _cookies_and_codes(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
+    for header in RE["cookies"].finditer(lower, start, end):
+        for crumb in RE["cookie"].finditer(lower, *header.span("all")):
+            if is_mixed(crumb[1]):
+                yield SecretMatch(*crumb.span(1), "cookie")
+    for head in RE["codes"].finditer(lower, start, end):
+        at = head.end()
+        while code := RE["code_line"].match(lower, at):
+            if any(map(str.isdigit, code[1])):
+                yield SecretMatch(*code.span(1), "recovery code")
+            at = code.end()
+
+
+def _phrases(lower: str) -> Iterator[SecretMatch]:
+    """Yield the words that a wallet's key is made from: under their name, or as many alone on a line."""
     ways = [("lone_phrase", _PHRASE_WORDS, 1 / 6)]  # how many words, and the share of them with an ending
     if any(map(lower.__contains__, _PHRASE_NAMES)):
         ways.append(("named_phrase", (*_PHRASE_WORDS, 11, 13, 25), 1))
@@ -413,6 +416,20 @@ def blocks(lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
             usual = len(words) in counts and inflected <= most * len(words)
             if usual and not RE["prose"].search(" ".join(words)):
                 yield SecretMatch(*match.span("value"), PHRASE)
+
+
+_JWK_REACH: Final = 12_000  # characters before and behind its kind in which a key's members stand
+
+
+def _jwk_members(lower: str) -> Iterator[SecretMatch]:
+    """Yield the private members of JSON web keys."""
+    at = 0
+    while kind := RE["jwk"].search(lower, at):
+        start = max(at, kind.start() - _JWK_REACH)
+        end = kind.end() + _JWK_REACH
+        for member in RE["jwk_member"].finditer(lower, start, end):
+            yield SecretMatch(*member.span("value"), JWK_MEMBER)
+        at = end
 
 
 def _manifests(lower: str) -> Iterator[SecretMatch]:
@@ -428,46 +445,6 @@ def _manifests(lower: str) -> Iterator[SecretMatch]:
     for data in RE["json_data"].finditer(lower) if RE["manifest_json"].search(lower) else ():
         for entry in RE["json_entry"].finditer(lower, *data.span(1)):
             yield SecretMatch(*entry.span(1), "password")
-
-
-def _table(lower: str, start: int, stop: int) -> Iterator[SecretMatch]:
-    """Yield the secrets of the table whose first row, or of the row of two cells, that stands there."""
-    line, following = lower[start:stop], lower[stop + 1 : line_end(lower, stop + 1)][:_LONGEST_ROW]
-    mark = next(mark for mark in "|,;\t" if mark in line)
-    cells = line.split(mark)
-    columns = [column for column, cell in enumerate(cells) if RE["head_cell"].fullmatch(cell[:60])]
-    inner = [column for column, cell in enumerate(cells) if cell.strip()]
-    if not columns or len(inner) < 2:  # noqa: PLR2004 - a column beside it
-        return
-    rule = RE["rule"].fullmatch(following) or RE["frame"].fullmatch(following)
-    pair = len(inner) == 2 and columns == inner[:1]  # noqa: PLR2004 - a name and a value
-    if rule and pair and RE["value_cell"].fullmatch(cells[inner[1]]):
-        yield from _cells(line, start, "|", [inner[1]])
-    if mark == "|" and not rule:
-        if line.lstrip()[:1] == "|" and columns[0] in inner[:-1]:
-            yield from _cells(line, start, "|", [inner[inner.index(columns[0]) + 1]])
-        return
-    flush, even = line[:1].strip() and following[:1].strip(), following.count(mark) == len(cells) - 1
-    if mark != "|" and not (flush and even and all(map(RE["name_cell"].fullmatch, cells))):
-        return
-    for _ in range(_MOST_ROWS):
-        start, stop = stop + 1, line_end(lower, stop + 1)
-        row = lower[start : min(stop, start + _LONGEST_ROW)]
-        framed = RE["frame"].fullmatch(row)
-        if start >= len(lower) or not (mark in row or framed):
-            return
-        if not framed and (mark != "|" or not RE["rule"].fullmatch(row)):
-            yield from _cells(row, start, mark, columns)
-
-
-def _cells(line: str, start: int, mark: str, columns: list[int]) -> Iterator[SecretMatch]:
-    for column, cell in enumerate(line.split(mark)):
-        value = cell.strip(_CELL_EDGE)
-        long = column in columns and len(value) >= _LEAST_CELL
-        if long and " " not in value and any(map(str.isalnum, value)):
-            first = start + cell.index(value)
-            yield SecretMatch(first, first + len(value), "password")
-        start += len(cell) + len(mark)
 
 
 # Private keys

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import re
 import subprocess
 import sys
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,10 +28,13 @@ from making import (
     reply,
 )
 from making import prompt_candidate as candidate
+from pattern_samples import draw_match
 from scripted import NothingOpen, three_models
 
+import judgekit
 from judgekit.config import TIERS
 from judgekit.judging import redact as outgoing
+from judgekit.judging import secret_rules
 from judgekit.judging.compare import PairJudge
 from judgekit.judging.documents import CONTEXT_CHARS, File, Task
 from judgekit.judging.ranking import RankingJudge
@@ -127,6 +134,63 @@ def test_passwords_as_people_write_them_are_left_out() -> None:
     assert redact(f"{aws}\n{stripe} {npm}\npassword: 'correcthorse'").secrets == 4
     hidden = "\u200b".join(secret_texts.form("github classic", 2))
     assert redact(hidden).text == "[redacted: GitHub token]"
+
+
+PACKAGE = Path(judgekit.__file__).parent
+RULES = tomllib.loads((PACKAGE / "judging" / "secret_rules.toml").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("language", sorted(RULES["languages"]))
+def test_a_password_is_left_out_whatever_the_language_of_its_name(language: str) -> None:
+    for word in RULES["languages"][language].split():
+        name = word.replace("_", " ")
+        sizes = (name, name.capitalize(), name.upper())
+        for size in sizes:
+            for text in (
+                f"{size}: kV9#mQ2z",
+                f"{size}\uff1akV9#mQ2z",
+                f'{size} = "lindenbaum"',
+                f"| x | {size} |\n|---|---|\n| ann | lindenbaum |",
+            ):
+                redacted = redact(text)
+                assert redacted.secrets == 1, text
+                assert "kV9" not in redacted.text, text
+                assert "lindenbaum" not in redacted.text, text
+
+
+def test_a_password_in_a_sentence_is_left_out_in_many_languages() -> None:
+    for text in (
+        "Пароль от сервера: kV9#mQ2z",
+        "Пароль — kV9#mQ2z",
+        "Hasło do bazy: kV9#mQ2z",
+        "haslo jest kV9#mQ2z",
+        "\u039f κωδικός πρόσβασης είναι kV9#mQ2z",
+        "Heslo je kV9#mQ2z",
+        "Mật khẩu là kV9#mQ2z",
+        "初始密码是kV9#mQ2z\uff0c请修改",
+        "パスワードはkV9#mQ2zです",
+        "הסיסמה היא kV9#mQ2z",
+    ):
+        assert "kV9#mQ2z" not in redact(text).text, text
+
+
+WORDLESS = 6000  # samples after which a word counts as one that no branch has
+
+
+@pytest.mark.parametrize("section", ["forms", "places"])
+def test_each_word_of_a_rule_has_a_branch_that_finds_it(section: str) -> None:
+    """A word without one only costs time, and looks as if its kind were found."""
+    draw = random.Random(5)
+    for kind, words, pattern in secret_rules.read_rows(section):
+        missing, compiled, tries = {*words}, re.compile(pattern), 0
+        while missing and tries < WORDLESS:
+            tries += 1
+            sample = draw_match(pattern, draw)
+            if section == "places":
+                sample = sample.lower()
+            if compiled.search(sample):
+                missing = {word for word in missing if word not in sample}
+        assert not missing, (kind, pattern)
 
 
 def test_what_is_no_secret_stays() -> None:

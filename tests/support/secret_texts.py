@@ -151,6 +151,27 @@ _CYRILLIC = str.maketrans("aceopxs", "\u0430\u0441\u0435\u043e\u0440\u0445\u0455
 _FULL = {code: code + 0xFEE0 for code in range(0x21, 0x7F)}
 _BOLD = {ord("a") + at: 0x1D41A + at for at in range(26)}
 
+
+def _dumped(text: str, group: int) -> str:
+    """Return a text as `xxd` dumps it, so many bytes a group."""
+    data = text.encode()
+    lines: list[str] = []
+    for at in range(0, len(data), 16):
+        part = data[at : at + 16]
+        groups = [part[first : first + group].hex() for first in range(0, len(part), group)]
+        shown = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        lines.append(f"{at:08x}: {' '.join(groups)}  {shown}")
+    return "\n".join(lines)
+
+
+def _in_words(text: str) -> str:
+    """Return a text as `hexdump` shows it: in words of two bytes, the second one first."""
+    data = text.encode() + b"\n" * (len(text.encode()) % 2)
+    words = [f"{data[at + 1]:02x}{data[at]:02x}" for at in range(0, len(data), 2)]
+    lines = [f"{at * 2:07x} {' '.join(words[at : at + 8])}" for at in range(0, len(words), 8)]
+    return "\n".join(lines)
+
+
 DISGUISES: Mapping[str, Callable[[str], str]] = {
     "cyrillic": lambda text: text.translate(_CYRILLIC),
     "full-width": lambda text: text.translate(_FULL),
@@ -172,6 +193,14 @@ DISGUISES: Mapping[str, Callable[[str], str]] = {
     ).decode(),
     "base64 twice": lambda text: base64.b64encode(base64.b64encode(text.encode())).decode(),
     "hex": lambda text: text.encode().hex(),
+    "base32": lambda text: base64.b32encode(text.encode()).decode(),
+    "base32 without its end": lambda text: base64.b32encode(text.encode()).decode().rstrip("="),
+    "quoted-printable": lambda text: "".join(f"={byte:02X}" for byte in text.encode()),
+    "xxd": lambda text: _dumped(text, 2),
+    "xxd of single bytes": lambda text: _dumped(text, 1),
+    "xxd pairs": lambda text: " ".join(re.findall("..?.?.?", text.encode().hex())),
+    "xxd plain over lines": lambda text: "\n".join(re.findall(".{1,32}", text.encode().hex())),
+    "hexdump": _in_words,
     "percent": lambda text: quote(text, safe=""),
     "percent all": lambda text: "".join(f"%{ord(char):02X}" for char in text),
     "entities": lambda text: "".join(f"&#{ord(char)};" for char in text),

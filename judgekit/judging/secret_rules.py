@@ -1,0 +1,125 @@
+"""The rules of `secret_rules.toml`, read and compiled: what the search for secrets looks for.
+
+A pattern names parts that several patterns share, as `(?&NAME)`. The names of passwords in other languages
+are one table, which becomes such a part: each word as it reads once letters that look alike are folded.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from judgekit import environment
+from judgekit.judging.fence import folded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Span: TypeAlias = tuple[int, int]
+RULES: Final[dict[str, Any]] = environment.table(__file__, "secret_rules.toml")
+_COMPILED_SECTIONS: Final = (
+    "names",
+    "values",
+    "settings",
+    "blocks",
+    "tables",
+    "private_keys",
+    "tokens",
+    "encoded",
+)
+
+
+class SecretMatch(NamedTuple):
+    start: int
+    end: int
+    kind: str
+
+
+# As people write letters that have no accent to leave out.
+_TYPED: Final = str.maketrans("łøđðəıß", "loddeis")
+
+
+def _spellings(word: str) -> set[str]:
+    """Return how a word reads in a folded text in small letters, whatever the size of its letters was."""
+    sizes = (word, word.lower(), word.upper(), word.capitalize())
+    spellings = {folded(size).replace("\0", "").lower() for size in sizes}
+    spellings |= {word.lower(), word.lower().translate(_TYPED)}
+    # A small sigma has another form at the end of a word, and what ends one depends on what follows.
+    return spellings | {spelling.replace("\u03c2", "\u03c3") for spelling in spellings}
+
+
+def _all_spellings(words: Iterable[str]) -> list[str]:
+    """Return the spellings of words, longer ones first: none hides another that begins with it."""
+    spellings: set[str] = set()
+    for word in words:
+        spellings |= _spellings(word)
+    return sorted(spellings, key=lambda spelling: (-len(spelling), spelling))
+
+
+def _add_languages() -> None:
+    """Add the parts that the table of languages stands for."""
+    words: list[str] = []
+    for row in RULES["languages"].values():
+        words += row.split()
+    spellings = _all_spellings(words)
+    alternatives = "|".join(re.escape(spelling) for spelling in spellings)
+    RULES["parts"]["LANGUAGES"] = alternatives.replace("_", "[ _-]?")
+    joined = sorted({re.sub("[_']", "", spelling).rstrip(string.digits) for spelling in spellings})
+    RULES["parts"]["LANGUAGES_JOINED"] = "|".join(map(re.escape, joined))
+    foreign = [spelling for spelling in spellings if not spelling[0].isascii()]
+    RULES["parts"]["FOREIGN"] = "|".join(map(re.escape, foreign)).replace("_", "[ _-]?")
+    RULES["parts"]["FOREIGN_WORDS"] = " ".join(sorted({word.partition("_")[0] for word in foreign}))
+    verbs = _all_spellings(RULES["verbs"]["is"].split())
+    RULES["parts"]["VERBS"] = "|".join(map(re.escape, verbs))
+    RULES["parts"]["LANGUAGE_NOUN"] = f"(?:{RULES['parts']['LANGUAGES']})\\w{{0,5}}"
+    # Names are looked for without these words where a text has none: there are many.
+    RULES["names"]["pattern_of_languages"] = RULES["names"]["pattern"].replace("(?&OTHER)", "|(?&LANGUAGES)")
+    RULES["parts"]["OTHER"] = ""
+
+
+def _language_words() -> list[str]:
+    """Return the first word of each spelling: a text with a password's name has one of these."""
+    words: set[str] = set()
+    for row in RULES["languages"].values():
+        for spelling in _all_spellings(row.split()):
+            words.add(spelling.partition("_")[0])
+    return sorted(words)
+
+
+LANGUAGE_WORDS: Final = _language_words()
+_add_languages()
+
+
+def whole(text: str) -> str:
+    """Return a pattern, or words, with the parts put in that it names."""
+    for name, part in RULES["parts"].items():
+        text = text.replace(f"(?&{name})", part)
+    return text
+
+
+def _compile_sections() -> dict[str, re.Pattern[str]]:
+    patterns: dict[str, re.Pattern[str]] = {}
+    for section in _COMPILED_SECTIONS:
+        for name, pattern in RULES[section].items():
+            patterns[name] = re.compile(whole(pattern))
+    return patterns
+
+
+def read_rows(section: str) -> list[tuple[str, tuple[str, ...], str]]:
+    """Return the rows of a section; after one with a noun follows the same with those of other languages."""
+    rows: list[tuple[str, tuple[str, ...], str]] = []
+    for kind, words, pattern in RULES[section]:
+        rows.append((kind, tuple(whole(words).split(" ")), whole(pattern)))
+        if words == "(?&NOUNS)":
+            in_languages = pattern.replace("(?&NOUN)", "(?&LANGUAGE_NOUN)")
+            rows.append((kind, tuple(LANGUAGE_WORDS), whole(in_languages)))
+    return rows
+
+
+RE: Final = _compile_sections()
+
+
+def line_end(text: str, at: int) -> int:
+    end = text.find("\n", min(at, len(text)))
+    return len(text) if end < 0 else end
