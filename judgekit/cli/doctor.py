@@ -9,24 +9,34 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Annotated, get_args
+
+from typer import Option
 
 from judgekit import environment
 from judgekit.cli.output import AsJson, OutOption, emit, project_path, say
 from judgekit.config import files
 from judgekit.errors import ConfigError, Exit, JudgekitError
 from judgekit.retrieval import command, index_file, search
+from judgekit.text import counted
 
 if TYPE_CHECKING:
     from judgekit.config.settings import Config
     from judgekit.hooks.install import Finding as Check
+    from judgekit.hooks.install import State
     from judgekit.rubric.loader import Section
 
 
-def doctor(as_json: AsJson = False, _out: OutOption = None) -> int:
+def doctor(
+    as_json: AsJson = False,
+    live: Annotated[
+        bool, Option("--live", help="Also ask each model once, which costs; the price first.")
+    ] = False,
+    _out: OutOption = None,
+) -> int:
     """Check the installation, the project and the models; exit code 78 when something is wrong."""
     checks: list[Check] = []
-    for check in _checks(project_path()):
+    for check in _checks(project_path(), is_live=live):
         checks.append(check)
         if not as_json:
             say("{:<5}  {}: {}".format(*check))
@@ -35,7 +45,7 @@ def doctor(as_json: AsJson = False, _out: OutOption = None) -> int:
     return Exit.BAD_CONFIG if any(state == "wrong" for state, *_ in checks) else 0
 
 
-def _checks(project: Path) -> Iterator[Check]:
+def _checks(project: Path, *, is_live: bool) -> Iterator[Check]:
     from judgekit.config import settings
     from judgekit.hooks import git_hook, install
     from judgekit.rubric import loader
@@ -54,7 +64,11 @@ def _checks(project: Path) -> Iterator[Check]:
         yield "ok", "configuration", ", ".join(found) or "none; the defaults apply"
         for section in get_args(loader.Section):
             yield from _guarded("rubrics", _named_rubric(section, getattr(config, section).rubric, project))
+        if config.server.url is not None:
+            yield from _guarded("shared judge", _shared_judge(config))
         yield from _guarded("models", _models(config, project))
+        if is_live:
+            yield from _guarded("models, live", _live_models(config, project))
         if words := config.retrieval.command:
             yield from _guarded("retrieval.command", _command(words, config.retrieval.deadline, project))
         for root in config.retrieval.roots:
@@ -133,10 +147,11 @@ def _models(config: Config, project: Path) -> Iterator[Check]:
     from judgekit.judging.panel import by_author, resolve_panel
 
     panel, reason = resolve_panel(config, project)
-    if config.server.url is not None:
-        yield "ok", "shared judge", f"documents go to {config.server.url}"
-    elif not panel:
-        yield "note", "models", f"{reason}. Until then search uses BM25 alone, and documents are not judged"
+    if not panel:
+        lost = "search uses BM25 alone, and documents are not judged"
+        if config.server.url is not None:
+            lost = "search uses BM25 alone, and texts are not compared; documents go to the shared judge"
+        yield "note", "models", f"{reason}. Until then {lost}"
     for tier, jury in panel.items():
         models = ", ".join(f"{endpoint.model} ({endpoint.profile.title})" for endpoint in jury)
         yield "ok", f"models, {tier}", models
@@ -145,6 +160,34 @@ def _models(config: Config, project: Path) -> Iterator[Check]:
         yield "ok", f"texts by {family}", models
     if not importlib.util.find_spec("xllamacpp"):
         yield "note", "local model", f"not installed; to judge without a key: {files.install_extra('local')}"
+
+
+def _shared_judge(config: Config) -> Iterator[Check]:
+    """Ask the shared judge which rubrics it has: a request with the token, and without a text."""
+    from judgekit.judging import shared
+
+    server = shared.configured(config)
+    if server is not None:
+        count = counted(server.check(), "rubric", "rubrics")
+        yield "ok", "shared judge", f"documents go to {server.url}; it takes the token, and has {count}"
+
+
+def _live_models(config: Config, project: Path) -> Iterator[Check]:
+    """Have each model judge a sentence, after a line that says what that costs at most."""
+    from judgekit.cli.provider import outcome
+    from judgekit.judging import trial
+    from judgekit.judging.panel import resolve_panel
+    from judgekit.providers import running
+
+    panel, _ = resolve_panel(config, project)
+    endpoints = {endpoint.model: endpoint for jury in panel.values() for endpoint in jury}
+    if not endpoints:
+        yield "note", "models, live", "no model is set up on this machine, so none is asked"
+        return
+    yield "note", "models, live", trial.cost_in_words([*endpoints.values()])
+    for tried in running.run(trial.try_models([*endpoints.values()])):
+        state: State = "ok" if tried.answer.failure is None else "wrong"
+        yield state, f"model {tried.endpoint.model}", outcome(tried)
 
 
 def _command(words: list[str], seconds: float, project: Path) -> Iterator[Check]:

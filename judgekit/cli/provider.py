@@ -12,8 +12,10 @@ from typer import Argument, Option
 
 from judgekit.cli.output import note, progress, project_path, say, source_text, warn
 from judgekit.errors import Exit, UsageError
+from judgekit.text import counted
 
 if TYPE_CHECKING:
+    from judgekit.judging.trial import Trial
     from judgekit.providers.resolve import PanelRequest
 
 app = typer.Typer(no_args_is_help=True, help="Providers of models.")
@@ -44,7 +46,7 @@ def check(
     """Have each model of a provider judge a sentence, and say what was seen; exit code 2 when one cannot."""
     from judgekit.config import settings
     from judgekit.judging import trial
-    from judgekit.providers import gateway, local, registry, running
+    from judgekit.providers import local, registry, running
     from judgekit.providers.resolve import resolve
 
     if fetch:
@@ -66,29 +68,49 @@ def check(
         wanted = replace(wanted, models={}, allow=[profile.provider])
     panel = resolve(wanted, os.environ)
     endpoints = {endpoint.model: endpoint for tier in panel.endpoints.values() for endpoint in tier}
+    of_server = _check_shared_judge() if name is None else None
+    code = of_server or Exit.ACCEPTED
+    if not endpoints and of_server is not None:
+        say(f"{'models':<18} none on this machine: search uses BM25 alone, and texts are not compared")
+        return code
     if not endpoints:
         warn(panel.reason)
         return Exit.HUMAN_NEEDED
 
-    async def try_all() -> list[trial.Trial]:
-        async with contextlib.aclosing(gateway.open_gateway(os.environ)) as opened:
-            return [await trial.try_model(opened, endpoint) for endpoint in endpoints.values()]
-
-    code = Exit.ACCEPTED
-    for tried in running.run(try_all()):
-        answer, usage = tried.answer, tried.answer.usage
-        if answer.failure is not None:
-            outcome = f"{answer.failure.kind}: {answer.failure.message}"
+    for tried in running.run(trial.try_models([*endpoints.values()])):
+        if tried.answer.failure is not None:
             code = Exit.HUMAN_NEEDED
-        else:
-            cost = ""
-            if usage.cost_usd is not None:
-                cost = f", ${usage.cost_usd:.6f}{source_text(usage.cost_source)}"
-            outcome = f"answered in {answer.latency_ms} ms{cost}"
-        if tried.observed:
-            outcome += f"; {tried.observed}"
-        say(f"{tried.endpoint.profile.provider:<18} {tried.endpoint.model}: {outcome}")
+        say(f"{tried.endpoint.profile.provider:<18} {tried.endpoint.model}: {outcome(tried)}")
     return code
+
+
+def _check_shared_judge() -> Exit | None:
+    """Ask the shared judge, if one is set up, and say what it answers; return the exit code for that."""
+    from judgekit.config import settings
+    from judgekit.judging import shared
+
+    server = shared.configured(settings.load(project_path()))
+    if server is None:
+        return None
+    try:
+        count = counted(server.check(), "rubric", "rubrics")
+    except shared.SharedError as error:
+        warn(str(error))
+        return Exit.HUMAN_NEEDED
+    say(f"{'shared judge':<18} {server.url}: takes the token and has {count}; documents are judged there")
+    return Exit.ACCEPTED
+
+
+def outcome(tried: Trial) -> str:
+    """Return what came of a trial in one line: the time, the cost and what was seen, or why nothing did."""
+    failure, usage = tried.answer.failure, tried.answer.usage
+    if failure is not None:
+        line = f"{failure.kind}: {failure.message}"
+    else:
+        line = f"answered in {tried.answer.latency_ms} ms"
+        if usage.cost_usd is not None:
+            line += f", ${usage.cost_usd:.6f}{source_text(usage.cost_source)}"
+    return f"{line}; {tried.observed}" if tried.observed else line
 
 
 def fetch_model(model: str) -> None:

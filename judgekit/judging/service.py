@@ -289,8 +289,19 @@ def comparison_judge(
     settings = configuration.load(project)
     if not isinstance(loaded.rubric, CompareRubric):
         number = len(texts.distinct)
-        return judge_of(RankingJudge, gateway, settings, loaded, project, judge_request, subjects=number)
+        ranking = judge_of(RankingJudge, gateway, settings, loaded, project, judge_request, subjects=number)
+        return replace(ranking, nobody=_nobody_compares(settings, ranking.nobody))
     if count > LEAST:
         told = f"{loaded.rubric.ref} compares two texts, but there are {count}"
         raise UsageError(f"{told}; name a rubric of the task 'score', such as {FOR_MORE}")
-    return judge_of(PairJudge, gateway, settings, loaded, project, judge_request)
+    judge = judge_of(PairJudge, gateway, settings, loaded, project, judge_request)
+    return replace(judge, nobody=_nobody_compares(settings, judge.nobody))
+
+
+def _nobody_compares(settings: Config, why: str) -> str:
+    """Return why there is no model to compare texts, also for those whose documents a server judges."""
+    if settings.server.url is None:
+        return why
+    return (
+        f"the shared judge (server.url) judges documents alone, and compares no texts; on this machine: {why}"
+    )

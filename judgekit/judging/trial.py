@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from judgekit import environment
 from judgekit.judging.documents import document, file_of
 from judgekit.judging.round import Session
-from judgekit.judging.score import ScoreTask
+from judgekit.judging.score import REPLY_TOKENS, ScoreTask
 from judgekit.providers import gateway as gateways
 from judgekit.providers import remembered
+from judgekit.providers.litellm import price_of
 from judgekit.providers.style import CallStyle
 from judgekit.rubric.loader import find_rubric
 from judgekit.rubric.schema import ScoreRubric
+from judgekit.text import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from judgekit.judging.round import Answer
     from judgekit.providers.base import Endpoint, Gateway
     from judgekit.providers.registry import OutputMode
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
 SENTENCE: Final = "Water boils at 100 degrees Celsius at sea level.\n"
 RUBRIC: Final = "kls"
 _SECONDS: Final = 60.0
+_PROMPT_TOKENS: Final = 3000  # of a prompt about the sentence, and more
 _FORMATS: Final[dict[OutputMode, str]] = {
     "json_schema": "holds replies to the schema (json_schema)",
     "tool": "answers with the tool that it is given (tool)",
@@ -59,6 +66,34 @@ class Trial:
         if style.most_tokens is not None:
             words.append(f"writes {style.most_tokens} tokens at most")
         return "; ".join(words)
+
+
+def cost_in_words(endpoints: Sequence[Endpoint]) -> str:
+    """Say what trying these models costs at most, as far as their prices are known."""
+    total = 0.0
+    unpriced: list[str] = []
+    for endpoint in endpoints:
+        if endpoint.price is not None:
+            cost: float | None = endpoint.price.of(_PROMPT_TOKENS, REPLY_TOKENS)
+        else:
+            cost = price_of(endpoint.model, _PROMPT_TOKENS, REPLY_TOKENS)
+        if cost is None:
+            unpriced.append(endpoint.model)
+        else:
+            total += cost
+    count = counted(len(endpoints), "model is", "models are")
+    known = f"{count} asked about one sentence, for ${total:.4f} at most"
+    if len(unpriced) == len(endpoints):
+        known = f"{count} asked about one sentence, at an unknown price"
+    elif unpriced:
+        known += f", and an unknown price for {', '.join(unpriced)}"
+    return known
+
+
+async def try_models(endpoints: Sequence[Endpoint]) -> list[Trial]:
+    """Try models one after another, with a gateway of their own."""
+    async with aclosing(gateways.open_gateway(environment.environ())) as gateway:
+        return [await try_model(gateway, endpoint) for endpoint in endpoints]
 
 
 async def try_model(gateway: Gateway, endpoint: Endpoint) -> Trial:

@@ -16,7 +16,7 @@ import imports
 import jsonschema
 import pytest
 from engine_processes import is_gone, private_folder
-from hooking import by_user
+from hooking import by_user, own_profile
 from loopback import SILENT, Loopback, fails, says
 from outcome import by_project
 from scripted import by_content, scores
@@ -299,6 +299,28 @@ def test_every_schema_is_published_and_bundled_files_fit(judgekit: Run) -> None:
         for path in files:
             # The schema is about JSON, in which every key is a string.
             validator.validate(json.loads(json.dumps(yamlfile.load_yaml(path))))
+
+
+def test_doctor_pays_only_where_it_is_told_to_and_says_the_price_first(
+    judgekit: Run, project: Path, served: Served
+) -> None:
+    good = says(scores(4, 5, 4))
+    _, requests = served(good, "doctor")
+    assert requests == []
+    done, requests = served(good, "doctor", "--live")
+    lines = [line for line in done.out.splitlines() if "model" in line]
+    price = next(number for number, line in enumerate(lines) if "asked about one sentence" in line)
+    answer = next(number for number, line in enumerate(lines) if "answered in" in line)
+    assert (done.code, len(requests), price < answer) == (0, 1, True)
+    done, _ = served(fails(401), "doctor", "--live")
+    assert (done.code, "authentication" in done.out) == (78, True)
+    own_profile(
+        Path(environment.config_home()).parent,
+        "openai-compatible",
+        more="price: {stand-in: {input: 1000, output: 1000}}",
+    )
+    done, _ = served(good, "doctor", "--live")
+    assert "for $5.0480 at most" in done.out
 
 
 def test_doctor_says_what_to_do_and_finds_names_that_nobody_has(judgekit: Run, project: Path) -> None:
