@@ -107,3 +107,32 @@ class _Table(dict[int, "int | str | None"]):
 
 _SHOWN, _ESCAPED = _Table(), _Table()
 _ESCAPED.escape = True
+
+
+def unstorable(value: object) -> str:
+    """Say where in JSON a character stands that no database and no file of JSON holds; "" where none does."""
+    left: list[tuple[str, object]] = [("", value)]
+    while left:
+        place, item = left.pop()
+        if isinstance(item, str):
+            problem = _unstorable_character(item)
+            if problem:
+                return f"{place or 'the text'}: holds {problem}; leave it out"
+        elif isinstance(item, dict):
+            for key, content in item.items():
+                left.append((f"a key of {place or 'the body'}", key))
+                left.append((f"{place}.{escaped(str(key))}".lstrip("."), content))
+        elif isinstance(item, list):
+            for number, content in enumerate(item):
+                left.append((f"{place}.{number}".lstrip("."), content))
+    return ""
+
+
+def _unstorable_character(text: str) -> str:
+    if "\0" in text:
+        return "a NUL character"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "half of a surrogate pair, which is no character"
+    return ""

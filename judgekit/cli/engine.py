@@ -128,8 +128,11 @@ def create(name: Annotated[str, Argument(help="Name of the token's owner.")]) ->
 @token.command("list")
 def list_() -> None:
     """List the tokens: owner and date."""
-    for token in _tokens().all():
+    tokens = _tokens()
+    for token in tokens.all():
         say(f"{token.name}  since {token.created.date()}")
+    for name in tokens.damaged():
+        warn(f"{name}: no token, and nobody is let in by it; remove it with judgekit serve token revoke")
 
 
 @token.command()

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from inspect import isawaitable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import AwareDatetime, StringConstraints, TypeAdapter, ValidationError
 from starlette.responses import Response
@@ -19,9 +19,10 @@ from judgekit import environment, outputs
 from judgekit.config import files
 from judgekit.config.yamlfile import Strict
 from judgekit.errors import ConfigError, JudgekitError, StoreError, UsageError
+from judgekit.text import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Iterator
+    from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator
 
     from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -36,6 +37,7 @@ _DAMAGED_SECONDS = 30  # until the file of tokens may have been repaired
 _BYTES = 32  # of a token's randomness: with as much, a plain hash is as good as a slow one
 _PREFIX = "jk_"
 _LOCK_SECONDS = 10.0
+_MOST_NAME = 64
 _NAME = r"^[A-Za-z0-9][\w.@-]{0,63}$"
 Refusal: TypeAlias = tuple[int, str, str, float]  # status, kind, message, seconds until it may be otherwise
 
@@ -137,7 +139,19 @@ class Token(Strict):
     created: AwareDatetime
 
 
-_ALL = TypeAdapter(list[Token])
+_ROWS = TypeAdapter(list[dict[str, Any]])
+
+
+def read_tokens(rows: Iterable[dict[str, Any]]) -> tuple[list[Token], list[str]]:
+    """Return the tokens in rows, and the names of the rows that are none."""
+    tokens: list[Token] = []
+    damaged: list[str] = []
+    for row in rows:
+        try:
+            tokens.append(Token.model_validate(row))
+        except ValidationError:
+            damaged.append(one_line(str(row.get("name", "")), _MOST_NAME) or "a row without a name")
+    return tokens, damaged
 
 
 class Tokens:
@@ -147,8 +161,16 @@ class Tokens:
         self.path = path
 
     def all(self) -> list[Token]:
+        """Return the tokens; a row that is none lets nobody in, and nobody else out."""
+        return read_tokens(self.rows())[0]
+
+    def damaged(self) -> list[str]:
+        """Return the names of rows that are no tokens."""
+        return read_tokens(self.rows())[1]
+
+    def rows(self) -> list[dict[str, Any]]:
         try:
-            return _ALL.validate_json(self.path.read_bytes())
+            return _ROWS.validate_json(self.path.read_bytes())
         except FileNotFoundError:
             return []
         except (ValidationError, OSError) as error:
@@ -162,31 +184,31 @@ class Tokens:
             made = Token(name=name, sha256=sha256_of(token), created=datetime.now(UTC))
         except ValidationError:
             raise UsageError(f"{name!r}: expected letters, digits, and . _ @ - in a name") from None
-        with self._changing() as tokens:
-            if any(each.name == name for each in tokens):
+        with self._changing() as rows:
+            if any(row.get("name") == name for row in rows):
                 raise UsageError(f"{name} has a token; revoke it first")
-            tokens.append(made)
+            rows.append(made.model_dump(mode="json"))
         return token
 
     def revoke(self, name: str) -> None:
-        with self._changing() as tokens:
-            left = [token for token in tokens if token.name != name]
-            if len(left) == len(tokens):
+        with self._changing() as rows:
+            left = [row for row in rows if row.get("name") != name]
+            if len(left) == len(rows):
                 raise UsageError(f"{name} has no token; see judgekit serve token list")
-            tokens[:] = left
+            rows[:] = left
 
     def holder(self, token: str) -> str | None:
         sha256 = sha256_of(token)  # what can be learned from the time of comparing hashes is of no use
         return next((each.name for each in self.all() if each.sha256 == sha256), None)
 
     @contextmanager
-    def _changing(self) -> Iterator[list[Token]]:
-        """Hold the tokens for a change, so that of two changes none is lost, and write them."""
+    def _changing(self) -> Iterator[list[dict[str, Any]]]:
+        """Hold the rows of tokens for a change, so that of two changes none is lost, and write them."""
         environment.private_folder(str(self.path.parent))
         with files.held(self.path.with_suffix(".lock"), seconds=_LOCK_SECONDS):
-            tokens = self.all()
-            yield tokens
-            outputs.write_atomically(str(self.path), _ALL.dump_json(tokens, indent=2), private=True)
+            rows = self.rows()
+            yield rows
+            outputs.write_atomically(str(self.path), _ROWS.dump_json(rows, indent=2), private=True)
 
 
 def user_tokens() -> Tokens:

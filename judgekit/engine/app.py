@@ -104,12 +104,17 @@ class ComparisonBody(Strict):
         return documents.ComparisonInput(self.prompt, _files(self.files), tuple(self.authors))
 
 
-class RequestBody(Strict):
+class LimitsBody(Strict):
+    """What any caller may wish for: the rubric, and limits of time and cost."""
+
     rubric: Raw | None = None
     mode: ModeName | None = None
     deadline: float | None = Field(default=None, gt=0, le=3600)
     max_cost_usd: float | None = Field(default=None, ge=0)
     cache: bool = True
+
+
+class RequestBody(LimitsBody):
     model: Model | None = None
     depth: AnyDepth | None = None
 
@@ -407,6 +412,7 @@ def answer_to(error: Exception) -> Response:
         message = f"{where}: {found.text}"
     elif isinstance(error, HTTPException):
         kind, status, exit_code, message = "input", error.status_code, Exit.BAD_INPUT, str(error.detail)
+        headers = dict(error.headers or {})  # which methods are allowed
     elif isinstance(error, StoreError):
         kind, status, headers["retry-after"] = error.kind, error.status, f"{error.retry_after:.0f}"
     elif not isinstance(error, JudgekitError):

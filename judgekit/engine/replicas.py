@@ -14,10 +14,10 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from judgekit.config.settings import wrong
-from judgekit.engine.admission import Token, Tokens, sha256_of, user_tokens
+from judgekit.engine.admission import Tokens, read_tokens, sha256_of, user_tokens
 from judgekit.errors import ConfigError, GatewayError, JudgekitError, StoreError, of_failure
 from judgekit.ledger.database import CONNECTIONS, Attempt, Budget, Database
 from judgekit.ledger.records import verdict_line
@@ -51,17 +51,20 @@ class StoreTokens(Tokens):
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def all(self) -> list[Token]:
-        return [Token(**row) for row in self._database.tokens()]
+    def rows(self) -> list[dict[str, Any]]:
+        return self._database.tokens()
 
     @contextmanager
-    def _changing(self) -> Iterator[list[Token]]:
-        before = self.all()
-        yield (tokens := list(before))
-        for token in (each for each in tokens if each not in before):
-            self._database.add_token(token.name, token.sha256, token.created)
-        for token in (each for each in before if each not in tokens):
-            self._database.remove_token(token.name)
+    def _changing(self) -> Iterator[list[dict[str, Any]]]:
+        before = self.rows()
+        rows = list(before)
+        yield rows
+        for row in rows:
+            if row not in before:
+                self._database.add_token(row["name"], row["sha256"], row["created"])
+        for row in before:
+            if row not in rows:
+                self._database.remove_token(row["name"])
 
 
 def tokens_of(settings: Config) -> Tokens:
@@ -100,6 +103,7 @@ class Replica:
         self._turns = asyncio.Semaphore(CONNECTIONS)
         self._reading: asyncio.Task[None] | None = None
         self._holders: dict[str, str] = {}
+        self._damaged: list[str] = []  # tokens
         self._endings: deque[Callable[[], str]] = deque(maxlen=_MOST_ENDINGS)  # that the store could not take
         self._read, self._failure = -TOKEN_SECONDS, ""
 
@@ -162,9 +166,12 @@ class Replica:
 
     async def _read_tokens(self) -> None:
         try:
-            tokens = await self.aside(self.tokens.all)
+            tokens, damaged = read_tokens(await self.aside(self.tokens.rows))
             self._holders = {each.sha256: each.name for each in tokens}
             self._failure = ""
+            if damaged != self._damaged:
+                self._log.add(f"these rows of tokens are none, and let nobody in: {', '.join(damaged)}")
+            self._damaged = damaged
         except JudgekitError as error:
             self._log.add(str(error))
             self._failure = "the store does not answer; try again"

@@ -13,6 +13,8 @@ import ssl
 import time
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from http import HTTPStatus
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,10 +22,12 @@ import h11
 import uvicorn
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
 from fastapi.responses import PlainTextResponse, StreamingResponse
+from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from pydantic import Field, StringConstraints
+from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from judgekit import environment
@@ -31,12 +35,12 @@ from judgekit.config import settings as configuration
 from judgekit.config.yamlfile import Strict
 from judgekit.engine import app as local
 from judgekit.engine import lifecycle
-from judgekit.engine.admission import HOLDER, AdmissionMiddleware, Tokens, user_tokens
+from judgekit.engine.admission import HOLDER, AdmissionMiddleware, Tokens, error_body, user_tokens
 from judgekit.engine.judges import Service
 from judgekit.engine.process import Log
 from judgekit.engine.replicas import Replica, joined
 from judgekit.environment import __version__
-from judgekit.errors import ConfigError, UsageError
+from judgekit.errors import ConfigError, Exit, UsageError
 from judgekit.judging import panel
 from judgekit.judging.service import JudgeRequest, check_prices
 from judgekit.judging.shared import is_loopback
@@ -45,9 +49,10 @@ from judgekit.ledger import Ledger, LineFilter, store
 from judgekit.ledger.database import refusal
 from judgekit.ledger.labels import signed
 from judgekit.rubric import loader
+from judgekit.text import unstorable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -55,6 +60,7 @@ if TYPE_CHECKING:
 
 _PART = 32_768  # bytes
 _OPEN = ("/healthz", "/openapi.json")
+_NO_REQUEST = "no request of HTTP, or one whose headers are longer than 16 KB"
 _HINT = "send a token of this server: Authorization: Bearer jk_…"
 
 RubricId = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{0,63}(@\d{1,6}\.\d{1,6}\.\d{1,6})?$")]
@@ -64,7 +70,7 @@ class TeamDocument(local.DocumentBody):
     files: list[local.FileBody] = Field(min_length=1, max_length=100)
 
 
-class TeamRequest(local.RequestBody):
+class TeamRequest(local.LimitsBody):
     # An id alone: a path would be one of the server's.
     rubric: RubricId | None = None
     rubric_sha256: local.Sha256 | None = None
@@ -92,9 +98,29 @@ class ErrorBody(Strict):
 
 
 _ERRORS: dict[int | str, dict[str, Any]] = {"default": {"model": ErrorBody, "description": "An error"}}
+
+
+class CheckedRoute(APIRoute):
+    """Refuses a request with a character that no ledger can hold, wherever in it, before it is looked at."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+
+        async def checked(request: Request) -> Response:
+            problem = unstorable(dict(request.query_params))
+            if not problem and await request.body():
+                with suppress(ValueError, RecursionError):  # no JSON, which is said by who reads it
+                    problem = unstorable(await request.json())
+            if problem:
+                raise HTTPException(HTTPStatus.BAD_REQUEST, problem)
+            return await handle(request)
+
+        return checked
+
+
 _bearer = Depends(HTTPBearer(auto_error=False, description="judgekit serve token create NAME"))
 public = APIRouter(tags=["operation"])
-router = APIRouter(prefix="/v1", dependencies=[_bearer], responses=_ERRORS)
+router = APIRouter(prefix="/v1", dependencies=[_bearer], responses=_ERRORS, route_class=CheckedRoute)
 
 
 def create_team_app(
@@ -213,7 +239,11 @@ def lines(
                 del held[:_PART]
         yield bytes(held)
 
-    return StreamingResponse(parts(), media_type=local.LINES)
+    # What fails before anything is sent is an error of its own. Later the connection ends without the last
+    # chunk, so that the client knows that lines are missing.
+    rest = parts()
+    first = next(rest)
+    return StreamingResponse(chain([first], rest), media_type=local.LINES)
 
 
 class Metrics:
@@ -289,6 +319,15 @@ class PatientProtocol(H11Protocol):
         if self._looking is not None:
             self._looking.cancel()
         super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's words
+        """Answer a request that is no HTTP, or whose head is too long, as every other error is answered."""
+        body = error_body("input", _NO_REQUEST, Exit.BAD_INPUT)
+        headers = [("content-type", local.JSON), ("content-length", str(len(body))), ("connection", "close")]
+        response = h11.Response(status_code=HTTPStatus.BAD_REQUEST, headers=headers, reason=b"Bad Request")
+        for event in (response, h11.Data(data=body), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def _look(self) -> None:
         """Hang up when the client has sent, or left unread, the same thing for too long."""

@@ -25,7 +25,7 @@ from judgekit.judging.orchestrator import JudgingState
 from judgekit.judging.verdict import Subject, Verdict
 from judgekit.providers import retrying, running, servers
 from judgekit.providers.pace import seconds_of
-from judgekit.text import one_line
+from judgekit.text import counted, one_line, unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +47,11 @@ _WAITS = (0.5, 1.0, 2.0, 4.0, 8.0)
 _UNREACHED = 2  # tries more where nothing listens: most likely there is no server at all
 _PASSING = {httpx.codes.BAD_GATEWAY, httpx.codes.SERVICE_UNAVAILABLE, httpx.codes.GATEWAY_TIMEOUT}
 _FAILURES = (httpx.HTTPError, GatewayError, TimeoutError)
+_OF_JSON = {"Content-Type": "application/json"}
+_WRONG_TOKEN = (
+    "it does not know your token; ask its operator for one (judgekit serve token create NAME), and "
+    f"put it into the file that server.token_file names, or into {TOKEN}"
+)
 _NO_SENSE = "its response has another form; is it another version?"
 
 
@@ -101,24 +106,47 @@ class Shared:
 
     def send(self, lines: Sequence[bytes]) -> str | None:
         """Send ledger lines; return which are refused for good, and why. Raises `SharedError`."""
-        body = b'{"lines": [' + b",".join(lines) + b"]}"
-        answer = self._of_ledger("POST", content=body, headers={"Content-Type": "application/json"})
+        sent: list[bytes] = []
+        reasons: list[str] = []
+        for each in lines:
+            problem = unstorable(json.loads(each))
+            if problem:  # the server would refuse all lines with it
+                reasons.append(problem)
+            else:
+                sent.append(each)
+        if sent:
+            body = b'{"lines": [' + b",".join(sent) + b"]}"
+            answer = self._call("POST", "/v1/ledger", content=body, headers=_OF_JSON)
+            try:
+                refused = dict(json.loads(answer).get("refused") or {})
+            except (ValueError, TypeError, AttributeError, RecursionError):
+                raise SharedError(f"the shared judge at {self.url}: {_NO_SENSE}") from None
+            reasons += map(str, refused.values())
+        if not reasons:
+            return None
+        count = counted(len(reasons), "line", "lines")
+        return f"the shared judge at {self.url} rejected {count} ({one_line(reasons[0], _SAID)})"
+
+    def check(self) -> int:
+        """Return how many rubrics the server has; sends no text. Raises `SharedError`."""
+        answer = self._call("GET", "/v1/rubrics")
         try:
-            refused = dict(json.loads(answer).get("refused") or {})
-        except (ValueError, TypeError, AttributeError, RecursionError):
+            rubrics = json.loads(answer)
+            names = [each["id"] for each in rubrics]
+        except (ValueError, TypeError, KeyError, RecursionError):
             raise SharedError(f"the shared judge at {self.url}: {_NO_SENSE}") from None
-        why = one_line(str(next(iter(refused.values()), "")), _SAID)
-        return f"the shared judge at {self.url} rejected {len(refused)} lines ({why})" if refused else None
+        return len(names)
 
     def fetch(self, since: str, project: str, into: Path) -> None:
         """Write the lines of the team's ledger into a file. Raises `SharedError`."""
         params = {"since": since, "project": project}
-        into.write_bytes(self._of_ledger("GET", seconds=_LONGEST, most=_MOST_LEDGER, params=params))
+        lines = self._call("GET", "/v1/ledger", seconds=_LONGEST, most=_MOST_LEDGER, params=params)
+        into.write_bytes(lines)
 
-    def _of_ledger(self, method: str, *, seconds: float = _LEDGER_SECONDS, **sent: Any) -> bytes:  # noqa: ANN401 - httpx's own
+    def _call(self, method: str, path: str, *, seconds: float = _LEDGER_SECONDS, **sent: Any) -> bytes:  # noqa: ANN401 - httpx's own
         try:
-            return running.run(self._answer(method, "/v1/ledger", seconds, **sent))
-        except _FAILURES as error:
+            return running.run(self._answer(method, path, seconds, **sent))
+        except (*_FAILURES, SharedError) as error:
             raise SharedError(f"the shared judge at {self.url}: {_told(error)}") from None
 
     async def _answer(
@@ -142,6 +170,8 @@ class Shared:
                 answer = await client.request(method, path, **sent)
         if answer.status_code == httpx.codes.OK:
             return answer.content
+        if answer.status_code == httpx.codes.UNAUTHORIZED:
+            raise SharedError(_WRONG_TOKEN)
         try:
             message = str(answer.json()["error"]["message"])
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -165,7 +195,12 @@ def configured(settings: Config) -> Shared | None:
     url, file = settings.server.url, settings.server.token_file
     if url is None:
         return None
-    address = httpx.URL(url)
+    try:
+        address = httpx.URL(url.strip())
+    except httpx.InvalidURL as error:
+        raise wrong("server", "url", f"{url!r} is no address ({error}); expected https://…", None) from None
+    if not address.host and address.scheme in ("http", "https"):
+        raise wrong("server", "url", f"expected https:// and the name of a machine, got {url!r}", None)
     if address.scheme != "https" and not (address.scheme == "http" and is_loopback(address.host)):
         raise wrong("server", "url", f"expected https://…, or http:// on this machine, got {url!r}", None)
     token = environment.environ().get(TOKEN, "").strip()
@@ -177,7 +212,7 @@ def configured(settings: Config) -> Shared | None:
     if not _TOKEN.fullmatch(token):
         expected = f"expected one token and nothing else; name the file that holds it, or set {TOKEN}"
         raise wrong("server", "token_file", expected, None)
-    return Shared(url.rstrip("/"), token)
+    return Shared(url.strip().rstrip("/"), token)
 
 
 @functools.cache

@@ -22,7 +22,7 @@ from judgekit.errors import ConfigError, JudgekitError, StoreError, UsageError
 from judgekit.judging import cache
 from judgekit.ledger import store
 from judgekit.ledger.records import SCHEMAS, Label, Record, VerdictLine, line
-from judgekit.text import one_line
+from judgekit.text import one_line, unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -215,7 +215,7 @@ class Database:
     def tokens(self) -> list[dict[str, Any]]:
         return [dict(zip(("name", "sha256", "created"), row, strict=True)) for row in self._do("tokens")]
 
-    def add_token(self, name: str, sha256: str, created: datetime) -> None:
+    def add_token(self, name: str, sha256: str, created: datetime | str) -> None:
         """Keep a token; raises `UsageError` where `name` has another one."""
         if not self._do("add_token", (name, sha256, created)):
             raise UsageError(f"{name} has a token; revoke it first")
@@ -298,7 +298,7 @@ def refusal(record: Record) -> str:
     """Say why a line cannot be kept in a store; "" where it can."""
     if len(record.id) > _MOST_ID or not _ID.fullmatch(record.id):
         return f"id: expected 1 to {_MOST_ID} printable ASCII characters"
-    return store.misplaced(record)
+    return unstorable(record.model_dump(mode="python", by_alias=True)) or store.misplaced(record)
 
 
 def _row(record: Record, holder: str, *, provisional: bool) -> tuple[str, ...]:

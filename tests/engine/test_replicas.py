@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +33,7 @@ from judgekit.engine.process import Log
 from judgekit.engine.replicas import StoreTokens, joined
 from judgekit.engine.team import create_team_app, serve
 from judgekit.errors import ConfigError, UsageError
-from judgekit.ledger import Label, Ledger, Skip
+from judgekit.ledger import Label, Ledger, Skip, database
 from judgekit.ledger.database import Database
 from judgekit.ledger.records import line
 
@@ -246,13 +247,13 @@ def test_the_team_s_budget_ends_judging_with_a_time_to_come_back(
 def test_lines_of_clients_are_taken_once_in_the_name_of_their_token(team: Team, tmp_path: Path) -> None:
     label = Label(of="v1", label="go", who="eve", project=PROJECT)
     given = [json.loads(line(each)) for each in (label, verdict(name="v1", project=PROJECT))]
-    odd = [verdict(name=name, project=PROJECT) for name in ("é", "a\0b", "x" * 300)]
+    odd = [verdict(name=name, project=PROJECT) for name in ("é", "x" * 300)]
     bad = [json.loads(line(each)) for each in odd] + [{}, given[0] | {"project": "../x"}]
     with app(team, tmp_path) as one, app(team, tmp_path, "bob") as two:
         for client in (one, one, two):
             assert client.post("/v1/ledger", json={"lines": given}).json() == {"taken": 2, "refused": {}}
         refused = one.post("/v1/ledger", json={"lines": bad}).json()
-        assert (refused["taken"], len(refused["refused"])) == (0, 5)
+        assert (refused["taken"], len(refused["refused"])) == (0, 4)
         # The verdict once, and a label of each who gave one.
         told = two.get("/v1/ledger", params={"since": "2026-01-01", "project": "docs"}).text.splitlines()
         assert sorted(json.loads(each).get("who", "") for each in told) == ["", "ada", "bob"]
@@ -459,3 +460,43 @@ def test_each_verdict_that_a_client_was_told_is_there_once_whatever_was_killed(
     assert calls - settled <= in_flight
     assert set(ends) <= {0, -signal.SIGTERM}
     assert team.rows("SELECT * FROM judgekit.replica WHERE seen > now() - interval '5 s'") == []
+
+
+def test_a_row_that_is_no_token_shuts_nobody_out(team: Team, model: Loopback, tmp_path: Path) -> None:
+    team.rows("INSERT INTO judgekit.token VALUES ('evil', 'junk', now())")
+    with app(team, tmp_path) as one:
+        assert one.get("/v1/rubrics").status_code == 200
+    assert "evil" in (tmp_path / "log").read_text()
+    StoreTokens(team.owner).revoke("evil")
+    assert len(team.rows("SELECT * FROM judgekit.token")) == 2
+
+
+def test_a_ledger_that_cannot_be_read_is_an_error_and_half_of_one_ends_early(
+    team: Team, model: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with app(team, tmp_path) as one:
+        monkeypatch.setattr(database, "_PAGE", 1)
+        with Database(team.server.url(team.name, OWNER)).transaction() as connection:
+            connection.execute("ALTER TABLE judgekit.line RENAME TO gone")
+        answer = one.get("/v1/ledger")
+        assert answer.status_code >= 400
+        assert "error" in answer.json()
+        one.get("/healthz")
+        team.server.stop()
+        try:
+            answer = one.get("/v1/ledger")
+            assert (answer.status_code, answer.json()["error"]["kind"]) == (503, "store")
+        finally:
+            team.server.start()
+
+
+def test_a_purge_goes_on_where_an_older_line_holds_what_no_database_does(team: Team) -> None:
+    old = verdict(name="old", days=9, project=PROJECT)
+    team.owner.add([old])
+    for number, odd in enumerate((r"a\u0000b", r"a\ud800b", r"a\\u0000b")):
+        text = f'{{"schema": "judgekit/label@1", "of": "{odd}"}}'
+        insert = "INSERT INTO judgekit.line VALUES (%s, 'ada', %s, 'judgekit/label@1', now(), '', false, %s)"
+        team.rows(insert, f"l{number}", PROJECT, text)
+    assert team.owner.purge(old.timestamp + timedelta(days=1), "docs") == {"verdict": 1}
+    label = Label(of="a\0b", label="go", who="ada", project=PROJECT)
+    assert "NUL" in (team.owner.send([line(label)]) or "")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import stat
 import subprocess
 import sys
@@ -333,7 +335,10 @@ def test_a_client_that_requires_independence_takes_no_servers_word_for_it(
 
 AWAY: dict[str, tuple[Answer, str]] = {
     "fails": (fails(500), "it went wrong"),
-    "refuses": (sends({"error": {"message": "send a token of this server"}}, status=401), "send a token"),
+    "refuses": (
+        sends({"error": {"message": "send a token of this server"}}, status=401),
+        "does not know your token",
+    ),
     "is another program": (sends(b"<html>", status=404), "status 404"),
     "is of another version": (sends({"schema": "judgekit/verdict@9"}), "another version"),
 }
@@ -455,3 +460,139 @@ def test_what_is_no_token_is_never_shown(use: Callable[..., None]) -> None:
         with pytest.raises(ConfigError, match="expected one token and nothing else") as caught:
             judged()
         assert token not in str(caught.value)
+
+
+# What a ledger cannot hold, rows of tokens that are none, and errors of every kind
+
+
+@pytest.mark.parametrize("odd", ["\\u0000", "\\ud800", "\\udc00x"])
+def test_a_character_that_no_ledger_holds_is_refused_wherever_it_stands(client: TestClient, odd: str) -> None:
+    label = json.loads(line(Label(of="HERE", label="go", who="ada", project="team-0123456789ab")))
+    lines_ = json.dumps({"lines": [*lines("a"), label]})
+    nested = json.dumps({"lines": [{**lines("a")[0], "HERE": 1}]})
+    text = json.dumps({"document": document("# HERE\n")})
+    for path, body in (("ledger", lines_), ("ledger", nested), ("judge", text)):
+        sent = body.replace("HERE", f"a{odd}b")
+        answer = client.post(f"/v1/{path}", content=sent, headers={"Content-Type": "application/json"})
+        error = answer.json()["error"]
+        assert (answer.status_code, error["kind"], "leave it out" in error["message"]) == (400, "input", True)
+        assert answer.headers["content-type"] == "application/json"
+    assert client.get("/v1/ledger").text == ""  # nothing of them was kept
+    answer = client.get("/v1/ledger?project=a%00b")
+    assert (answer.status_code, "project" in answer.json()["error"]["message"]) == (400, True)
+
+
+def test_a_row_that_is_no_token_shuts_nobody_out(
+    client: TestClient, tokens: Tokens, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rows = json.loads(tokens.path.read_text())
+    tokens.path.write_text(json.dumps([{"name": "evil", "sha256": "junk"}, *rows, {"x": 1}]))
+    assert client.get("/v1/rubrics").status_code == 200
+    bob = tokens.create("bob")
+    assert run(["serve", "token", "list"]) == 0
+    done = capfd.readouterr()
+    assert [each.split()[0] for each in done.out.splitlines()] == ["ada", "bob"]
+    assert "evil: no token" in done.err
+    assert run(["serve", "token", "revoke", "evil"]) == 0
+    assert tokens.damaged() == ["a row without a name"]
+    assert client.get("/v1/rubrics", headers={"Authorization": f"Bearer {bob}"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nowhere", 404),
+        ("GET", "/v1/judge", 405),
+        ("DELETE", "/v1/ledger", 405),
+        ("OPTIONS", "/healthz", 405),
+        ("POST", "/v1/judge", 422),
+    ],
+)
+def test_every_error_is_json(client: TestClient, method: str, path: str, status: int) -> None:
+    answer = client.request(method, path)
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json")
+    assert set(answer.json()["error"]) == {"kind", "message", "exit_code"}
+    assert ("allow" in answer.headers) == (status == 405)
+
+
+@pytest.mark.parametrize("head", [b"GARBAGE\r\n\r\n", b"GET /healthz HTTP/1.1\r\nX: " + b"x" * 200_000])
+def test_what_is_no_request_is_answered_in_json(serving: Serving, head: bytes) -> None:
+    with socket.create_connection(
+        ("127.0.0.1", int(serving.url.rpartition(":")[2])), timeout=20
+    ) as connection:
+        connection.sendall(head)
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            while part := connection.recv(4096):
+                answer += part
+    first, _, body = answer.partition(b"\r\n\r\n")
+    assert (first.split()[1], json.loads(body)["error"]["kind"]) == (b"400", "input")
+
+
+def test_a_client_may_not_choose_the_depth_and_the_schema_says_so(client: TestClient) -> None:
+    answer = client.post("/v1/judge", json={"document": document(), "wish": {"depth": "full"}})
+    assert (answer.status_code, "depth" in answer.json()["error"]["message"]) == (422, True)
+    schemas = client.get("/openapi.json").json()["components"]["schemas"]
+    assert "depth" not in schemas["TeamRequest"]["properties"]
+
+
+# What a client is told about its shared judge
+
+
+def doctor(capfd: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    capfd.readouterr()
+    code = run(["doctor"])
+    said = capfd.readouterr().out.splitlines()
+    return code, next(each for each in said if "shared judge" in each)
+
+
+def test_doctor_asks_the_shared_judge_without_a_text(
+    asks: None, team_model: Loopback, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = len(team_model.requests)
+    code, said = doctor(capfd)
+    assert (code, said.startswith("ok"), "takes the token" in said) == (0, True, True)
+    assert run(["provider", "check"]) == 0
+    assert "documents are judged there" in capfd.readouterr().out
+    assert len(team_model.requests) == before
+
+
+@pytest.mark.parametrize(
+    ("url", "token", "words"),
+    [
+        ("", "jk_wrong", ("does not know your token", "judgekit serve token create", "server.token_file")),
+        ("http://127.0.0.1:9", "jk_x", ("cannot be reached", "is it running")),
+        ("judge.example.org:8399", "jk_x", ("expected https://",)),
+        ("https://", "jk_x", ("expected https://",)),
+        ("https://judge:port", "jk_x", ("no address", "expected https://")),
+        ("http://127.0.0.1:9", "", ("JUDGEKIT_SERVER_TOKEN", "expected one token")),
+    ],
+)
+def test_what_is_wrong_with_the_shared_judge_is_said_by_every_command(
+    serving: Serving,
+    use: Callable[..., None],
+    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    url: str,
+    token: str,
+    words: tuple[str, ...],
+) -> None:
+    use(url or serving.url, token)
+    code, said = doctor(capfd)
+    assert (code, said.startswith("wrong"), [each for each in words if each not in said]) == (78, True, [])
+    (tmp_path / "a.md").write_text(TEXT)
+    for command in (["provider", "check"], ["judge", str(tmp_path / "a.md")]):
+        capfd.readouterr()
+        assert run(command) in (Exit.HUMAN_NEEDED, Exit.BAD_CONFIG)
+        done = capfd.readouterr()
+        assert [each for each in words if each not in f"{done.out}{done.err}".replace("\n    ", " ")] == []
+
+
+def test_compare_says_that_the_shared_judge_compares_nothing(
+    asks: None, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name in ("a.md", "b.md"):
+        (tmp_path / name).write_text(f"{TEXT}{name}\n")
+    code = run(["compare", "--prompt", "How?", str(tmp_path / "a.md"), str(tmp_path / "b.md")])
+    done = capfd.readouterr()
+    assert (code, "judges documents alone" in done.out + done.err) == (2, True)
