@@ -78,6 +78,24 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode() if not text.isascii() else text
 
 
+class RepeatedKeyError(ValueError):
+    """A JSON object that has a `key` twice: which of the values is meant, nobody knows."""
+
+    def __init__(self, key: str) -> None:
+        self.key = encodable(key)
+        super().__init__(f"the key {one_line(self.key, 60)!r} is there twice")
+
+
+def with_different_keys(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return a JSON object for `json.loads(…, object_pairs_hook=…)`; raises `RepeatedKeyError`."""
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        if key in found:
+            raise RepeatedKeyError(key)
+        found[key] = value
+    return found
+
+
 def one_line(text: str, limit: int) -> str:
     """Return visible text on one line, cut after `limit` characters with an ellipsis."""
     line = " ".join(visible(text[: 4 * limit]).split())

@@ -336,7 +336,8 @@ def _sources(value: object, column: str, naming: Naming) -> list[File]:
     for number, each in enumerate(value if isinstance(value, list) else [value], 1):
         name, text = "", each
         if isinstance(each, dict):
-            name = next((str(each[key]) for key in ("title", "name", "id") if each.get(key)), "")
+            named = (each.get(key) for key in ("title", "name", "id"))
+            name = next((str(value) for value in named if value is not None and value != ""), "")
             text = next((each[key] for key in _TEXT_KEYS if key in each), each)
         if not is_blank(said := _text(text, "sources", column, naming)):
             found.append(file_of(one_line(encodable(name), _NAME_CHARS) or f"source {number}", said))

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from judgekit import outputs
-from judgekit.data import fields, tables
+from judgekit.data import fields, sniffing, tables
 from judgekit.data.results import OURS, Ids
 from judgekit.data.rows import DELIMITERS, DataRow, Rows, UnreadableRow, open_rows
 from judgekit.data.runs import columns as columns_of
@@ -356,7 +356,10 @@ def add_sample(
     drawn = heapq.nsmallest(count, free, key=lambda each: hashlib.sha256(each.row_id.encode()).digest())
     # A person labels without the verdict: only what the row had before it was judged is shown.
     rows = [dict.fromkeys(("id", "label")) | each.own | {"id": each.row_id, "label": ""} for each in drawn]
-    old = target.read_bytes().decode("utf-8-sig") if there else ""
+    raw = target.read_bytes() if there else b""
+    if raw and delimiter:
+        delimiter = sniffing.delimiter_of(raw, delimiter, path)
+    old = raw.decode("utf-8-sig")
     text = io.StringIO(old + "\n" * (bool(old) and not old.endswith("\n")), newline="")
     names = next(csv.reader(io.StringIO(old), delimiter=delimiter or ","), [])
     names = list(map(as_before, names)) or list(dict.fromkeys(name for row in rows for name in row))

@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self, TypeAlias
 
 from judgekit.config.files import install_extra
-from judgekit.data import parquet_pages
+from judgekit.data import parquet_pages, sniffing
 from judgekit.errors import InputError
 from judgekit.judging.documents import MAX_BYTES, STDIN
-from judgekit.text import encodable, one_line
+from judgekit.text import RepeatedKeyError, encodable, one_line, with_different_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -197,7 +197,7 @@ def open_rows(path: str, stdin: BinaryIO) -> Rows:
     Raises `InputError`.
     """
     if path == STDIN:
-        return Rows(path, partial(_json_rows, stdin))
+        return Rows(path, partial(_checked_json_rows, stdin, "standard input"))
     files = RowFiles.at(path)
     with _readable(path):
         if not (Path(path).is_dir() or "://" in path):
@@ -213,14 +213,24 @@ def open_rows(path: str, stdin: BinaryIO) -> Rows:
 
 
 def rows_in(file: BinaryIO, name: str) -> Stream:
-    """Yield the rows of an open file; its name says by its ending how they are written."""
+    """Yield the rows of an open file; its name says by its ending how they are written.
+
+    Raises `InputError` for a file that is something else.
+    """
     ending = Path(name).suffix.lower()
     if ending == ".parquet":
         yield from _parquet_rows(file, name)
     elif ending in DELIMITERS:
-        yield from _csv_rows(file, DELIMITERS[ending])
+        head = sniffing.head_of(file)
+        sniffing.refuse_others(head, name)
+        yield from _csv_rows(file, sniffing.delimiter_of(head, DELIMITERS[ending], name))
     else:
-        yield from _json_rows(file)
+        yield from _checked_json_rows(file, name)
+
+
+def _checked_json_rows(file: BinaryIO, name: str) -> Stream:
+    sniffing.refuse_others(sniffing.head_of(file), name)
+    yield from _json_rows(file)
 
 
 def bounded_lines(file: BinaryIO, most: int) -> Iterator[bytes | None]:
@@ -274,9 +284,11 @@ def _object(raw: bytes | None) -> dict[str, Any]:
         raise _CellError(f"expected a shorter row; {_TOO_LONG}")
     try:
         text = raw.decode()
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=with_different_keys)
     except UnicodeDecodeError as error:
-        raise _CellError(f"expected UTF-8, got the byte 0x{raw[error.start]:02x}") from None
+        raise _CellError(sniffing.no_utf_8(raw[error.start])) from None
+    except RepeatedKeyError as error:
+        raise _CellError("expected each key once, got this one twice; rename one", error.key) from None
     except json.JSONDecodeError as error:
         raise _CellError(f"expected a JSON object; {error.msg} at character {error.pos + 1}") from None
     except ValueError:
@@ -404,7 +416,7 @@ def _check_text(cell: str, name: str = "") -> None:
         cell.encode()
     except UnicodeEncodeError as error:
         got = ord(cell[error.start]) - 0xDC00
-        raise _CellError(f"expected UTF-8, got the byte 0x{got:02x}", name) from None
+        raise _CellError(sniffing.no_utf_8(got), name) from None
 
 
 def parquet_module(name: str, what: str = "Parquet") -> ModuleType:

@@ -29,7 +29,7 @@ from judgekit.judging.documents import LEAST, LETTERS
 from judgekit.judging.logprobs import ScoreSource
 from judgekit.providers.registry import UNKNOWN_FAMILY
 from judgekit.rubric.schema import Better, ByMode, CaseCandidate, CompareRubric, SelectRubric
-from judgekit.text import lines_of, one_line
+from judgekit.text import RepeatedKeyError, lines_of, one_line, with_different_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -175,6 +175,12 @@ class Case(Strict):
     @classmethod
     def read(cls, line: str, place: str) -> Case:
         """Return the case that a line holds; raises `InputError`."""
+        try:
+            json.loads(line, object_pairs_hook=with_different_keys)
+        except RepeatedKeyError as error:
+            raise InputError(f"{place}: {error}; keep one") from None
+        except (ValueError, RecursionError):
+            pass  # which the model says better
         try:
             case = cls.model_validate_json(line)
         except ValidationError as error:

@@ -68,7 +68,11 @@ HALF = "expected text, got half of a surrogate pair (a \\ud8… without its othe
         (b"null", "", "expected a JSON object, got null"),
         (b"true", "", "expected a JSON object, got true or false"),
         (b"1.5", "", "expected a JSON object, got a number"),
-        (b'{"a": "\xff"}', "", "expected UTF-8, got the byte 0xff"),
+        (
+            b'{"a": "\xff"}',
+            "",
+            "expected UTF-8, got the byte 0xff; save the file as UTF-8 (it may be Windows-1252)",
+        ),
         (rb'{"a": 1, "b": ["\uD800"]}', "b", HALF),
         (rb'{"a": 1, "\udfff": 1}', "?", HALF),
         (deep(100), "", TOO_DEEP),
@@ -106,7 +110,11 @@ def test_csv_and_tsv(tmp_path: Path, content: bytes, expected: list[Any]) -> Non
         (b"1,2,3", "", "expected 2 cells, as many as the header has, got 3"),
         (b'"1"x,2', "", f"{QUOTES} (',' expected after '\"')"),
         (b'1,"2', "", f"{QUOTES} (',' expected after '\"')"),
-        (b"1,\xe9", "b", "expected UTF-8, got the byte 0xe9"),
+        (
+            b"1,\xe9",
+            "b",
+            "expected UTF-8, got the byte 0xe9; save the file as UTF-8 (it may be Windows-1252)",
+        ),
         (b"\0,2", "a", "expected text, got a NUL byte"),
     ],
 )
@@ -127,7 +135,7 @@ def test_an_open_quote_swallows_nothing(tmp_path: Path) -> None:
     [
         (b"a,b,a", "a", "expected different names, got this one 2 times; rename one"),
         (b",b", "", "expected a name for each column, got none for column 1; add it"),
-        (b"a,\xff", "", "expected UTF-8, got the byte 0xff"),
+        (b"a,\xff", "", "expected UTF-8, got the byte 0xff; save the file as UTF-8 (it may be Windows-1252)"),
         (b"a,\0", "", "expected text, got a NUL byte"),
     ],
 )
