@@ -424,7 +424,8 @@ def _thoughts(response: Any, message: Any, text: str) -> bool:  # noqa: ANN401 -
     fields = getattr(message, "provider_specific_fields", None) or {}
     shown = getattr(message, "reasoning_content", None) or fields.get("reasoning")
     is_open = text.lstrip().startswith("<think>") and "</think>" not in text
-    return bool(getattr(details, "reasoning_tokens", None) or shown or is_open)
+    is_shown = bool(str(shown or "").strip())  # some send empty thoughts where a model is told not to think
+    return bool(getattr(details, "reasoning_tokens", None)) or is_shown or is_open
 
 
 def _called(message: Any) -> tuple[str, str]:  # noqa: ANN401 - litellm's object
