@@ -139,6 +139,13 @@ def replies(record: Record) -> Record:
 # Text that is encoded, escaped, joined or broken over lines
 
 _FAR: Final = 200  # characters around a list in which its parts are joined
+_SHORTEST_ENCODED: Final = 16  # characters of encoded text without blanks
+# What the beginnings have of secrets that a line's end may cut in two, as the pattern `broken` knows them.
+_BROKEN: Final = (
+    *("sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "AKIA", "ASIA", "xox", "eyJ", "glpat-"),
+    *("AIza", "hf_", "npm_", "pypi-", "SG.", "dop_v1_", "hvs.", "shpat_", "gsk_", "xai-", "k_live_"),
+    *("whsec_", "dckr_pat_", "ya29.", "GOCSPX-"),
+)
 _PRINTED: Final = string.printable.encode()
 
 
@@ -167,10 +174,13 @@ def views(text: str) -> Iterator[View]:
         for start, end, matches in _windows(text, RE["list"]):
             if RE["joins"].search(text, max(0, start - _FAR), end + _FAR):
                 yield _view(text, start, end, [(*each.span(), "") for each in matches])
-    for start, end, matches in _windows(text, RE["broken"]):
-        yield _view(text, start, end, [(*each.span("gap"), "") for each in matches])
+    if "\n" in text and any(map(text.__contains__, _BROKEN)):
+        for start, end, matches in _windows(text, RE["broken"]):
+            yield _view(text, start, end, [(*each.span("gap"), "") for each in matches])
     yield from _dumps(text)
-    for kind in ("base64", "hex", "dump", "numbers", "base32", "pairs", "hex_lines"):
+    longest = max(map(len, text.split()), default=0)
+    kinds = ("base64", "hex", "base32", "hex_lines") if longest >= _SHORTEST_ENCODED else ()
+    for kind in (*kinds, "dump", "numbers", "pairs"):
         for match in RE[kind].finditer(text):
             if decoded := _decoded(match[0], kind):
                 yield View(decoded, (0,), ((*match.span(), False),))
@@ -236,7 +246,7 @@ def _dumps(text: str) -> Iterator[View]:
     """Yield what dumps say, such as those of `xxd` and `hexdump`: pairs of digits in lines with an offset."""
     from judgekit.judging.secret_rules import RE  # noqa: PLC0415 - compiles its patterns
 
-    if not any(mark in text for mark in ("0:", "0 ", "0\t")):  # an offset's end
+    if not RE["dump_hint"].search(text):
         return
     for dump in RE["dump_lines"].finditer(text):
         pieces: list[tuple[int, int, bool]] = []

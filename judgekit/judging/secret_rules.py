@@ -69,7 +69,7 @@ def _add_languages() -> None:
     RULES["parts"]["LANGUAGES_JOINED"] = "|".join(map(re.escape, joined))
     foreign = [spelling for spelling in spellings if not spelling[0].isascii()]
     RULES["parts"]["FOREIGN"] = "|".join(map(re.escape, foreign)).replace("_", "[ _-]?")
-    RULES["parts"]["FOREIGN_WORDS"] = " ".join(sorted({word.partition("_")[0] for word in foreign}))
+    RULES["parts"]["FOREIGN_WORDS"] = " ".join(sorted({max(word.split("_"), key=len) for word in foreign}))
     verbs = _all_spellings(RULES["verbs"]["is"].split())
     RULES["parts"]["VERBS"] = "|".join(map(re.escape, verbs))
     RULES["parts"]["LANGUAGE_NOUN"] = f"(?:{RULES['parts']['LANGUAGES']})\\w{{0,5}}"
@@ -79,11 +79,11 @@ def _add_languages() -> None:
 
 
 def _language_words() -> list[str]:
-    """Return the first word of each spelling: a text with a password's name has one of these."""
+    """Return the longest word of each spelling: a text with a password's name has one of these."""
     words: set[str] = set()
     for row in RULES["languages"].values():
         for spelling in _all_spellings(row.split()):
-            words.add(spelling.partition("_")[0])
+            words.add(max(spelling.split("_"), key=len))
     return sorted(words)
 
 

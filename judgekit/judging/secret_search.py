@@ -23,6 +23,7 @@ from judgekit.judging.secret_tables import (
     find_wiki_pairs,
 )
 from judgekit.judging.vendor_tokens import count_changes, find_vendor_tokens
+from judgekit.judging.word_index import WordIndex, compile_any_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,10 +49,11 @@ _SMALL: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 _FORMS: Final = read_rows("forms")
 _PLACES: Final = read_rows("places")
-_LINE_WORDS: Final = [*RULES["lines"]["words"].split("|"), *LANGUAGE_WORDS]
+_LINE_WORDS: Final = (*RULES["lines"]["words"].split("|"), *LANGUAGE_WORDS)
 _LINE_PATTERNS: Final = [re.compile(pattern) for pattern in RULES["lines"]["patterns"]]
 _SHORT, _ENDINGS = (frozenset(RULES["words"][name].split()) for name in ("short", "endings"))
 _compiled: Final = functools.cache(re.compile)
+_WITH_BLANKS: Final = (" ", "\\s", "[^", ".{", ".*", "\\W", "\\D")  # parts of patterns that may match a blank
 
 
 @functools.cache
@@ -67,23 +69,41 @@ def load() -> list[Rule]:
     return rules
 
 
+@functools.cache
+def _form_index() -> WordIndex:
+    return WordIndex([words for _, words, _ in load()])
+
+
+@functools.cache
+def _place_index() -> WordIndex:
+    return WordIndex([words for _, words, _ in _PLACES])
+
+
+def _line_words() -> re.Pattern[str]:
+    return compile_any_word(_LINE_WORDS)
+
+
 def find(text: str) -> Iterator[SecretMatch]:
     """Yield the secrets in a text, in no order; what one is part of, another may be."""
     lower = text.lower()
     if len(lower) != len(text):  # a letter became two: names are made of those of ASCII
         lower = text.translate(_SMALL)
     yield from (SecretMatch(*span, PRIVATE_KEY) for span in private_keys(text, lower))
-    forms = [*_forms(text)]
-    yield from forms
-    starts = {form.start for form in forms}
-    for token in find_vendor_tokens(text):
-        if token.start not in starts:
-            yield token
+    yield from _long_words(text)
     lines = _lines(lower)
+    if lines:
+        yield from _places(text, lower, lines)
+    for start, end, kind in blocks(lower, lines):
+        if kind in (PHRASE, JWK_MEMBER) or not _stands_in(text[start:end]):
+            yield SecretMatch(start, end, kind)
+
+
+def _places(text: str, lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
+    """Yield the values in some lines that are secrets by their place or their name."""
     inside = "\n".join(lower[start:end] for start, end in lines)
-    foreign = any(map(inside.__contains__, LANGUAGE_WORDS))
+    foreign = compile_any_word(tuple(LANGUAGE_WORDS)).search(inside)
     pattern_of_names = RE["pattern_of_languages"] if foreign else RE["pattern"]
-    places = [rule for rule in _PLACES if any(map(inside.__contains__, rule[1]))]
+    places = [_PLACES[number] for number in _place_index().rules_of(inside)]
     for start, end in lines:
         here = lower[start:end]
         for kind, words, pattern in places:
@@ -97,15 +117,31 @@ def find(text: str) -> Iterator[SecretMatch]:
                     yield SecretMatch(first, first + len(value), kind)
         named = (_named(text, match) for match in pattern_of_names.finditer(lower, start, end))
         yield from filter(None, named)
-    for start, end, kind in blocks(lower, lines):
-        if kind in (PHRASE, JWK_MEMBER) or not _stands_in(text[start:end]):
-            yield SecretMatch(start, end, kind)
 
 
-def _forms(text: str) -> Iterator[SecretMatch]:
-    long = " ".join(word for word in text.split() if len(word) >= _SHORTEST_FORM)
-    for kind, words, pattern in load():
-        at = 0 if any(map(long.__contains__, words)) else len(text) + 1
+def _long_words(text: str) -> Iterator[SecretMatch]:
+    """Yield the secrets with a form of their own, and other tokens of vendors: all have a long word."""
+    long = " ".join([word for word in text.split() if len(word) >= _SHORTEST_FORM])
+    if not long:
+        return
+    forms = [*_forms(text, long)]
+    yield from forms
+    if RE["candidate"].search(long):
+        starts = {form.start for form in forms}
+        for token in find_vendor_tokens(text):
+            if token.start not in starts:
+                yield token
+
+
+def _forms(text: str, long: str) -> Iterator[SecretMatch]:
+    rules = load()
+    for number in _form_index().rules_of(long):
+        kind, _, pattern = rules[number]
+        # A form without blanks stands within a word: where no long one has it, the text has not.
+        is_within_word = isinstance(pattern, str) and not any(map(pattern.__contains__, _WITH_BLANKS))
+        at = 0
+        if is_within_word and not _compiled(pattern).search(long):
+            continue
         while at <= len(text) and (form := _compiled(pattern).search(text, at)):
             start, at = form.span()
             in_word = start > 0 and text[start].isalnum() and text[start - 1].isalnum()
@@ -118,13 +154,7 @@ def _forms(text: str) -> Iterator[SecretMatch]:
 def _lines(lower: str) -> list[Span]:
     """Return from where to where lines stand in which a value may be a secret by its name or place."""
     named = set()
-    for word in _LINE_WORDS:
-        at = lower.find(word)
-        while at >= 0:
-            stop = line_end(lower, at + len(word))
-            named.add((lower.rfind("\n", 0, at) + 1, stop))
-            at = lower.find(word, stop)
-    for pattern in _LINE_PATTERNS:
+    for pattern in (_line_words(), *_LINE_PATTERNS):
         at = 0
         while match := pattern.search(lower, at):
             at = line_end(lower, match.end() - 1)
@@ -381,7 +411,8 @@ def blocks(lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
             at = stop + 1
         if "||" in lower or "^" in lower:
             yield from find_wiki_pairs(lower, start, end)
-        yield from _cookies_and_codes(lower, start, end)
+        if "cookie" in lower or "-b" in lower or "code" in lower or "key" in lower:
+            yield from _cookies_and_codes(lower, start, end)
     if "kind" in lower and "secret" in lower:
         yield from _manifests(lower)
     if lines:

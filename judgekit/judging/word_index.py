@@ -1,0 +1,72 @@
+"""Which of many words a text has, in one pass over it: rules whose words it lacks are not tried.
+
+The words become one pattern, a tree of their letters, which is looked for at every place. Of two words that
+begin alike the longer one matches, and stands for the shorter one too. Words of a single character stand in
+most texts: these are looked for as they are.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+def any_word(words: Iterable[str]) -> str:
+    """Return a pattern of any of the words, the longest at each place."""
+    tree: dict[str, Any] = {}
+    for word in words:
+        node = tree
+        for char in word:
+            node = node.setdefault(char, {})
+        node[""] = {}
+    return _pattern_of(tree)
+
+
+def _pattern_of(node: dict[str, Any]) -> str:
+    branches = [re.escape(char) + _pattern_of(child) for char, child in sorted(node.items()) if char]
+    if not branches:
+        return ""
+    is_end = "" in node
+    if len(branches) == 1 and not is_end:
+        return branches[0]
+    return f"(?:{'|'.join(branches)}){'?' if is_end else ''}"
+
+
+class WordIndex:
+    """The words of rules: `rules_of` returns the numbers of those that a text has a word of."""
+
+    def __init__(self, words_of_rules: Sequence[tuple[str, ...]]) -> None:
+        self._rules_by_word: dict[str, set[int]] = {}
+        for number, words in enumerate(words_of_rules):
+            for word in words:
+                self._rules_by_word.setdefault(word, set()).add(number)
+        self._single = [word for word in self._rules_by_word if len(word) == 1]
+        longer = [word for word in self._rules_by_word if len(word) > 1]
+        self._rules_by_match = {word: self._rules_of_beginnings(word) for word in longer}
+        self._pattern = re.compile(f"(?=({any_word(longer)}))")
+
+    def _rules_of_beginnings(self, word: str) -> set[int]:
+        """Return the rules of a word and of the words that it begins with."""
+        rules: set[int] = set()
+        for length in range(2, len(word) + 1):
+            rules |= self._rules_by_word.get(word[:length], set())
+        return rules
+
+    def rules_of(self, text: str) -> list[int]:
+        rules: set[int] = set()
+        for word in set(self._pattern.findall(text)):
+            rules |= self._rules_by_match[word]
+        for word in self._single:
+            if word in text:
+                rules |= self._rules_by_word[word]
+        return sorted(rules)
+
+
+@functools.cache
+def compile_any_word(words: tuple[str, ...]) -> re.Pattern[str]:
+    """Return the compiled pattern of any of the words."""
+    return re.compile(any_word(words))
