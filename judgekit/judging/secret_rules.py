@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from judgekit import environment
 from judgekit.judging.fence import folded
+from judgekit.judging.word_index import any_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,12 +64,11 @@ def _add_languages() -> None:
     for row in RULES["languages"].values():
         words += row.split()
     spellings = _all_spellings(words)
-    alternatives = "|".join(re.escape(spelling) for spelling in spellings)
-    RULES["parts"]["LANGUAGES"] = alternatives.replace("_", "[ _-]?")
+    RULES["parts"]["LANGUAGES"] = any_word(spellings).replace("_", "[ _-]?")
     joined = sorted({re.sub("[_']", "", spelling).rstrip(string.digits) for spelling in spellings})
     RULES["parts"]["LANGUAGES_JOINED"] = "|".join(map(re.escape, joined))
     foreign = [spelling for spelling in spellings if not spelling[0].isascii()]
-    RULES["parts"]["FOREIGN"] = "|".join(map(re.escape, foreign)).replace("_", "[ _-]?")
+    RULES["parts"]["FOREIGN"] = any_word(foreign).replace("_", "[ _-]?")
     RULES["parts"]["FOREIGN_WORDS"] = " ".join(sorted({max(word.split("_"), key=len) for word in foreign}))
     verbs = _all_spellings(RULES["verbs"]["is"].split())
     RULES["parts"]["VERBS"] = "|".join(map(re.escape, verbs))
