@@ -9,9 +9,11 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from typer import Option
@@ -37,6 +39,7 @@ LOG_SECONDS = 10.0  # between lines about progress, where there is no terminal
 SHOWN_SECONDS = 0.2  # between its changes on a terminal
 _RECORDINGS = ("JUDGEKIT_RECORD", "JUDGEKIT_REPLAY")
 LAST_SECONDS = 2.0  # for what is being judged after Ctrl-C
+_WORST_FIRST = ("reject", "undetermined", "escalate", "improve", "accept")
 _WORDS = ("accept", "improve", "reject", "escalate", "undetermined")
 
 Turn: TypeAlias = Literal["last", "all"]
@@ -147,6 +150,8 @@ def exit_code(words: Collection[str], exit_on: Collection[ExitOn]) -> int:
     for each in exit_on:
         meant.update(_MEANT[each])
     codes = {meant.get("undetermined" if word == "escalate" else word, 0) for word in words}
+    if meant and words and {*words} <= {"undetermined", "escalate"}:
+        codes.add(Exit.HUMAN_NEEDED)  # nothing was judged, so nothing was found good
     return Exit.REJECTED if Exit.REJECTED in codes else max(codes, default=0)
 
 
@@ -183,6 +188,7 @@ def run(
         dataset=dataset, results=results.Results(output.emit), max_cost_usd=most, expected=expected
     )
     total: int | None = None
+    others = Counter[str]()
     if options.on:
         name, total, interrupted, seconds = _on_ray(options, work, source, project, judge_request, how)
     else:
@@ -193,18 +199,37 @@ def run(
             runner = _runner(task, options, project, judge_request, how, work)
             interrupted, seconds = _judged(partial(runner, work.pending(), work.on_record), work, total)
             kept.finish()
-    output.tell_sent(work.substitutes, work.redacted)
-    more = f" (and {work.failures - 1:,} more)" if work.failures > 1 else ""
-    for line in filter(None, (work.failed and work.failed + more, str(work.problem or ""))):
-        warn(escaped(line))
+            others = kept.others()
+    interrupted = interrupted and not work.gave_up
+    _tell_problems(work)
     output.KEPT[task] = None  # the summary says it
-    line = summary(work, name, seconds, total, interrupted=interrupted, resumes=bool(options.out))
+    line = summary(
+        work, name, seconds, total, interrupted=interrupted, resumes=bool(options.out), others=others
+    )
     if sys.stderr is not None and not output.current.quiet:
         sys.stderr.write(f"{output.printable(line)}\n")
     if interrupted:
         return Exit.INTERRUPTED
+    return _exit_code_of(work, how)
+
+
+def _tell_problems(work: DatasetRun) -> None:
+    """Say what was sent where, why rows have no verdict, and why a run was given up."""
+    output.tell_sent(work.substitutes, work.redacted)
+    more = f" (and {work.failures - 1:,} more)" if work.failures > 1 else ""
+    for line in filter(None, (work.failed and work.failed + more, str(work.problem or ""))):
+        warn(escaped(line))
+    if work.gave_up:
+        warn(str(work.problem_of_all()))
+
+
+def _exit_code_of(work: DatasetRun, how: How) -> int:
+    if work.gave_up:
+        return Exit.BAD_CONFIG
+    if work.problem:
+        return work.problem.exit_code
     undone = {"undetermined"} if work.is_spent else set()
-    return work.problem.exit_code if work.problem else exit_code({*work.words, *undone}, how.exit_on)
+    return exit_code({*work.words, *undone}, how.exit_on)
 
 
 def _runner(
@@ -285,19 +310,38 @@ def _show_prompt(task: str, dataset: Dataset, project: Path, judge_request: Judg
 
 
 def summary(
-    run: DatasetRun, name: str, seconds: float, total: int | None, *, interrupted: bool, resumes: bool
+    run: DatasetRun,
+    name: str,
+    seconds: float,
+    total: int | None,
+    *,
+    interrupted: bool,
+    resumes: bool,
+    others: Mapping[str, int] = MappingProxyType({}),
 ) -> str:
-    """Return one line: rows by verdict, how many were judged now and kept, and what it cost."""
+    """Return one line: rows by verdict, how many were judged now and kept, and what it cost.
+
+    `others` are rows of OUT that this run did not come to, by judge.
+    """
     count = run.now + run.kept
+    rows = counted(count, "row", "rows")
+    if others:
+        rows = f"{count:,} of {counted(count + sum(others.values()), 'row', 'rows')}"
     order = sorted(run.words, key=lambda word: ((*_WORDS, word).index(word), word))
     words = ", ".join(f"{run.words[word]:,} {word}" for word in order) or "no verdict"
     parts = [
-        f"{'interrupted: ' * interrupted}{counted(count, 'row', 'rows')} in {name}: {words}",
+        f"{'interrupted: ' * interrupted}{rows} in {name}: {words}",
         f"{run.now:,} judged now in {seconds:,.0f} s, {run.kept:,} kept",
         cost(run),
     ]
     parts += _labels_told(run)
-    if run.is_spent:
+    if others:
+        theirs = ", ".join(f"{number:,} by {judge}" for judge, number in others.items())
+        parts.append(f"rows that this run did not come to: {theirs}")
+    if run.gave_up:
+        left = "the rest" if total is None else counted(total - count, "row", "rows")
+        parts.append(f"{left} not judged, because the first {run.sent:,} that were sent failed alike")
+    elif run.is_spent:
         left = "the rest" if total is None else counted(total - count, "row", "rows")
         parts.append(f"{left} not judged, because --max-cost is reached")
     elif interrupted:
@@ -351,14 +395,16 @@ def _progress(run: DatasetRun, total: int | None) -> Iterator[None]:
 
 def _how_far(run: DatasetRun, total: int | None, started: float) -> str:
     done, pace = run.now + run.kept, run.now / max(time.monotonic() - started, 0.001)
-    verdicts = ", ".join(f"{count:,} {word}" for word, count in sorted(run.words.items()))
+    # A narrow terminal shows the beginning: what a person must look at stands there.
+    order = sorted(run.words, key=lambda word: ((*_WORST_FIRST, word).index(word), word))
+    verdicts = ", ".join(f"{run.words[word]:,} {word}" for word in order)
     left = f", {timedelta(seconds=int((total - done) / pace))} left" if total and pace else ""
     how_fast, waiting = f"{left}, {pace:.1f} a second", ""
     if run.waits_for:
         how_fast, waiting = "", f"; waiting for {run.waits_for}"
     of = "" if total is None else f"{done:,} of "
     rows = f"{of}{counted(done if total is None else total, 'row', 'rows')}"
-    return f"{rows}{how_fast}, {cost(run)}; {verdicts or 'no verdict yet'}{waiting}"
+    return f"{rows}: {verdicts or 'no verdict yet'}{how_fast}, {cost(run)}{waiting}"
 
 
 @contextlib.contextmanager

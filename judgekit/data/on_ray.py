@@ -292,6 +292,7 @@ class RayRun:
     def _count(self, judged: JudgedBlock) -> None:
         self.work.add(judged.tally)
         self.work.is_spent |= judged.is_over
+        self.work.give_up()
         self._heard[judged.worker].append(judged.begun)
         self._parts += [judged.name] if judged.name else []
         if len(self._parts) == parts.MERGED:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import Field
 
 from judgekit.data.labels import ResultFile, ResultRow, nested
+from judgekit.data.results import judge_named
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation import stats
 from judgekit.evaluation.labels import LeftOut, agrees, compared, is_binary
@@ -366,9 +367,7 @@ def _count(
     judged = nested(columns.get("judged")) or {}
     if not str(judged.get("schema")).startswith("judgekit/"):  # another program may have such a column
         return
-    rubric = judged.get("rubric") or {}
-    parts = [f"{rubric.get('id')}@{rubric.get('version')}", judged.get("mode"), columns.get("model")]
-    judges[one_line(", ".join(str(part) for part in parts if part), 200)] += 1
+    judges[judge_named({**columns, "judged": judged})] += 1
     for each in judged.get("rounds", ()):
         tier, usage = tiers[each["tier"]], each.get("usage") or {}
         tier["failed" if each.get("failure") else "answered"] += 1

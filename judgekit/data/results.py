@@ -12,6 +12,7 @@ import json
 import math
 import os
 import sqlite3
+from collections import Counter
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -22,7 +23,7 @@ from judgekit.data import seals, tables
 from judgekit.data.rows import ENDINGS, DataRow, Rows, bounded_lines, parquet_module
 from judgekit.errors import InputError, UsageError
 from judgekit.judging.documents import MAX_BYTES
-from judgekit.text import encodable
+from judgekit.text import encodable, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -36,6 +37,7 @@ OURS = (
 """The columns that follow a row's own."""
 UNDETERMINED = "undetermined"
 _MOST_IN_MEMORY = 20_000  # ids of at most 1,000 characters
+_JUDGE_CHARS = 200
 _WORDS = ("verdict", "fingerprint")  # what makes a line one of ours, beside its id
 _LONGEST = 8 * MAX_BYTES  # of a line: JSON writes some characters with six
 _ROWS = """CREATE TABLE rows (
@@ -85,6 +87,16 @@ def result(
         if new == name or json.dumps(value) != json.dumps(ours[name]):
             found[new] = value
     return {**found, **ours}
+
+
+def judge_named(columns: Mapping[str, Any]) -> str:
+    """Return who judged a row of OUT: rubric, mode and model; "" where it has no record of ours."""
+    judged = columns.get("judged")
+    if not isinstance(judged, dict) or not str(judged.get("schema")).startswith("judgekit/"):
+        return ""
+    rubric = judged.get("rubric") or {}
+    parts = [f"{rubric.get('id')}@{rubric.get('version')}", judged.get("mode"), columns.get("model")]
+    return one_line(", ".join(str(part) for part in parts if part), _JUDGE_CHARS)
 
 
 class Ids:
@@ -159,6 +171,10 @@ class Results:
 
     def finish(self) -> None:
         """Put the rows in the order of the input, each once, and write OUT if it is no JSON Lines."""
+
+    def others(self) -> Counter[str]:
+        """Return by judge how many rows OUT has, when finished, that this run did not come to."""
+        return Counter()
 
 
 class _File(Results):
@@ -268,6 +284,19 @@ class _File(Results):
                     self._lock.write_text(repr(environment.stamp(str(self._path))), encoding="ascii")
         except OSError as error:
             raise self._failed(error) from None
+
+    def others(self) -> Counter[str]:
+        found = Counter[str]()
+        which = "SELECT start, size FROM rows WHERE place IS NULL AND start IS NOT NULL AND NOT aside"
+        places = self._table.execute(which).fetchall()
+        if not places:
+            return found
+        with suppress(OSError), self._part.open("rb") as file:
+            for start, size in places:
+                file.seek(start)
+                row, _ = _read(file.read(size))
+                found[judge_named(row or {}) or "no judge"] += 1
+        return found
 
     def _written(self) -> int:
         """Return when OUT was written, in nanoseconds; 0 where it was not."""

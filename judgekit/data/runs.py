@@ -22,7 +22,7 @@ from judgekit.data.results import Ids, Results, result
 from judgekit.data.rows import DataRow, Rows, UnreadableRow
 from judgekit.data.values import NoJsonValueError, plain_row
 from judgekit.engine import answers, client
-from judgekit.errors import InputError, UsageError
+from judgekit.errors import ConfigError, FailureKind, InputError, UsageError
 from judgekit.judging.documents import LETTERS, ComparisonInput, Document, Task, file_of
 from judgekit.judging.round import INEXACT
 from judgekit.judging.service import JudgeRequest, comparison_judge, document_judge, max_concurrency, results
@@ -49,6 +49,13 @@ if TYPE_CHECKING:
     Runner: TypeAlias = Callable[[Iterable["PendingRow"], OnRecord], None]
 
 _ID_CHARS = 1000
+HOPELESS = 20  # rows that are sent: where all of them are refused, the others would be, too
+_REFUSALS = {
+    FailureKind.AUTHENTICATION,
+    FailureKind.PERMISSION,
+    FailureKind.NOT_FOUND,
+    FailureKind.NOT_LOADED,
+}
 _LOOKED_AT = 100  # rows whose columns count where fields are guessed; of a stream the first
 
 
@@ -177,7 +184,8 @@ class Tally:
 
     `failed` says why a row has no verdict, if one of the `failures` has none. `labels` counts kinds of labels
     with the verdicts of their rows, `strange_label` is one that is not understood. `unpriced` rows have calls
-    of unknown cost.
+    of unknown cost. Of the rows that were `sent` so many were `refused`: by the key, a permission, or because
+    there is no such model; `refusal` says which.
     """
 
     words: Counter[str] = field(default_factory=Counter)
@@ -192,6 +200,14 @@ class Tally:
     strange_label: str = ""
     failed: str = ""
     failures: int = 0
+    sent: int = 0
+    refused: int = 0
+    refusal: str = ""
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether the first rows that were sent were all refused, so that the others would be, too."""
+        return self.refused >= HOPELESS and self.refused == self.sent
 
     def add(self, other: Tally) -> None:
         for each in fields(Tally):
@@ -217,7 +233,8 @@ class DatasetRun(Tally):
 
     Reading ends early when `stopped` is set, or when the rows judged and at work cost `max_cost_usd`:
     `is_spent` says so. `problem` is what could not be read of a stream. `expected` returns
-    the kind of a row's label, and what is not understood. `waits_for` says what the rows wait for.
+    the kind of a row's label, and what is not understood. `waits_for` says what the rows wait for. A run
+    that cannot succeed `gave_up`.
     """
 
     dataset: Dataset = field(kw_only=True)
@@ -228,6 +245,7 @@ class DatasetRun(Tally):
     is_spent: bool = False
     problem: InputError | None = None
     waits_for: str = ""
+    gave_up: bool = False
     _at_work: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -277,7 +295,29 @@ class DatasetRun(Tally):
                 self.is_local |= record["cost_source"] == "local"
                 self.redacted += record.get("redacted") or 0
                 self.substitutes.update(record.get("substitutes") or ())
+                self._note_refusal(record, str(found["error"]))
+            self.give_up()
         return found
+
+    def _note_refusal(self, record: Record, error: str) -> None:
+        failures = [each["failure"] for each in record["rounds"]]
+        if not failures:  # nothing was sent
+            return
+        self.sent += 1
+        if all(failure and failure["kind"] in _REFUSALS for failure in failures):
+            self.refused += 1
+            self.refusal = self.refusal or error
+
+    def give_up(self) -> None:
+        """End a run that cannot succeed; what was judged is kept, and a later run goes on."""
+        if self.is_hopeless and not self.stopped.is_set():
+            self.gave_up = True
+            self.stopped.set()
+
+    def problem_of_all(self) -> ConfigError:
+        """Return why a run was given up."""
+        why = f"the first {self.sent} rows that were sent failed alike: {self.refusal}"
+        return ConfigError(f"stopped: {why}; mend that, and run the same again to go on")
 
     def _count(self, row: DataRow, word: str) -> None:
         self.words[word] += 1
@@ -437,6 +477,8 @@ async def judged_rows(
     async with aclosing(judged(run.pending(), project, judge_request, at_once, in_order=in_order)) as found:
         async for asked, record in found:
             yield run.on_record(asked, record)
+    if run.gave_up:
+        raise run.problem_of_all()
     if run.problem:
         raise run.problem
 
