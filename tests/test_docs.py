@@ -173,7 +173,7 @@ def test_the_tutorial_shows_the_workflow_of_the_examples() -> None:
 def _without_times(text: str) -> str:
     text = re.sub(r"\d\.\d s,", "N s,", text)
     text = re.sub(r"[\da-f]{32}\.[\da-f]{32}", "SEALED", text)  # each installation has its own key
-    return re.sub(r"(now in|\"duration_ms\":|  ms) [ \d]+", r"\1 N", text)
+    return re.sub(r"(judged in|\"duration_ms\":|  ms) [ \d]+", r"\1 N", text)
 
 
 def test_the_examples_in_python_print_what_the_page_says(

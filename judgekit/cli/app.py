@@ -98,7 +98,7 @@ def run(arguments: list[str] | None = None) -> int:
             code = int(application(command)(words, "judgekit", standalone_mode=False) or 0)
             if output.current.file is not None:
                 text = "".join(f"{each}\n" for each in output.current.results)
-                output.write_file(output.current.file, text, "written")
+                output.write_file(output.current.file, text)
         except TyperException as error:
             message, context = error.format_message(), getattr(error, "ctx", None)
             where = context.command_path if context else "judgekit"

@@ -18,7 +18,7 @@ from judgekit.cli.output import AsJson, emit, note, project_path, say, warn
 from judgekit.cli.rows import Id, Map
 from judgekit.config import ModeName
 from judgekit.errors import Exit, UsageError
-from judgekit.text import escaped
+from judgekit.text import counted, escaped
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,7 +106,7 @@ def _learn(
     if known.gates or out is not None:
         path = calibration.write(known, out)
         calibration.accept(path)
-        note(f"written: {path}")
+        note(f"Wrote {path}")
     else:
         note("these labels support no promise, so no file was written; the rubric's own rules apply")
     return answered(missing)
@@ -152,7 +152,8 @@ def _say_calibration(known: Calibration) -> None:
     for tier, count in known.read_otherwise.items():
         how = " and ".join(sorted(WORDS[each] for each in set(known.read[tier].values())))
         say(f"Left out: {count} of {tier}; its scores were {how} in other cases, but not in these")
-    say(f"\n{f'On these {known.cases} labels':<46}{'calibrated':>12}{'without':>12}")
+    title = f"On these {counted(known.cases, 'label', 'labels')}"
+    say(f"\n{title:<46}{'calibrated':>12}{'without':>12}")
     subjects = known.subjects.all if known.subjects else known.cases
     least = subjects * sum(tier != "tiebreaker" for tier in known.models)
 

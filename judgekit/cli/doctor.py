@@ -113,7 +113,7 @@ def _storage() -> Iterator[Check]:
 def _rubrics(project: Path) -> Iterator[Check]:
     from judgekit.rubric import loader
 
-    yield "ok", "rubrics", f"{len(list(loader.rubrics(project)))} are valid"
+    yield "ok", "rubrics", f"{counted(len(list(loader.rubrics(project))), 'is', 'are')} valid"
 
 
 def _named_rubric(section: Section, rubric: str, project: Path) -> Iterator[Check]:
@@ -131,7 +131,7 @@ def _providers() -> Iterator[Check]:
     from judgekit.providers import registry
 
     known = {profile.provider for profile in registry.profiles()}
-    yield "ok", "providers", f"{len(known)} profiles are sound"
+    yield "ok", "providers", f"{counted(len(known), 'profile is', 'profiles are')} sound"
     try:
         own = load(None).providers
     except ConfigError:  # which is said of the configuration

@@ -13,6 +13,7 @@ from judgekit.cli.output import AsJson, emit, note, say, warn
 from judgekit.engine import process
 from judgekit.errors import Exit, UsageError
 from judgekit.hooks.settings import engine_wanted
+from judgekit.text import counted
 
 if TYPE_CHECKING:
     from judgekit.engine.admission import Tokens
@@ -75,7 +76,7 @@ def _print(known: process.Running) -> None:
         state = "leaving" if health["leaving"] else "ready" if health["ready"] else "starting"
         memory = f"{health['rss_bytes'] / 1e6:.0f} MB"
         say(f"engine {health['version']}, process {health['pid']}: {state} since {health['since']}, {memory}")
-        say(f"    {health['requests']:,} requests, {health['waiting']:,} of them unanswered")
+        say(f"    {counted(health['requests'], 'request', 'requests')}, {health['waiting']:,} unanswered")
     say(f"    socket {known.place.socket}")
     say(f"    log    {known.place.log}")
 

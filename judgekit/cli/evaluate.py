@@ -19,7 +19,7 @@ from judgekit.cli.rows import Id, Map
 from judgekit.config import ModeName
 from judgekit.errors import Exit, InputError, UsageError
 from judgekit.retrieval.compiled import KINDS, Profiles
-from judgekit.text import escaped, one_line
+from judgekit.text import counted, escaped, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -116,7 +116,7 @@ def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = Fa
         emit(report.model_dump_json(by_alias=True))
         return
     about = f", rubric {report.rubric}, {report.mode}" if report.rubric else ""
-    say(f"{report.file}: {report.items} labelled items{about}")
+    say(f"{report.file}: {counted(report.items, 'labelled item', 'labelled items')}{about}")
     if report.left_out.told():
         say(escaped(f"left out: {report.left_out.told()}"))
     if any(each.is_binary for each in report.judges):
@@ -134,7 +134,7 @@ def say_judges(report: JudgingReport, *, as_json: bool, is_comparison: bool = Fa
 
 def keep_noise(report: JudgingReport, judge: DocumentJudge | None) -> Exit:
     """Keep the noise of the course for the gate, if there is enough of it; return the exit code."""
-    from judgekit.evaluation.calibrate import COURSE
+    from judgekit.evaluation.cases import COURSE
     from judgekit.judging import noise
 
     spread = next((each.spread for each in report.judges if each.judge == COURSE), None)
@@ -142,7 +142,7 @@ def keep_noise(report: JudgingReport, judge: DocumentJudge | None) -> Exit:
         warn(f"noise not kept: it takes scores of documents, and {noise.LEAST} repeats or more in all")
         return Exit.HUMAN_NEEDED
     path = noise.keep(judge, spread.cases, spread.noise)
-    note(f"written: {path}; judgekit gate says which verdicts are within {spread.noise:g} points")
+    note(f"Wrote {path}; judgekit gate says which verdicts are within {spread.noise:g} points")
     return Exit.ACCEPTED
 
 
@@ -204,8 +204,8 @@ def _say_resampling(how: Resampling, what: str) -> None:
 
 
 def _say_judge(judge: JudgeReport) -> None:
-    name = escaped(f"{judge.judge}{f' ({judge.model})' if judge.model else ''}")
-    say(f"\n{name}: {judge.items} items")
+    name = escaped(f"{judge.title}{f' ({judge.model})' if judge.model else ''}")
+    say(f"\n{name}: {counted(judge.items, 'item', 'items')}")
     _figure("accuracy", judge.accuracy)
     _figure("Cohen's kappa", judge.kappa)
     if judge.weighted_kappa:
@@ -274,7 +274,9 @@ def _say_retrieval(report: RetrievalReport) -> None:
 
     scopes = f" in {report.scopes} scopes" if report.scopes is not None else ""
     profile = f"profile {' '.join(report.profile.values())}"
-    size = f"{report.documents} documents{scopes}, {report.queries} queries, {report.judged} of them judged"
+    documents = counted(report.documents, "document", "documents")
+    queries = counted(report.queries, "query", "queries")
+    size = f"{documents}{scopes}, {queries}, {report.judged} of them judged"
     say(f"{report.collection}: {size}; {profile}\n")
     for name, metric in report.metrics.items():
         _figure(name, metric)
@@ -289,7 +291,8 @@ def _say_retrieval(report: RetrievalReport) -> None:
             name = f"{each.low:.1f} to {each.high:.1f}" if isinstance(each, Bin) else each.label
             say(f"  {name:<12}{each.count:>8}{each.confidence:>8.3f}{each.relevant:>10.3f}")
     injection = report.injection
-    say(f"\nTo {injection.prompts} prompts, {injection.answerable} of them answerable, the hook would add")
+    prompts = counted(injection.prompts, "prompt", "prompts")
+    say(f"\nTo {prompts}, {injection.answerable} of them answerable, the hook would add")
     _figure("an injection, share of prompts", injection.injected)
     _figure("a nudge, share of prompts", injection.nudged)
     _figure("relevant, share of what is injected", injection.precision)
@@ -407,7 +410,8 @@ def _say_memories(report: dict[str, Any], hook: HookReport, judged: HookReport |
     from judgekit.hooks.trial import FEWEST
     from judgekit.judging.binomial import needed
 
-    say(f"{report['prompts']} prompts; bar: {report['bar']:.0%} of what is injected is relevant")
+    prompts = counted(report["prompts"], "prompt", "prompts")
+    say(f"{prompts}; bar: {report['bar']:.0%} of what is injected is relevant")
     for name, each in (("Without a judge", hook), ("With the judge", judged)):
         if each is not None:
             say(f"\n{name}: {each.injected} injections, {each.mentioned} mentions to {each.nudged} prompts")
@@ -420,10 +424,12 @@ def _say_memories(report: dict[str, Any], hook: HookReport, judged: HookReport |
             say(f"  {f'{name} by the judge':<{WIDTH}}{count}: {relevant} relevant, {irrelevant} not relevant")
         say(f"  {'prompts that models judged':<{WIDTH}}{judge['prompts']}{output.cost_text(judge)}")
         if judge["unjudged"]:
-            warn(f"models did not decide all about {judge['unjudged']} prompts: {judge['reason']}")
+            prompts = counted(judge["unjudged"], "prompt", "prompts")
+            warn(f"models did not decide all about {prompts}: {judge['reason']}")
     say("\nIn brackets exact 95% intervals (Clopper and Pearson)")
     if report["unanswered"]:
-        warn(f"{report['unanswered']} pairs have no answer yet; run this in a terminal to answer them")
+        pairs = counted(report["unanswered"], "pair has", "pairs have")
+        warn(f"{pairs} no answer yet; run this in a terminal to answer them")
     if (found := (judged or hook).precision) is None or found.of < FEWEST:
         say(f"Too few labels: {FEWEST - (found.of if found else 0)} more are needed")
     elif found.value < report["bar"]:

@@ -126,7 +126,7 @@ def _installed(change: FileChange, effect: str, *, print_: bool, program: bool =
         _show(change)
     else:
         files.install(change, program=program)
-        say(f"{'wrote' if change.changes else 'nothing to change in'} {change.path}{effect}")
+        say(f"{'Wrote' if change.changes else 'nothing to change in'} {change.path}{effect}")
     return not print_
 
 

@@ -15,7 +15,7 @@ from typer import Argument, Option
 from judgekit.cli.ledger import Since, TeamLedger, damaged, here, readiness
 from judgekit.cli.output import emit, keeps, pressed, project_path, say, verdict_text, warn
 from judgekit.errors import Exit, InputError, UsageError
-from judgekit.text import lines_of, one_line
+from judgekit.text import counted, lines_of, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,7 +105,8 @@ def _go_through(ledger: AnyLedger, waiting: Sequence[VerdictLine], who: str, *, 
     labelled: set[int] = set()  # by position
     position = 0
     while position < len(waiting):
-        keeps("label", f"{len(labelled)} labels are saved; judgekit label continues there")
+        count = counted(len(labelled), "label is", "labels are")
+        keeps("label", f"{count} saved; judgekit label continues there")
         verdict = waiting[position]
         commit = f", commit {verdict.commit[:12]}" if verdict.commit else ""
         count = f"{position + 1} of {len(waiting)}"
@@ -215,12 +216,15 @@ def override(
         project=verdict.project if verdict else "",
     )
     ledger.add(line)
+    counts = line.terminal or settings.load(None).gate.override_without_terminal
+    if not counts:
+        needed = f"it counts only if {settings.user_file()} has gate.override_without_terminal: true"
+        say(f"{line.task_id}: recorded, but it does not count")
+        warn(f"this override was given without a terminal: {needed}")
+        return
     say(f"{line.task_id}: {decision} by {line.who}, until it changes")
     if verdict is None:
         warn(f"no verdict on {task} in {ledger.folder} yet; the override applies to the next one")
-    if not line.terminal and not settings.load(None).gate.override_without_terminal:
-        needed = f"it does not count unless {settings.user_file()} has gate.override_without_terminal: true"
-        warn(f"this override was given without a terminal: {needed}")
 
 
 def _last_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:

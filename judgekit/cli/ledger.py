@@ -15,7 +15,7 @@ from typer import Argument, Option
 
 from judgekit.cli.output import AsJson, OutOption, emit, keeps, say, warn, write_file
 from judgekit.errors import ConfigError, Exit, InputError, UsageError
-from judgekit.text import one_line
+from judgekit.text import counted, one_line
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -44,7 +44,8 @@ damaged = warn  # of each line that cannot be read
 
 WHEN = Option(metavar="WHEN", help="14d, 36h, 2w, a date or a time.")
 _FORMAT = Option("--format", help="Ledger lines (jsonl) or a table (csv).")
-_PLOT = Option("--plot", "--html", metavar="FILE.svg|FILE.html", help="Also draw the KPIs, or write a page.")
+_HTML = Option("--html", metavar="FILE.html", help="Also write a page, with charts over time.")
+_PLOT = Option("--plot", hidden=True)
 _FILES = Argument(metavar="FILE...", help="Daily files of any ledger, as 2026-11-21.jsonl.")
 _SINCE = Option(metavar="WHEN", help="14d, 36h, 2w, a date or a time.", show_default="7d; of FILE: all")
 Since = Annotated[str | None, WHEN]
@@ -93,9 +94,10 @@ def import_(
     done = importing.bring(here(), sources, text=settings.load(None).ledger.text)
     warn(*done.damaged[:_MOST_SAID])
     if unsaid := done.damaged[_MOST_SAID:]:
-        warn(f"and {len(unsaid)} more lines that cannot be read; are these ledgers?")
-    known = f", {done.known} were already there" if done.known else ""
-    say(f"{done.added} lines added to {here().folder}{known}")
+        more = counted(len(unsaid), "more line", "more lines")
+        warn(f"and {more} that cannot be read; are these ledgers?")
+    known = f", {counted(done.known, 'was', 'were')} already there" if done.known else ""
+    say(f"{counted(done.added, 'line', 'lines')} added to {here().folder}{known}")
     return Exit.BAD_INPUT if done.damaged else 0
 
 
@@ -133,7 +135,8 @@ def purge(
         typer.confirm(f"Remove these lines{of}?", abort=True, err=True)
     for name in counts:
         purges[name](preview=False)
-    say(f"removed {sum(sum(count.values()) for count in counts.values())} lines")
+    removed = sum(sum(count.values()) for count in counts.values())
+    say(f"removed {counted(removed, 'line', 'lines')}")
 
 
 def _purges_of_team(day: date, project: str | None) -> dict[str, Purge]:
@@ -158,7 +161,7 @@ def forward(all_: Annotated[bool, Option("--all", help="Send the ledgers of all 
         count, remarks = forward(ledger, team().send)
         total += count
         warn(*remarks)
-    say(f"{total} lines sent")
+    say(f"{counted(total, 'line', 'lines')} sent")
 
 
 def here() -> Ledger:
@@ -210,7 +213,8 @@ def _fetched(wanted: LineFilter, on_damage: OnDamage, host: str | None = None) -
             said = importing.fetch(host, wanted.since, fetched)
         yield from store.entries([fetched], wanted, on_damage if host is None else unread.append)
     if unread:
-        warn(f"{host}: {len(unread)} lines cannot be read; the first, line {unread[0].line}: {unread[0].why}")
+        count = counted(len(unread), "line", "lines")
+        warn(f"{host}: {count} cannot be read; the first, line {unread[0].line}: {unread[0].why}")
     if said:
         warn(f"{host}: {said}")
 
@@ -269,7 +273,8 @@ def kpi(
     since: Annotated[str, WHEN] = "14d",
     project: Project = None,
     as_json: AsJson = False,
-    plot: Annotated[Path | None, _PLOT] = None,
+    html: Annotated[Path | None, _HTML] = None,
+    plot: Annotated[str | None, _PLOT] = None,
     ledger: Ledgers = None,
     team: Team = False,
     _out: OutOption = None,
@@ -277,15 +282,16 @@ def kpi(
     """Measure the gate: six KPIs with 95 % intervals, over all and by rubric version and model."""
     from judgekit.ledger import kpi
 
-    if plot is not None and plot.suffix not in (".svg", ".html"):
-        raise UsageError(f"{plot}: name a file that ends in .svg or .html")
+    if plot is not None:
+        raise UsageError(
+            "--plot: no such option any more; --html FILE.html writes a page that has the charts"
+        )
     found = lines(ledger, project, since, datetime.now(UTC), of_team=team)
     evidence = kpi.evidence(line.record for line in found)
-    if plot is not None:
+    if html is not None:
         from judgekit.evaluation import pages
 
-        drawn = pages.kpi_page if plot.suffix == ".html" else pages.kpi_drawing
-        write_file(plot, drawn(evidence))
+        write_file(html, pages.kpi_page(evidence))
     rubrics, models = kpi.by_rubric_and_model(evidence)
     if as_json:
         parts = {"rubrics": rubrics, "models": models}
@@ -296,7 +302,8 @@ def kpi(
     for group in (rubrics, models):
         tables |= {f"\n{name}": part for name, part in group.items()} if len(group) > 1 else {}
     for name, part in tables.items():
-        say(f"{name}: {len(part.verdicts)} verdicts, {sum(map(part.sure, part.verdicts))} of them labelled")
+        count = counted(len(part.verdicts), "verdict", "verdicts")
+        say(f"{name}: {count}, {sum(map(part.sure, part.verdicts))} of them labelled")
         say("\n".join(f"  {_MARKS.get(one.state, one.state):<7} {one}" for one in kpi.measure(part)))
         say("\n".join(f"  {'':<7} {one}" for one in kpi.reliance(part)))
 
@@ -423,8 +430,10 @@ def _groups(found: Triage) -> dict[str, list[str]]:
             f"{' (dependence accepted)' if change.dependent else ''} {'; '.join(change.why)}"
             for change in found.changes
         ],
-        "Not judged": [f"{n} times: {why}" for why, n in found.faults.most_common()],
-        "Models that did not answer": [f"{n} times {kind}, {name}: {why}" for (kind, name, why), n in failed],
+        "Not judged": [f"{counted(n, 'time', 'times')}: {why}" for why, n in found.faults.most_common()],
+        "Models that did not answer": [
+            f"{counted(n, 'time', 'times')} {kind}, {name}: {why}" for (kind, name, why), n in failed
+        ],
     }
 
 

@@ -146,14 +146,14 @@ def colourless(text: str) -> str:
     return _COLOUR.sub("", text)
 
 
-def write_file(path: Path, text: str, done: str = "drawn") -> None:
+def write_file(path: Path, text: str) -> None:
     """Write a file at once, so that none is half written (a device as it is), and say so."""
     with _named_output(path):
         if outputs.is_stream(str(path)):
             path.write_text(text, encoding="utf-8")
         else:
             outputs.write_atomically(str(path), text)
-    note(f"{done}: {path}")
+    note(f"Wrote {path}")
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from judgekit.cli.output import AsJson, HtmlOption, OutOption, emit, say, unread
 from judgekit.cli.rows import Id, Map
 from judgekit.errors import InputError, UsageError
 from judgekit.evaluation.page import Cell, Figure, Part, Row, Section, Table, page, shares, shown
-from judgekit.text import escaped, lines_of, one_line
+from judgekit.text import counted, escaped, lines_of, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -57,7 +57,7 @@ def report(
         sheet = labels or f"{Path(first.name).with_suffix('')}.labels.csv"
         unread(Path(sheet))
         added, total = files.add_sample(first, sheet, sample, columns)
-        say(escaped(f"{sheet}: {added} rows added, {total} in all"))
+        say(escaped(f"{sheet}: {counted(added, 'row', 'rows')} added, {total} in all"))
         say("Write accept, improve or reject into the column label of each row. Then run:")
         say(escaped(f"  judgekit report {results[0]} --labels {sheet}"))
         return
@@ -102,7 +102,7 @@ def _about(found: ResultsReport) -> str:
     cost = "; cost unknown" if found.tiers else ""
     if found.cost_usd is not None:
         cost = f"; {'at least ' * (not found.cost_complete)}{found.cost_usd:.4f} USD"
-    return f"{found.rows:,} rows: {words}{left}{cost}"
+    return f"{counted(found.rows, 'row', 'rows')}: {words}{left}{cost}"
 
 
 def _sections(found: ResultsReport) -> list[Section]:
@@ -136,17 +136,20 @@ def _figures(found: ResultsReport) -> list[Figure]:
     if rate := found.accept_rate:
         figures.append(Figure("accept rate, as judged", rate.judged))
         if rate.corrected is not None:
-            note = f"with {rate.labels} labels"
+            note = f"with {counted(rate.labels, 'label', 'labels')}"
             figures.append(Figure("accept rate, corrected", rate.corrected, rate.low, rate.high, note))
     for letter, win in found.win_rates.items():
         figures.append(Figure(f"{letter} wins", win.rate, win.low, win.high, _counts(win)))
     if known := found.labelled:
         for name, figure in (("agreement with labels", known.accuracy), ("Cohen's kappa", known.kappa)):
             if figure:
-                note, least = f"of {known.labels} labels", min(0.0, figure.low)
+                note, least = f"of {counted(known.labels, 'label', 'labels')}", min(0.0, figure.low)
                 figures.append(Figure(name, figure.value, figure.low, figure.high, note, least=least))
     if (apart := found.difference) and apart.value is not None:
-        name, note = f"{one_line(apart.file, 40)}: rate above the first", f"of {apart.rows} rows in both"
+        name, note = (
+            f"{one_line(apart.file, 40)}: rate above the first",
+            f"of {counted(apart.rows, 'row', 'rows')} in both",
+        )
         figures.append(Figure(name, apart.value, apart.low, apart.high, note, least=-1.0))
     return figures
 
@@ -156,8 +159,12 @@ def _counts(win: WinRate) -> str:
 
 
 def _notes(found: ResultsReport) -> list[str]:
-    judged = [f"Judged by {judge}: {count:,} rows." for judge, count in found.judged_by.items()]
-    reasons = [f"No verdict for {count:,} rows: {error}." for error, count in found.errors.items()]
+    judged = [
+        f"Judged by {judge}: {counted(count, 'row', 'rows')}." for judge, count in found.judged_by.items()
+    ]
+    reasons = [
+        f"No verdict for {counted(count, 'row', 'rows')}: {error}." for error, count in found.errors.items()
+    ]
     notes = [f"No corrected rate: {found.needs}."] if found.needs else []
     if (known := found.labelled) and known.is_binary:
         notes.append("No label says improve, so agreement and kappa count an improve as a reject.")

@@ -319,7 +319,7 @@ def summary(
     resumes: bool,
     others: Mapping[str, int] = MappingProxyType({}),
 ) -> str:
-    """Return one line: rows by verdict, how many were judged now and kept, and what it cost.
+    """Return one line: rows by verdict, how many were judged and reused, and what it cost.
 
     `others` are rows of OUT that this run did not come to, by judge.
     """
@@ -331,7 +331,7 @@ def summary(
     words = ", ".join(f"{run.words[word]:,} {word}" for word in order) or "no verdict"
     parts = [
         f"{'interrupted: ' * interrupted}{rows} in {name}: {words}",
-        f"{run.now:,} judged now in {seconds:,.0f} s, {run.kept:,} kept",
+        f"{run.now:,} judged in {seconds:,.0f} s, {run.kept:,} reused",
         cost(run),
     ]
     parts += _labels_told(run)

@@ -15,7 +15,7 @@ from judgekit.cli.evaluate import answered, keep_noise, progress, say_judges
 from judgekit.cli.output import OutOption, emit, finite, note, project_path, say, warn
 from judgekit.config import ModeName
 from judgekit.errors import ConfigError, Exit, InputError, UsageError
-from judgekit.text import one_line
+from judgekit.text import counted, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -234,7 +234,7 @@ def diff(
     for each in modes:
         shares = [runner.agreement(one for one in tried if one.mode == each).share for tried in both]
         words = " -> ".join("none decided" if share is None else f"{share:.0%}" for share in shares)
-        note(f"{each}: as labelled {words} of {len(cases)} cases")
+        note(f"{each}: as labelled {words} of {counted(len(cases), 'case', 'cases')}")
 
 
 @app.command()

@@ -119,7 +119,7 @@ def status(root: Roots = None, as_json: output.AsJson = False) -> None:
         size = f"{state['bytes'] / 1e6:.1f} MB, generation {state['generation']}"
         say(f"    {size}, last update {state['updated'] or 'never'}; {state['path']}")
         if state["pending"]:
-            say(f"    {state['pending']:,} files not read yet; the next query continues")
+            say(f"    {counted(state['pending'], 'file', 'files')} not read yet; the next query continues")
         for problem in state["problems"]:
             say(f"    problem: {problem}")
 

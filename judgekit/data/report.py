@@ -23,7 +23,7 @@ from judgekit.evaluation.labels import LeftOut, agrees, compared, is_binary
 from judgekit.evaluation.labels import number_of as number
 from judgekit.evaluation.stats import OUTCOMES, UNDECIDED, ReportPart
 from judgekit.judging.verdict import TIE
-from judgekit.text import one_line
+from judgekit.text import counted, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -190,14 +190,17 @@ class _Tally:
         decided = sum(count for word, count in self.words.items() if word not in UNDECIDED)
         good = sum(label == best for label, _ in self.pairs)
         bad = len(self.pairs) - good
-        more, why = LEAST_LABELS - len(self.pairs), f"{len(self.pairs)} labels are too few"
+        more, why = (
+            LEAST_LABELS - len(self.pairs),
+            f"{counted(len(self.pairs), 'label is', 'labels are')} too few",
+        )
         if self.pairs and not (good and bad):
             missing = self.words[best] if bad else decided - self.words[best]
             rare = max(missing / decided, 1 / (len(self.pairs) + 2))
             chance = ceil(log(1 - stats.LEVEL) / log(1 - rare)) if rare < 1 else 1
             more, why = max(more, chance), f"no label says {'' if bad else 'anything but '}{best}"
         if decided < LEAST_LABELS:
-            return f"{decided} rows with a verdict are too few"
+            return f"{counted(decided, 'row with a verdict is', 'rows with a verdict are')} too few"
         more = min(more, decided - len(self.pairs))
         return f"{why}; {more} more would do" if more > 0 else why if not (good and bad) else None
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from judgekit.config import TIERS, ModeName, Outcome, TierName
 from judgekit.errors import InputError
-from judgekit.evaluation.cases import Case, Recorded
+from judgekit.evaluation.cases import COURSE, Case, Recorded
 from judgekit.evaluation.samples import Reader, Sample, TierOpinion, asked, points, samples, score_sources
 from judgekit.judging import calibration, ranking
 from judgekit.judging.binomial import needed
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 STEPS = 6  # gates of a chain at most: each step should let in many more opinions than the one before
 FREE_SHARE = 0.25  # the first gate is wide enough to hold with errors at this share of the promised rate
-COURSE = "course"
 WIDER = 1.15  # by how much more opinions a step must let through at least
 
 

@@ -51,6 +51,8 @@ _ANSWERS = ("reply", "scores", "keep", "probabilities", "orders", "points", "cho
 _ANSWERED = ("invalid_reply", "refusal", "truncated")  # failures of a model that did answer
 _SHOWN = 60  # characters of a wrong value
 
+COURSE = "course"  # as a judge: what all tiers and the rules of escalation come to
+
 
 class Recorded(Strict):
     """A judge's answer about one case, how it was asked for, and how it was `read`."""

@@ -6,7 +6,7 @@ from base64 import b64encode
 from hashlib import sha256
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from judgekit.text import one_line, visible
 
@@ -113,12 +113,6 @@ def shares(corner: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
 def page(title: str, about: str, sections: Sequence[Section]) -> str:
     template = _templates().get_template("page.html.jinja")
     return visible(template.render(title=one_line(title, _NAME), about=about, sections=sections)) + "\n"
-
-
-def drawing(charts: Sequence[Chart], title: str) -> str:
-    """Return charts as one SVG image, two in a row."""
-    module: Any = _templates().get_template("charts.svg.jinja").module
-    return visible(f"{module.drawing(charts, one_line(title, _NAME))}\n")
 
 
 def plain(template: Path, **given: object) -> str:

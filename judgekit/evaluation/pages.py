@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING
 
 from judgekit import environment
-from judgekit.evaluation.page import Cell, Chart, Figure, Row, Section, Table, drawing, page, shares
+from judgekit.evaluation.page import Cell, Chart, Figure, Row, Section, Table, page, shares
 from judgekit.ledger import kpi
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def judging_page(report: JudgingReport) -> str:
     for judge in judges:
         if found := judge.probabilities:
             points = [(one.confidence, one.relevant, one.relevant, one.relevant) for one in found.bins]
-            curves.append(Chart(judge.judge, points, ("0", "1"), diagonal=True, note=f"ECE {found.ece:.3f}"))
+            curves.append(Chart(judge.title, points, ("0", "1"), diagonal=True, note=f"ECE {found.ece:.3f}"))
     if curves:
         sections.append(Section("Reliability", [_TEXTS["reliability"], curves]))
     if report.outcomes:
@@ -54,9 +54,9 @@ def judging_page(report: JudgingReport) -> str:
             counts.setdefault(each.label, {})[each.said] = each.count
         if len(judge.classes) > MOST_WORDS:
             many = f"{len(judge.classes)} different words are too many for a table."
-            sections.append(Section(judge.judge, [many]))
+            sections.append(Section(judge.title, [many]))
         elif counts:
-            sections.append(Section(f"{judge.judge}: labels and answers", [shares("labelled", counts)]))
+            sections.append(Section(f"{judge.title}: labels and answers", [shares("labelled", counts)]))
     return page(f"Judges on {report.file}", about, sections)
 
 
@@ -76,7 +76,7 @@ def judges_table(report: JudgingReport) -> Table:
         ]
         usd = None if cost.usd is None else f"{cost.usd:.6f}"
         milliseconds = "cached" if cost.milliseconds is None else round(cost.milliseconds)
-        name = Cell(judge.judge, "" if judge.model == judge.judge else judge.model)
+        name = Cell(judge.title, "" if judge.model == judge.judge else judge.model)
         rows.append([name, *cells, cost.calls, usd, milliseconds])
     return Table(["judge", *known, "calls", "USD", "ms"], rows)
 
@@ -84,16 +84,17 @@ def judges_table(report: JudgingReport) -> Table:
 def outcomes_table(report: JudgingReport, *, disputed: bool = False) -> Table:
     """Return the table of what each judge said of each item, or of those alone that they disagree about."""
     names = [judge.judge for judge in report.judges]
+    titles = [judge.title for judge in report.judges]
     listed = [each for each in report.outcomes if each.is_disputed or not disputed]
     words = {True: "differ", False: "agree"}
     rows = [[each.id, words[each.is_disputed], each.label, *map(each.said.get, names)] for each in listed]
-    return Table(["item", "judges", "label", *names], rows)
+    return Table(["item", "judges", "label", *titles], rows)
 
 
 def _spreads(judges: Sequence[JudgeReport], spreads: Sequence[BootstrapInterval | None]) -> list[Figure]:
     least = min((spread.low for spread in spreads if spread), default=0.0)
     return [
-        Figure(judge.judge, spread.value, spread.low, spread.high, least=-1.0 if least < 0 else 0.0)
+        Figure(judge.title, spread.value, spread.low, spread.high, least=-1.0 if least < 0 else 0.0)
         for judge, spread in zip(judges, spreads, strict=True)
         if spread
     ]
@@ -107,10 +108,6 @@ def kpi_page(evidence: Evidence) -> str:
     labelled = sum(map(evidence.sure, evidence.verdicts))
     about = _TEXTS["kpis"].format(verdicts=len(evidence.verdicts), labelled=labelled)
     return page("The gate's KPIs", about, sections)
-
-
-def kpi_drawing(evidence: Evidence) -> str:
-    return drawing(kpi_charts(evidence), _TEXTS["days"])
 
 
 def _kpi_table(evidence: Evidence) -> Table:

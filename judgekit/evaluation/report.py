@@ -10,6 +10,7 @@ from pydantic import Field
 
 from judgekit.errors import InputError
 from judgekit.evaluation import stats
+from judgekit.evaluation.cases import COURSE
 from judgekit.evaluation.labels import LeftOut, agrees, compared, is_binary
 from judgekit.evaluation.samples import Reader
 from judgekit.judging.escalation import DIGITS
@@ -117,6 +118,11 @@ class JudgeReport(stats.ReportPart):
     behind: stats.BootstrapInterval | None = None  # the most accurate judge, on items that both answered
     spread: Spread | None = None
     is_binary: bool = False  # no label says improve: an improve is compared as a reject
+
+    @property
+    def title(self) -> str:
+        """The name that people see; in JSON and in files of cases it is `course`."""
+        return "after all tiers" if self.judge == COURSE else self.judge
 
 
 class JudgingReport(stats.ReportPart):

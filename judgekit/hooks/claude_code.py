@@ -26,6 +26,7 @@ MAX_INPUT = 50_000_000  # bytes
 _GARBAGE = 100_000  # objects before a process of milliseconds looks for garbage
 PROMPT, GEMINI_PROMPT = "UserPromptSubmit", "BeforeAgent"
 TOOLS = ("Edit", "Write", "MultiEdit", "NotebookEdit", "write_file", "replace")
+_MOST_SHOWN = 60  # characters of an argument
 MIN_PROMPT = 10  # characters; a shorter one ("yes, go on") asks for nothing that is stored
 # The event also fires for texts that no person wrote.
 NOTIFICATIONS = ("<task-notification>", "<system-reminder>", "[SYSTEM NOTIFICATION", "<cross-session-message")
@@ -62,9 +63,11 @@ def main(arguments: list[str] | None = None) -> int:
     if environment.is_on("JUDGEKIT_DISABLE"):
         return 0
     notes: list[str] = []
+    unknown = ""
     try:
         arguments = sys.argv[2:] if arguments is None else arguments
         option, given, first = "".join(arguments[:1]).partition("=")
+        unknown = _unknown_option(arguments)
         if option == "--explain":
             from judgekit.hooks import explain  # noqa: PLC0415 - for people, not for the client
 
@@ -91,17 +94,27 @@ def main(arguments: list[str] | None = None) -> int:
                 _forget(payload)
             elif event in ("Stop", "AfterAgent"):
                 text, notes = _stop(payload)
-        for note in notes:
+        for note in filter(None, (unknown, *notes)):
             _warn(note)
         if text:
             _write(sys.stdout, 1, text.encode("utf-8", "replace"))
     except BadInputError as error:
-        _warn(str(error))
+        _warn(unknown or str(error))
     except KeyboardInterrupt:
         _warn("interrupted; nothing added to the prompt")
     except Exception as error:  # noqa: BLE001 - the boundary: a fault of ours must not cost the user a prompt
         _warn(f"internal error; nothing added to the prompt: {type(error).__name__}: {error}")
     return 0
+
+
+def _unknown_option(arguments: list[str]) -> str:
+    """Say which argument is no option of `hook`; "" where there is none."""
+    if "".join(arguments[:1]).partition("=")[0] == "--explain":  # the others are the prompt
+        return ""
+    for argument in arguments:
+        if argument not in ("--stats", "--json"):
+            return f"{argument[:_MOST_SHOWN]}: no such option; judgekit hook --help lists the options"
+    return ""
 
 
 def answer(payload: Mapping[str, Any]) -> tuple[str, list[str]]:

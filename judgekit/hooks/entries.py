@@ -43,7 +43,7 @@ _OURS = re.compile(
 )
 _BLANKS = "\ufeff \t\r\n"
 _INDENT = re.compile(rf'[{_BLANKS}]*\{{[ \t]*\r?\n([ \t]*)"')
-_REMEDY = "mend the file, nothing was changed"
+_REMEDY = "fix the file; nothing was changed"
 
 
 def command(python: str | None = None) -> list[str]:

@@ -68,7 +68,7 @@ def planned_change(
         text = (before or b"").decode()
     except UnicodeDecodeError as error:
         line = (before or b"").count(b"\n", 0, error.start) + 1
-        problem = f"not UTF-8 (byte {error.start}); save it as UTF-8, nothing was changed"
+        problem = f"not UTF-8 (byte {error.start}); save it as UTF-8; nothing was changed"
         raise ConfigError(problem, path=path, line=line) from None
     if entries.ours(entries.loaded(text, str(path))):
         record = files.recorded(path)
@@ -160,7 +160,7 @@ def findings(project: Path) -> Iterator[Finding]:
             try:
                 planned_change(scope, project, installs=False, client=client)
             except JudgekitError as error:
-                broken.append(("wrong", "prompt hook", str(error).removesuffix(", nothing was changed")))
+                broken.append(("wrong", "prompt hook", str(error).removesuffix("; nothing was changed")))
             if hooks := {event: hook for event, _, hook in reversed(entries.ours(settings(path)))}:
                 is_there = True
                 where.append(f"the {scope} settings{of}")

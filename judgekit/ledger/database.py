@@ -22,7 +22,7 @@ from judgekit.errors import ConfigError, JudgekitError, StoreError, UsageError
 from judgekit.judging import cache
 from judgekit.ledger import store
 from judgekit.ledger.records import SCHEMAS, Label, Record, VerdictLine, line
-from judgekit.text import one_line, unstorable
+from judgekit.text import counted, one_line, unstorable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -157,7 +157,8 @@ class Database:
                     needs = int(found[1]) if found else step
                     asked = (needs, ALIVE_SECONDS)
                     if number and (old := connection.execute(self._sql["old"], asked).fetchone()[0]):
-                        problem = f"{old} running servers have a judgekit of a schema before {needs}"
+                        servers = counted(old, "running server has", "running servers have")
+                        problem = f"{servers} a judgekit of a schema before {needs}"
                         raise ConfigError(f"{problem}; upgrade and restart them first, then migrate")
                     connection.execute(text)
                     connection.execute(self._sql["step"], (step, needs, path.name))
@@ -189,7 +190,7 @@ class Database:
         records, refused = store.sort_out(lines, refusal)
         self.add(records)
         why = next(iter(refused.values()), "")
-        return f"the store rejected {len(refused)} lines ({why})" if refused else None
+        return f"the store rejected {counted(len(refused), 'line', 'lines')} ({why})" if refused else None
 
     def lines(self, since: datetime | None, project: str | None) -> Iterator[bytes]:
         """Yield the lines, oldest first; read page by page, so that no connection is held meanwhile."""

@@ -13,7 +13,7 @@ from judgekit.ledger import rates
 from judgekit.ledger.rates import LEAST, Interval, Quality, Stratum
 from judgekit.ledger.records import Fault, Label, ModeChange, OverrideLine, VerdictLine, same_blob
 from judgekit.ledger.store import LineFilter
-from judgekit.text import rubric_name
+from judgekit.text import counted, rubric_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -107,7 +107,8 @@ class Kpi(NamedTuple):
         if self.value is None and self.interval is None:
             return f"{limit.title}: nothing measured yet ({limit})"
         value = "unknown" if self.value is None else limit.text(self.value)
-        of = f"{'from' if limit.rate else 'of'} {self.total} {'labelled ' if limit.labelled else ''}verdicts"
+        what = "labelled verdict" if limit.labelled else "verdict"
+        of = f"{'from' if limit.rate else 'of'} {counted(self.total, what, f'{what}s')}"
         span = f", 95 % interval {' to '.join(map(limit.text, self.interval))}" if self.interval else ""
         return f"{limit.title} {value} {of}{span} ({limit})"
 
@@ -316,7 +317,8 @@ def readiness(records: Iterable[Record], rubric: str | None = None, now: datetim
     covered = now - min((verdict.timestamp for verdict in found.verdicts), default=now)
     missing: list[str] = []
     if covered < CALIBRATION:
-        missing.append(f"time: verdicts cover {covered.days} days; {CALIBRATION.days} are needed")
+        days = counted(covered.days, "day", "days")
+        missing.append(f"time: verdicts cover {days}; {CALIBRATION.days} are needed")
     labels: dict[GateWord, int] = {}
     kpis = measure(found)
     for each in kpis:
@@ -340,7 +342,10 @@ def _remedy(kpi: Kpi, wanted: rates.Wanted | None) -> str:
     why = "not enough labels to be sure"
     if kpi.value is not None and not kpi.limit.holds(kpi.value):
         why = "the estimate misses it, perhaps by chance; to decide"
-    counts = " and ".join(f"{count} more {word} verdicts" for word, count in sorted(wanted.items()))
+    named = []
+    for word, count in sorted(wanted.items()):
+        named.append(counted(count, f"more {word} verdict", f"more {word} verdicts"))
+    counts = " and ".join(named)
     return f": {why}: label {counts} (judgekit label asks for them first)"
 
 

@@ -111,7 +111,8 @@ class Index:
         """Return one line for each problem of the store's files, and for what is missing in the index."""
         notes = []
         if self.pending:
-            notes.append(f"{self.root}: {self.pending:,} files not read yet; the next query continues")
+            files = "file" if self.pending == 1 else "files"
+            notes.append(f"{self.root}: {self.pending:,} {files} not read yet; the next query continues")
         if self.left_out:
             most = f"only the newest {MEMORY_FILES:,} files are searched, because no index can be stored"
             notes.append(f"{self.root}: {most}")

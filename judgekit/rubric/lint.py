@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from judgekit.errors import ConfigError
 from judgekit.rubric.loader import LoadedRubric, beside
 from judgekit.rubric.schema import CompareCase, ScoreCase, ScoreRubric, SelectCase, SelectRubric, WrongCase
+from judgekit.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -95,7 +96,9 @@ def _cases(loaded: LoadedRubric, cases: Sequence[Case]) -> Iterator[Remark]:
     if not cases:
         yield Remark(path, "", "no labelled cases; add some to show what the rubric does")
     elif len(cases) < FEW:
-        yield Remark(path, "", f"{len(cases)} cases: agreement is not meaningful below {FEW}")
+        yield Remark(
+            path, "", f"{counted(len(cases), 'case', 'cases')}: agreement is not meaningful below {FEW}"
+        )
     reached = outcomes(rubric) if isinstance(rubric, ScoreRubric) else None
     for number, case in enumerate(cases, 1):
         label = case.label

@@ -98,7 +98,7 @@ def test_each_tier_is_one_batch_and_nothing_is_left_behind(batched: Callable[...
         assert "batch batch_1: 4 requests to custom/small" in done.err
         count = len(server.events)
         done = batched(server, *JUDGE, "--mode", "strict", "--no-cache", **models)
-        assert (len(server.events), "0 judged now" in done.err) == (count, True)
+        assert (len(server.events), "0 judged in" in done.err) == (count, True)
         batched(server, *JUDGE, "--mode", "strict", "--fresh", **models)
         assert len(server.events) == count, "the reply cache has all"
 

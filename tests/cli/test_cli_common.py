@@ -137,7 +137,7 @@ def test_a_result_goes_to_a_file_instead(
     shown, _ = served(says(scores(5, 5, 5)), *words)
     done, _ = served(says(scores(5, 5, 5)), *words, "--out", str(place))
     assert (done.code, done.out) == (shown.code, "")
-    assert f"judgekit: written: {place}\n" in done.err
+    assert f"judgekit: Wrote {place}\n" in done.err
     text = place.read_text()
     assert "\x1b" not in text
     assert stable(text) == stable(re.sub(r"\x1b\[[0-9;]*m", "", shown.out))

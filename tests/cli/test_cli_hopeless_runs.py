@@ -107,10 +107,10 @@ def test_rows_of_another_model_or_beyond_the_limit_are_said(served: Served) -> N
     served(by_content, *INTO, model="first")
     done, _ = served(by_content, *INTO, "--limit", "20", model="second")
     line = done.err.splitlines()[-1]
-    assert line.startswith("20 of 30 rows in out.jsonl: 20 accept; 20 judged now")
+    assert line.startswith("20 of 30 rows in out.jsonl: 20 accept; 20 judged in")
     assert "rows that this run did not come to: 10 by kls@1.0.0, lenient, " in line
     done, _ = served(by_content, *INTO, model="second")
-    assert done.err.splitlines()[-1].startswith("30 rows in out.jsonl: 30 accept; 10 judged now")
+    assert done.err.splitlines()[-1].startswith("30 rows in out.jsonl: 30 accept; 10 judged in")
     assert "did not come to" not in done.err
 
 

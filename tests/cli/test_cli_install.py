@@ -39,7 +39,7 @@ def test_in_and_out_of_the_users_settings_twice(judgekit: Run, project: Path, us
     assert (done.code, done.out.splitlines()) == (
         0,
         [
-            f"wrote {user_file}: Claude Code runs judgekit on every prompt in all your projects",
+            f"Wrote {user_file}: Claude Code runs judgekit on every prompt in all your projects",
             SKILL_OFFER,
             'try: judgekit hook --explain "…"; undo: judgekit uninstall claude-code --scope user',
         ],
@@ -127,7 +127,7 @@ def test_doctor_says_which_hook_is_wrong_and_what_to_run(judgekit: Run, user_fil
     assert (done.code, told in done.out) == (78, True)
     user_file.write_text('{"hooks": {},\n "model": }\n')
     done = judgekit("doctor")
-    told = f"wrong  prompt hook: {user_file}:2: not valid JSON, column 11: Expecting value; mend the file\n"
+    told = f"wrong  prompt hook: {user_file}:2: not valid JSON, column 11: Expecting value; fix the file\n"
     assert (done.code, told in done.out, "not set up" in done.out) == (78, True, False)
 
 
@@ -138,7 +138,7 @@ def test_the_skill_goes_in_and_out_with_the_hook(
     offer = SKILL_OFFER
     assert offer in judgekit(*IN).out
     assert not skill.exists()
-    assert f"wrote {skill}: the agent knows how to search" in judgekit(*IN, "--skill").out
+    assert f"Wrote {skill}: the agent knows how to search" in judgekit(*IN, "--skill").out
     assert "Bash(judgekit search --no-judge --json:*)" in skill.read_text()
     assert offer not in judgekit(*IN).out
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
@@ -182,8 +182,8 @@ def hook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_in_twice_and_out_twice(judgekit: Run, hook: Path) -> None:
     file = hook.parents[2] / pre_commit.FILE
-    of_git = [f"wrote {hook}: git runs the gate before a push", "undo: judgekit uninstall git"]
-    of_file = [f"wrote {file}", "run once in each clone: pre-commit install --hook-type pre-push"]
+    of_git = [f"Wrote {hook}: git runs the gate before a push", "undo: judgekit uninstall git"]
+    of_file = [f"Wrote {file}", "run once in each clone: pre-commit install --hook-type pre-push"]
     for command, path, what, text, lines in (
         ("git", hook, "judgekit's hook", git_hook.text().decode(), of_git),
         ("pre-commit", file, "the gate", "id: judgekit-gate", of_file),
@@ -236,7 +236,7 @@ def test_in_twice_and_out_twice_leaves_every_byte(judgekit: Run, client: Client,
         shown = judgekit("install", name, "--print").out.encode()
         assert path.exists() is (before is not None)
         done = judgekit("install", name)
-        assert done.out.startswith(f"wrote {path}: {client.title} runs judgekit on every prompt in all your")
+        assert done.out.startswith(f"Wrote {path}: {client.title} runs judgekit on every prompt in all your")
         assert f"undo: judgekit uninstall {name} --scope user" in done.out
         assert (client.trust in done.out + done.err, path.read_bytes()) == (True, shown)
         assert judgekit("install", name).out.startswith(f"nothing to change in {path}")
@@ -307,6 +307,6 @@ def test_wrong_usage_and_a_file_that_is_elsewhere(
     done = judgekit("install", client.command)
     assert (done.code, done.err.startswith(f"judgekit: {path}:2: not valid JSON")) == (78, True)
     monkeypatch.setenv(client.user[0], str(tmp_path / "else"))
-    assert judgekit("install", client.command).out.startswith(f"wrote {tmp_path / 'else' / client.user[2]}: ")
+    assert judgekit("install", client.command).out.startswith(f"Wrote {tmp_path / 'else' / client.user[2]}: ")
     judgekit("uninstall", client.command)
     assert not (tmp_path / "else").exists()

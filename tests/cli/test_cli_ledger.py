@@ -92,7 +92,7 @@ def test_the_figures(judgekit: Run, ledger: Ledger) -> None:
     span = "95 % interval 0.0 % to"
     assert f"wrong GO 0.0 % of 170 labelled verdicts, {span} 2.2 % (wanted below 5.0 %)" in done.out
     assert f"ok      false-negative rate 0.0 % from 210 labelled verdicts, {span} 8." in done.out
-    assert "\nbig: 1 verdicts" in done.out
+    assert "\nbig: 1 verdict," in done.out
     found = judgekit("kpi", "--since", "30d", "--json").json
     assert found["all"]["kpis"]["wrong_go"]["state"] == "holds"
     rate = found["all"]["kpis"]["false_negative_rate"]
@@ -100,12 +100,15 @@ def test_the_figures(judgekit: Run, ledger: Ledger) -> None:
     assert 0.08 < rate["high"] <= 0.10 == 2 * rate["limit"]
     assert (list(found["rubrics"]), set(found["models"])) == (["kls@1.0.0"], {"small", "big"})
     assert judgekit("kpi", "--json").json["all"]["verdicts"] == 41
-    for option, name in (("--plot", "kpi.svg"), ("--html", "kpi.html")):
-        done = judgekit("kpi", option, name)
-        assert (done.code, done.err) == (0, f"judgekit: drawn: {name}\n")
-        assert "<svg" in Path(name).read_text()
-    assert judgekit("kpi", "--plot", "kpi.png").code == 64
-    assert judgekit("kpi", "--plot", "gone/kpi.svg").code == 65
+    done = judgekit("kpi", "--html", "kpi.html")
+    assert (done.code, done.err) == (0, "judgekit: Wrote kpi.html\n")
+    assert "<svg" in Path("kpi.html").read_text()
+    assert judgekit("kpi", "--html", "gone/kpi.html").code == 65
+    for options in (("--plot", "kpi.svg"), ("--html", "other.html", "--plot", "kpi.svg")):
+        done = judgekit("kpi", *options)
+        assert (done.code, "--html FILE.html writes a page that has the charts" in done.err) == (64, True)
+    assert not Path("other.html").exists()
+    assert not Path("kpi.svg").exists()
 
 
 def test_typed_overrides_are_labels(judgekit: Run, ledger: Ledger, at_terminal: Callable[[], None]) -> None:
@@ -132,7 +135,7 @@ def test_promotion_is_refused_until_all_holds(judgekit: Run, ledger: Ledger, pro
     ledger.add(given())
     done = judgekit("promote")
     assert done.code == 1
-    assert "missing: time: verdicts cover 1 days; 14 are needed" in done.err
+    assert "missing: time: verdicts cover 1 day; 14 are needed" in done.err
     assert "false-positive rate: nothing measured yet" in done.err
     assert not (project / ".judgekit").exists()
     measured(ledger)
@@ -349,7 +352,7 @@ def test_older_lines_are_brought_in_once_and_strange_ones_told_shortly(judgekit:
     assert done.err == f"judgekit: {source}:2: not JSON; this line is skipped\n"
     again = judgekit("ledger", "import", str(source))
     assert again.out.startswith("0 lines added")
-    assert again.out.endswith("1 were already there\n")
+    assert again.out.endswith("1 was already there\n")
     assert judgekit("ledger", "export").json["imported"] == {}
     (project / "empty").mkdir()
     (project / "page.md").write_text("words\n" * 500)

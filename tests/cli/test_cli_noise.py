@@ -61,7 +61,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> GitRepo:
 def kept(served: Served, work: GitRepo, isolated: Path) -> Path:
     done, _ = served(wavering(), *EVAL, "--repeat", "3", "--keep")
     (path,) = (isolated / "judgekit" / "noise").iterdir()
-    assert (done.code, f"written: {path}" in done.err) == (0, True), done.err
+    assert (done.code, f"Wrote {path}" in done.err) == (0, True), done.err
     return path
 
 
@@ -80,7 +80,7 @@ def test_repeats_are_asked_and_counted(served: Served, work: GitRepo) -> None:
         moved = [score["value"] for score in spread["scores"].values()]
         assert moved == [pytest.approx(1 / sqrt(3)), 0, 0]
     again, _ = served(wavering(), *EVAL, "--repeat", "3")
-    assert "\ncourse: 6 items" in again.out
+    assert "\nafter all tiers: 6 items" in again.out
     assert re.search(r"noise: 1\.96 times .* 1\.132 points", again.out)
     once, _ = served(wavering(), *EVAL, "--json")
     assert [(each["judge"], each["spread"]) for each in once.json["judges"]] == [
@@ -196,7 +196,7 @@ def test_both_commands_keep_the_same(served: Served, kept: Path) -> None:
     before = json.loads(kept.read_text())
     kept.unlink()
     done, _ = served(wavering(), *CHECK, "--repeat", "3", "--keep")
-    assert f"written: {kept}" in done.err
+    assert f"Wrote {kept}" in done.err
     after = json.loads(kept.read_text())
     assert {key for key in before if before[key] != after[key]} <= {"made", "points"}
 

@@ -185,7 +185,7 @@ def test_a_worker_that_is_killed_costs_no_more_than_its_calls_in_flight(ray: Ray
         assert child.returncode == 0, err
         assert read().keys() == {f"r{each}" for each in range(200)}
         assert len(server.requests) <= 200 + 8
-        assert "200 accept; 200 judged now" in last(err)
+        assert "200 accept; 200 judged in" in last(err)
 
 
 def test_a_driver_that_is_killed_goes_on_where_it_was(ray: Ray, use: Use) -> None:
@@ -347,13 +347,13 @@ def test_what_changes_is_judged_again_and_pairs_are_compared(ray: Ray, use: Use)
     with Loopback(answer) as server:
         use(server)
         _, err = ray(*JUDGE, "--limit", "90")
-        assert last(err).startswith("90 rows in out: 88 accept, 1 reject, 1 undetermined; 90 judged now")
+        assert last(err).startswith("90 rows in out: 88 accept, 1 reject, 1 undetermined; 90 judged in")
         asked = len(server.requests)
         unlucky.clear()
         write(row(each, "" if each == 7 else texts.get(each, ""), more=[each]) for each in range(100))
         code, err = ray(*JUDGE)
         assert (code, len(server.requests) - asked) == (0, 12)
-        assert last(err).startswith("100 rows in out: 100 accept; 12 judged now in N s, 88 kept")
+        assert last(err).startswith("100 rows in out: 100 accept; 12 judged in N s, 88 reused")
         assert (read()["r7"]["verdict"], len(read())) == ("accept", 100)
         assert read()["r99"]["more"] == "[99]"
         assert read()["r1"]["more"] is None

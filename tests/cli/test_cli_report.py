@@ -56,7 +56,7 @@ def test_a_sample_is_labelled_and_corrects_the_rate(judgekit: Run, results: str)
 def test_a_page_has_what_is_printed(judgekit: Run, results: str) -> None:
     other = write("other.jsonl", verdicts(*["accept"] * 70, *["reject"] * 30))
     done = judgekit("report", results, other, "--html", "page.html")
-    assert (done.code, done.err) == (0, "judgekit: drawn: page.html\n")
+    assert (done.code, done.err) == (0, "judgekit: Wrote page.html\n")
     assert "other.jsonl: rate above the first  0.100 [" in done.out
     assert "Left out of the difference: 1 rows that only the first results have" in done.out
     page = Path("page.html").read_text()
@@ -139,7 +139,7 @@ def test_what_was_not_counted_is_said(judgekit: Run) -> None:
     for part in (
         "cost unknown",
         "Judged by kls@1.0.0, strict, m: 150 rows.",
-        "No verdict for 1 rows: timeout: too late.",
+        "No verdict for 1 row: timeout: too late.",
         "and 140 more; --html FILE shows the first 100 of them",
     ):
         assert part in done.out, part

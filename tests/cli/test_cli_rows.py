@@ -61,7 +61,7 @@ def test_rows_become_results_and_a_second_run_judges_what_is_missing_changed_or_
     assert (done.code, len(asked)) == (2, 7)  # 2 to reject, 3 to fail
     assert "text from answer, description from question; not used: verdict" in done.err
     assert last(done.err) == (
-        "5 rows in out.jsonl: 2 accept, 1 reject, 2 undetermined; 5 judged now in N s, 0 kept; cost unknown"
+        "5 rows in out.jsonl: 2 accept, 1 reject, 2 undetermined; 5 judged in N s, 0 reused; cost unknown"
     )
     first = read()
     assert [each["id"] for each in first] == ["r1", "r2", "r3", "r4", "r5"]
@@ -76,7 +76,7 @@ def test_rows_become_results_and_a_second_run_judges_what_is_missing_changed_or_
     write([row(1), row(2, "better"), row(3, "lucky"), row(4, "full"), row(5), row(6)])
     done, asked = served(by_content, *INTO, "--no-cache")
     assert (done.code, len(asked)) == (0, 4)
-    assert last(done.err) == ("6 rows in out.jsonl: 6 accept; 4 judged now in N s, 2 kept; cost unknown")
+    assert last(done.err) == ("6 rows in out.jsonl: 6 accept; 4 judged in N s, 2 reused; cost unknown")
     assert [each["id"] for each in read()] == ["r1", "r2", "r3", "r4", "r5", "r6"]
     assert read()[0] == first[0]
     for more, number in ((("--mode", "strict"), 12), (("--fresh", "--mode", "strict"), 12), ((), 6)):
@@ -106,7 +106,7 @@ def test_without_out_results_are_printed(served: Served) -> None:
     done, _ = served(by_content, *JUDGE)
     lines = [json.loads(line) for line in done.out.splitlines()]
     assert sorted(each["verdict"] for each in lines) == ["accept", "reject"]
-    assert last(done.err).startswith("2 rows in standard output: 1 accept, 1 reject; 2 judged now")
+    assert last(done.err).startswith("2 rows in standard output: 1 accept, 1 reject; 2 judged in")
 
 
 WRONG: dict[str, tuple[list[Any], str]] = {
@@ -209,7 +209,7 @@ def test_a_cost_limit_is_for_the_run_and_the_next_run_goes_on(isolated: Path, se
     assert (done.code, len(asked), len(read())) == (2, 5, 5)
     assert last(done.err).endswith("55.00 USD; 15 rows not judged, because --max-cost is reached")
     done, asked = served(by_content, *INTO, "--max-cost", "0")
-    assert last(done.err).startswith("5 rows in out.jsonl: 5 accept; 0 judged now in N s, 5 kept")
+    assert last(done.err).startswith("5 rows in out.jsonl: 5 accept; 0 judged in N s, 5 reused")
     done, asked = served(by_content, *INTO, "-j", "4")
     assert (done.code, len(asked), len({each["id"] for each in read()})) == (0, 15, 20)
 
@@ -334,7 +334,7 @@ def test_ctrl_c_gives_what_is_in_flight_its_time(use: Use) -> None:
         held.released.set()
         _, err = child.communicate(timeout=30)
         assert (child.returncode, len(read())) == (130, 14)
-        assert "interrupted: 14 rows in out.jsonl: 14 accept; 14 judged now" in err
+        assert "interrupted: 14 rows in out.jsonl: 14 accept; 14 judged in" in err
 
 
 def test_one_row_is_one_row_and_a_need_of_rows_is_said_for_rows(served: Served) -> None:

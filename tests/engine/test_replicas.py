@@ -309,7 +309,7 @@ def test_commands_of_the_operator_act_on_the_store(
     assert (says_("serve", "token", "list"), capfd.readouterr().err) == ("", "")
     monkeypatch.chdir(tmp_path)
     Ledger.of(tmp_path).add(Skip(variable="X", who="ada", terminal=True, remote="", refs=[]))
-    assert says_("ledger", "forward", "--all") == "1 lines sent\n"
+    assert says_("ledger", "forward", "--all") == "1 line sent\n"
     assert says_("ledger", "forward") == "0 lines sent\n"
     assert json.loads(says_("triage", "--team", "--json"))["skips"][0]["who"] == "ada"
     assert "geheim" not in says_("config", "show")

@@ -444,7 +444,7 @@ def test_the_ledger_is_kept_here_first_and_read_there(
     ledger.add(Skip(variable="JUDGEKIT_SKIP", who="ada", terminal=True, remote="", refs=[]))
     assert run(["ledger", "forward"]) == 0
     assert run(["ledger", "forward"]) == 0
-    assert capfd.readouterr().out.splitlines() == ["1 lines sent", "0 lines sent"]
+    assert capfd.readouterr().out.splitlines() == ["1 line sent", "0 lines sent"]
     assert run(["triage", "--team", "--json"]) == 0
     (skip,) = [each for each in json.loads(capfd.readouterr().out)["skips"] if each["project"] == ledger.name]
     assert skip["who"] == "ada"

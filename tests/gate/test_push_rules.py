@@ -196,6 +196,7 @@ def test_an_override_without_a_terminal_counts_only_if_the_user_says_so(world: W
     command = [sys.executable, "-m", "judgekit", "override", task, "accept", "--why", "an agent says so"]
     done = start(command, cwd=world.work.folder, capture_output=True, check=True, timeout=60)
     assert b"without a terminal" in done.stderr
+    assert (b"accept" in done.stdout, b"recorded, but it does not count" in done.stdout) == (False, True)
     world.push(judged={"a.md": "NO-GO"}, code=1)
     users_config(world, "gate: {override_without_terminal: true}\n")
     assert "accepted by" in world.push("--dry-run", "origin", "main").err

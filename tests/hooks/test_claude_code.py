@@ -28,6 +28,9 @@ OTHER = "Kyrgyz throat singing, please"
 RULE = "Never push on Fridays -> constraints/fridays.json"
 
 
+HELP = "judgekit hook --help lists the options"
+
+
 def results(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("<result ")]
 
@@ -248,6 +251,14 @@ def test_a_fault_of_ours_is_one_line(store: MemoryStore, run: Run, monkeypatch: 
 
         monkeypatch.setattr(context, "find", broken)
         assert run(payload(store)) == ("", [f"judgekit: {line}"])
+
+
+def test_an_option_that_there_is_not_is_one_line_and_costs_no_answer(store: MemoryStore, run: Run) -> None:
+    for option in ("--frobnicate", "--explian=x", "-x", "please"):
+        out, err = run(payload(store), option)
+        assert (bool(out), err) == (True, [f"judgekit: {option}: no such option; {HELP}"])
+        assert run(b"", option) == ("", err)
+        assert run(b"", "--stats", option)[1] == err
 
 
 def test_explain_names_each_outcome(store: MemoryStore, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
