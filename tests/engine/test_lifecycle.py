@@ -71,8 +71,12 @@ def take(place: EngineAddress) -> Iterator[Take]:
 
 
 @pytest.fixture
-def engine(take: Take, place: EngineAddress, clock: Clock) -> Engine:
-    """Return an engine that sits in its place and does not run: it only looks around."""
+def engine(take: Take, place: EngineAddress, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """Return an engine that sits in its place and does not run: it only looks around.
+
+    It is small, however much the process has grown that runs the tests.
+    """
+    monkeypatch.setattr(lifecycle, "rss_bytes", lambda: 1)
     log, lock = Log(place.log), take()
     os.pwrite(lock.lock, b"%d\n" % os.getpid(), 0)
     found = Engine(lock, log)
