@@ -361,7 +361,7 @@ def test_words_and_names_are_not_obeyed(judgekit: Run, tmp_path: Path) -> None:
     assert sorted(rows) == sorted(("[31maccept", "accept", "acept", "x" * 39 + "…"))
     said = {"q\n\x1b[2J": {"choice": "accept", "model": "m\x1b[1m"}}
     found = judgekit("eval", "judge", write(tmp_path, {"id": "a", "label": "accept", "judges": said}))
-    assert "q\\n\\x1b[2J (m\\x1b[1m): 1 items" in found.out
+    assert "q\\n\\x1b[2J (m\\x1b[1m): 1 item" in found.out
     assert "\x1b" not in done.out + found.out
 
 

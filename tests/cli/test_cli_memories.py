@@ -179,7 +179,7 @@ def test_the_judges_part_is_measured_beside(judgekit: Run, use: Use) -> None:
         use(server)
         Path("one.txt").write_text("What about the lantern wick, then?\n")
         done = judgekit("eval", "memories", "--prompts", "one.txt", "--labels", "labels.jsonl")
-    assert "models did not decide all about 1 prompts" in done.err
+    assert "models did not decide all about 1 prompt" in done.err
 
 
 def test_labels_choose_the_thresholds_and_a_copy_of_the_old_is_kept(

@@ -43,6 +43,8 @@ from judgekit.rubric import loader
 from judgekit.text import visible
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from judgekit.judging.documents import ComparisonInput
     from judgekit.providers.base import Endpoint, Reply, Request
 
@@ -174,15 +176,29 @@ def test_a_password_in_a_sentence_is_left_out_in_many_languages() -> None:
         assert "kV9#mQ2z" not in redact(text).text, text
 
 
-WORDLESS = 6000  # samples after which a word counts as one that no branch has
+WORDLESS = 20_000  # samples after which a word counts as one that no branch has
 
 
-@pytest.mark.parametrize("section", ["forms", "places"])
+def can_stand_for_another(
+    word: str, words: Sequence[str], texts: Sequence[str], pattern: re.Pattern[str]
+) -> bool:
+    """Whether a text is found with a word in the place of another one, and not with nonsense there."""
+    for text in texts:
+        for other in words:
+            if other not in text or pattern.search(text.replace(other, "zqxjv")):
+                continue
+            if pattern.search(text.replace(other, word)):
+                return True
+    return False
+
+
+@pytest.mark.parametrize("section", ["forms", pytest.param("places", marks=pytest.mark.slow)])
 def test_each_word_of_a_rule_has_a_branch_that_finds_it(section: str) -> None:
     """A word without one only costs time, and looks as if its kind were found."""
     draw = random.Random(5)
     for kind, words, pattern in secret_rules.read_rows(section):
         missing, compiled, tries = {*words}, re.compile(pattern), 0
+        texts: list[str] = []
         while missing and tries < WORDLESS:
             tries += 1
             sample = draw_match(pattern, draw)
@@ -190,6 +206,9 @@ def test_each_word_of_a_rule_has_a_branch_that_finds_it(section: str) -> None:
                 sample = sample.lower()
             if compiled.search(sample):
                 missing = {word for word in missing if word not in sample}
+                texts.append(sample)
+        # Of hundreds of names some are drawn too rarely: they must do in the place of another one.
+        missing = {word for word in missing if not can_stand_for_another(word, words, texts[:200], compiled)}
         assert not missing, (kind, pattern)
 
 
