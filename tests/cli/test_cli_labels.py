@@ -130,7 +130,7 @@ def test_what_is_not_understood_is_left_out_and_counted_never_refused(served: Se
     assert done.code == 0
     assert "Labels left out: 1 blank label, 2 labels that are not understood, such as 'MEH'." in done.out
     done, _ = served(by_word, "eval", "judge", "rows.jsonl", "--rubric", "kls", "--models", "one")
-    assert (done.code, "rows.jsonl: 1 labelled item\n" in done.out) == (0, True)
+    assert (done.code, "rows.jsonl: 1 labelled item" in done.out) == (0, True)
     left = "1 blank label, 2 labels that are not understood, such as 'MEH', 1 row with a blank text"
     assert f"left out: {left}" in done.out
     write("none.jsonl", [{"id": 1, "label": "MEH"}])
