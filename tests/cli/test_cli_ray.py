@@ -169,7 +169,7 @@ def stripped(found: dict[str, Any]) -> dict[str, Any]:
     for each in (judged, *(judged or {}).get("rounds", ())):
         for name in ("id", "timestamp", "duration_ms", "latency_ms"):
             (each or {}).pop(name, None)
-    content, _, _ = found["fingerprint"].partition(".")  # the rest seals the row, with its times
+    content, _, _ = (found["fingerprint"] or "").partition(".")  # the rest seals the row, with its times
     return {**found, "judged": judged, "duration_ms": None, "fingerprint": content}
 
 
