@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from judgekit.environment import __version__
-from judgekit.gate.record import gate_record
 from judgekit.judging.redact import without_secrets
-from judgekit.ledger.records import task_name
+from judgekit.task_ids import task_name
 from judgekit.text import rubric_name
 
 if TYPE_CHECKING:
@@ -44,6 +43,9 @@ def render_gate(name: str, report: Report) -> str:
 
     JSON has a record about the whole run behind those of verdicts.
     """
+    # Its model needs pydantic, which takes longer to import than an engine takes to judge one document.
+    from judgekit.gate.record import gate_record
+
     verdicts = [row["verdict"] for row in report.rows]
     run = gate_record(report)
     if name in ("json", "jsonl"):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from typer import Argument, Option
 
+from judgekit import task_ids
 from judgekit.cli.ledger import Since, TeamLedger, damaged, here, readiness
 from judgekit.cli.output import emit, keeps, pressed, project_path, say, verdict_text, warn
 from judgekit.errors import Exit, InputError, UsageError
@@ -197,14 +198,14 @@ def override(
 ) -> None:
     """Override the verdict on a file until the file changes."""
     from judgekit.config import settings
-    from judgekit.ledger import OverrideLine, labels, records
+    from judgekit.ledger import OverrideLine, labels
 
     if not why.strip():
         raise UsageError("--why is empty; give a reason")
     ledger = TeamLedger() if team else here()
     verdict = _last_verdict(ledger, task)
-    if verdict is None and (team or not records.is_blob(task, records.DIGITS)):
-        needed = f"give PATH@SHA256 as the gate prints it, {records.DIGITS} digits or more"
+    if verdict is None and (team or not task_ids.is_blob(task, task_ids.DIGITS)):
+        needed = f"give PATH@SHA256 as the gate prints it, {task_ids.DIGITS} digits or more"
         raise UsageError(f"{task}: no verdict on it in {ledger.folder}; {needed}")
     line = OverrideLine(
         task_id=verdict.task_id if verdict else task,
@@ -230,21 +231,21 @@ def override(
 def _last_verdict(ledger: AnyLedger, task: str) -> VerdictLine | None:
     """Return the last verdict on a task, an id (or its start), or a path, from the folder or repository."""
     from judgekit.git import GitError, Repository
-    from judgekit.ledger import LineFilter, VerdictLine, records
+    from judgekit.ledger import LineFilter, VerdictLine
 
     try:
         prefix = Repository(Path.cwd()).ask("rev-parse", "--show-prefix").removesuffix(b"\n")
         from_root = posixpath.normpath(posixpath.join(os.fsdecode(prefix), task))
     except GitError:
         from_root = task
-    names = dict.fromkeys([task, from_root] if records.is_blob(task) else [from_root, task])
+    names = dict.fromkeys([task, from_root] if task_ids.is_blob(task) else [from_root, task])
     last, begun = dict[str, VerdictLine](), dict[str, VerdictLine]()
     for record in ledger.records(LineFilter(kinds=[VerdictLine]), damaged):
         if isinstance(record, VerdictLine):
             begun |= {record.id: record} if record.id.startswith(task) else {}
             known = (record.id, record.task_id, record.task_id.rpartition("@")[0])
             for name in names:
-                if name in known or records.same_blob(record.task_id, name):
+                if name in known or task_ids.same_blob(record.task_id, name):
                     last[name] = max(record, last.get(name, record), key=lambda line: line.timestamp)
     only = next(iter(begun.values())) if len(begun) == 1 and len(task) >= _START else None
     return next((last[name] for name in names if name in last), only)

@@ -18,7 +18,7 @@ from judgekit.gate import issues
 from judgekit.git import GitError, Repository
 from judgekit.ledger import Ledger, LineFilter, Record, VerdictLine
 from judgekit.ledger.labels import triage
-from judgekit.ledger.records import task_name
+from judgekit.task_ids import task_name
 from judgekit.text import one_line
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from judgekit.evaluation import page
 from judgekit.judging.redact import redact
 from judgekit.judging.verdict import Finding, Round, Verdict
 from judgekit.ledger import verdict_line
-from judgekit.ledger.records import task_name
+from judgekit.task_ids import task_name
 from judgekit.text import one_line, rubric_name, visible
 
 WIDTH = 100  # columns of a block, which does not wrap

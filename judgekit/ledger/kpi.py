@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from judgekit.ledger import rates
 from judgekit.ledger.rates import LEAST, Interval, Quality, Stratum
-from judgekit.ledger.records import Fault, Label, ModeChange, OverrideLine, VerdictLine, same_blob
+from judgekit.ledger.records import Fault, Label, ModeChange, OverrideLine, VerdictLine
 from judgekit.ledger.store import LineFilter
+from judgekit.task_ids import same_blob
 from judgekit.text import counted, rubric_name
 
 if TYPE_CHECKING:

@@ -16,6 +16,7 @@ from judgekit.errors import FailureKind
 from judgekit.judging.redact import without_secrets
 from judgekit.judging.verdict import Dismissed, Verdict, VerdictWord
 from judgekit.retrieval.terms import fold
+from judgekit.task_ids import DIGITS, is_blob, same_blob
 from judgekit.text import encodable
 
 if TYPE_CHECKING:
@@ -225,45 +226,24 @@ def line(record: Record) -> bytes:
     return written.encode() + b"\n"
 
 
-DIGITS = 16  # of a hash: 64 bits
-_TASK = re.compile(r"^(?P<path>.+)@(?P<hash>[0-9a-f]{8,64})$", re.DOTALL)
-
-
-def is_blob(task_id: str, digits: int = 0) -> bool:
-    """Whether a task's id is `path@` and 8 to 64 hexadecimal digits of a hash, at least so many `digits`."""
-    found = _TASK.match(task_id)
-    return found is not None and len(found["hash"]) >= digits
-
-
-def task_name(task_id: str) -> str:
-    """Return what stays the same of a task when its content changes: the path of a blob, else the whole."""
-    return task_id.rpartition("@")[0] if is_blob(task_id) else task_id
-
-
-def same_blob(one: str, other: str) -> bool:
-    """Whether two tasks are the same; the hash of one may be cut shorter than that of the other."""
-    mine, theirs = _TASK.match(one), _TASK.match(other)
-    if mine is None or theirs is None:
-        return one == other
-    short, long = sorted((mine["hash"], theirs["hash"]), key=len)
-    return mine["path"] == theirs["path"] and long.startswith(short)
-
-
 def newest_override(
     records: Iterable[Record], task_id: str, subjects: Collection[str] = (), *, without_terminal: bool = False
 ) -> OverrideLine | None:
     """Return the newest override that was given on a terminal of a task whose files have these SHA-256."""
-    found = [
-        record
-        for record in records
-        if isinstance(record, OverrideLine)
-        and (record.terminal or without_terminal)
-        and same_blob(record.task_id, task_id)
-        and (
-            set(record.subjects) == set(subjects)
-            if record.subjects and subjects
-            # An id of another kind stays the same when the content changes; a short hash is soon another's.
-            else is_blob(record.task_id, DIGITS) and is_blob(task_id, DIGITS)
-        )
-    ]
-    return max(found, key=lambda override: override.timestamp, default=None)
+    given: list[OverrideLine] = []
+    for record in records:
+        if not isinstance(record, OverrideLine):
+            continue
+        if not record.terminal and not without_terminal:
+            continue
+        if same_blob(record.task_id, task_id) and _is_of_subjects(record, task_id, subjects):
+            given.append(record)
+    return max(given, key=lambda override: override.timestamp, default=None)
+
+
+def _is_of_subjects(override: OverrideLine, task_id: str, subjects: Collection[str]) -> bool:
+    """Whether an override was given for files with these SHA-256."""
+    if override.subjects and subjects:
+        return set(override.subjects) == set(subjects)
+    # An id of another kind stays the same when the content changes; a short hash is soon another's.
+    return is_blob(override.task_id, DIGITS) and is_blob(task_id, DIGITS)

@@ -318,7 +318,7 @@ def test_a_run_that_is_ended_goes_on_where_it_was(
             (f"r{each}" for each in range(rows)), 1
         )
         assert held.count <= rows + 4
-        assert f"{len(found)} kept" in last(done.stderr)
+        assert f"{len(found)} reused" in last(done.stderr)
 
 
 @pytest.mark.slow

@@ -273,8 +273,10 @@ def test_what_was_noted_before_the_engine_died_counts_once(
         for engine in engines(home):
             os.kill(engine, signal.SIGKILL)
         died.set()
-        code, verdicts, _ = ended(process)
+        code, records, _ = ended(process)
+    *verdicts, whole = records
     assert (code, [verdict["verdict"] for verdict in verdicts]) == (1, ["reject", "accept"])
+    assert (whole["schema"], whole["verdict"]) == ("judgekit/gate@1", "NO-GO")
     assert sorted(each.id for each in noted(ledger)) == sorted(verdict["id"] for verdict in verdicts)
     assert len(b"".join(path.read_bytes() for path in ledger.folder.glob("*.jsonl")).splitlines()) == 3
 

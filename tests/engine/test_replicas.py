@@ -163,7 +163,7 @@ def test_a_client_that_goes_gives_its_request_back_and_what_it_cost_is_known(
             until(lambda: len(slow.requests) > 1)
             assert asks(30) == 503  # while the first one waits
             assert gone.result(30) == 0
-            until(lambda: team.rows("SELECT * FROM judgekit.judging WHERE key NOT LIKE 'spent:%'") == [])
+            until(lambda: team.rows("SELECT * FROM judgekit.judging WHERE key NOT LIKE 'spent:%%'") == [])
             assert team.spent() == pytest.approx(CALL_USD)
             held.set()
             assert asks(30) == 200
