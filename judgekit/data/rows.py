@@ -7,7 +7,6 @@ files, in the order of their paths.
 
 from __future__ import annotations
 
-import base64
 import csv
 import io
 import json
@@ -16,13 +15,13 @@ import stat
 from collections import Counter, deque
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import date, time, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Self, TypeAlias
 
 from judgekit.config.files import install_extra
 from judgekit.data import parquet_pages, sniffing
+from judgekit.data.values import NoJsonValueError, plain_value
 from judgekit.errors import InputError
 from judgekit.judging.documents import MAX_BYTES, STDIN
 from judgekit.text import RepeatedKeyError, encodable, one_line, with_different_keys
@@ -529,34 +528,15 @@ def plain_cells(column: pa.Array) -> list[Any]:
     elif kind in (pa.duration("ns"), pa.time64("ns")):
         column = column.cast((pa.duration if pa.types.is_duration(kind) else pa.time64)("us"), safe=False)
     try:
-        return [_plain(cell) for cell in column.to_pylist()]
-    except (ValueError, OverflowError):
+        return [plain_value(cell) for cell in column.to_pylist()]
+    except (ValueError, OverflowError, NoJsonValueError):
         return [_plain_cell(cell) for cell in column]
 
 
 def _plain_cell(cell: pa.Scalar) -> object:
     try:
-        return _plain(cell.as_py())
+        return plain_value(cell.as_py())
     except (ValueError, OverflowError) as error:
         return _CellError(f"expected a value that Python can hold ({one_line(str(error), 100)})")
-
-
-def _plain(value: object) -> object:
-    match value:
-        case None | bool() | int() | float() | str():
-            return value
-        case list() | tuple():
-            return [_plain(each) for each in value]
-        case dict():
-            return {str(key): _plain(each) for key, each in value.items()}
-        case date() | time():  # a datetime is a date
-            return value.isoformat()
-        case timedelta():
-            return value.total_seconds()
-        case bytes():
-            try:
-                return value.decode()
-            except UnicodeDecodeError:
-                return base64.b64encode(value).decode()
-        case _:
-            return str(value)
+    except NoJsonValueError as error:
+        return _CellError(one_line(str(error), 200))

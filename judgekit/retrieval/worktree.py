@@ -22,15 +22,25 @@ def git_root(folder: str) -> str | None:
     return folder
 
 
+def git_folder_of(root: str) -> str:
+    """Return where git keeps its files for the working tree at `root`; empty if there is no such folder."""
+    mark = os.path.join(root, _MARK)
+    if os.path.isdir(mark):
+        return mark
+    named = _first_line(mark)
+    if not named.startswith("gitdir:"):
+        return ""
+    return os.path.join(root, named.removeprefix("gitdir:").strip())
+
+
 def main_worktree(root: str) -> str:
     """Return the main working tree of the one at `root`: itself, unless it is a linked one.
 
     Of a bare repository, which has no working tree, it is the repository's own folder.
     """
-    named = _first_line(os.path.join(root, _MARK))
-    if not named.startswith("gitdir:"):
+    git_folder = git_folder_of(root)
+    if not git_folder or git_folder == os.path.join(root, _MARK):
         return root
-    git_folder = os.path.join(root, named.removeprefix("gitdir:").strip())
     common = os.path.normpath(os.path.join(git_folder, _first_line(os.path.join(git_folder, "commondir"))))
     back = _first_line(os.path.join(git_folder, "gitdir"))
     if not back or os.path.realpath(os.path.dirname(git_folder)) != os.path.realpath(f"{common}/worktrees"):

@@ -122,12 +122,10 @@ def is_users_own(project: str) -> bool:
     root = worktree.git_root(project)
     if root is None:
         return False
-    git_folder = os.path.join(root, ".git")
-    if os.path.isfile(git_folder):
-        main = worktree.main_worktree(root)
-        if main == root:
-            return False
-        git_folder = _linked_git_folder(git_folder)
+    is_linked = os.path.isfile(os.path.join(root, ".git"))
+    if is_linked and worktree.main_worktree(root) == root:  # only one side says that they belong together
+        return False
+    git_folder = worktree.git_folder_of(root)
     try:
         with open(os.path.join(git_folder, "index"), "rb") as file:
             raw = file.read(_MOST_INDEX + 1)
@@ -138,9 +136,3 @@ def is_users_own(project: str) -> bool:
     # Version 4 of the list leaves out what a path has in common with the one before it.
     name = LOCAL_SETTINGS.rpartition("/")[2].encode()
     return len(raw) <= _MOST_INDEX and name + b"\0" not in raw
-
-
-def _linked_git_folder(mark: str) -> str:
-    with open(mark, "rb") as file:
-        named = os.fsdecode(file.read(4_096)).removeprefix("gitdir:").strip()
-    return os.path.join(os.path.dirname(mark), named)

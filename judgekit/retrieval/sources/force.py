@@ -14,30 +14,61 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SUPERSEDED, DEPRECATED, REJECTED = "superseded", "deprecated", "rejected"
-# By the word, in small letters, that a status begins with.
-_STATUSES = {
-    **dict.fromkeys(("superseded", "superceded", "replaced", "obsoleted"), SUPERSEDED),
-    **dict.fromkeys(("ersetzt", "abgelöst", "remplacé", "remplacée", "sustituido", "sustituida"), SUPERSEDED),
-    **dict.fromkeys(("sostituito", "sostituita", "substituído", "substituída", "vervangen"), SUPERSEDED),
-    **dict.fromkeys(("已取代", "已替代", "已被取代", "被取代", "廃止", "заменено", "заменён"), SUPERSEDED),
-    **dict.fromkeys(("deprecated", "obsolete", "retired", "withdrawn", "abandoned"), DEPRECATED),
-    **dict.fromkeys(("veraltet", "obsolète", "déprécié", "dépréciée", "obsoleto", "obsoleta"), DEPRECATED),
-    **dict.fromkeys(("已废弃", "已弃用", "非推奨", "устарело", "verouderd"), DEPRECATED),
-    **dict.fromkeys(("rejected", "declined", "abgelehnt", "verworfen", "rejeté", "rejetée"), REJECTED),
-    **dict.fromkeys(("rechazado", "rechazada", "respinto", "rejeitado", "afgewezen"), REJECTED),
-    **dict.fromkeys(("已拒绝", "却下", "отклонено"), REJECTED),
+# The words, in small letters, with which a status begins: a line a language.
+_WORDS_BY_STATUS = {
+    SUPERSEDED: """
+        superseded superceded replaced obsoleted
+        ersetzt abgelöst
+        remplacé remplacée
+        sustituido sustituida
+        sostituito sostituita
+        substituído substituída
+        vervangen
+        заменено заменён
+        已取代 已替代 已被取代 被取代
+        廃止
+    """,
+    DEPRECATED: """
+        deprecated obsolete retired withdrawn abandoned
+        veraltet
+        obsolète déprécié dépréciée
+        obsoleto obsoleta
+        verouderd
+        устарело
+        已废弃 已弃用
+        非推奨
+    """,
+    REJECTED: """
+        rejected declined
+        abgelehnt verworfen
+        rejeté rejetée
+        rechazado rechazada
+        respinto
+        rejeitado
+        afgewezen
+        отклонено
+        已拒绝
+        却下
+    """,
 }
+# Words after which it says by what, since when or why; what goes on otherwise is a sentence of its own.
+_FOLLOWING_WORDS = """
+    by in since on as for with and because due from adr
+    durch seit am weil von
+    par depuis le
+    por desde da dal
+    door sinds
+    на
+"""
+# What a status is called.
+_STATUS_NAMES = ("status", "statut", "estado", "stato", "状态", "ステータス", "статус", "decision status")
+
+_STATUSES: dict[str, str] = {}
+for _status, _words in _WORDS_BY_STATUS.items():
+    _STATUSES.update(dict.fromkeys(_words.split(), _status))
+_FOLLOWING = frozenset(_FOLLOWING_WORDS.split())
 _FIRST_UNSPACED = "\u2e80"  # where the scripts begin that put no spaces between words
 _UNSPACED = tuple(word for word in _STATUSES if word[0] > _FIRST_UNSPACED)
-# Words after which it says by what, since when or why; what goes on otherwise is a sentence of its own.
-_FOLLOWING = frozenset(
-    (
-        *("by", "in", "since", "on", "as", "for", "with", "and", "because", "due", "from", "adr"),
-        *("durch", "seit", "am", "weil", "von", "par", "depuis", "le", "por", "desde", "da", "dal", "door"),
-        *("sinds", "на"),
-    )
-)
-_NAMES = frozenset(("status", "statut", "estado", "stato", "状态", "ステータス", "статус", "decision status"))
 _AROUND = " \t*_~`>#-+!|\"'“”"
 _WORD_ENDS = " \t.,;:()[]|*_~<>!\"'/\u3000\uff0c\u3002\uff1a"
 _SHORTEST_UNDERLINE = 3
@@ -90,14 +121,14 @@ def _status_lines(body: str) -> list[str]:
             continue
         below = lines[place + 1].strip() if place + 1 < len(lines) else ""
         if _is_heading(text, below):
-            is_in_section = text.strip("#=- \t:").lower() in _NAMES
+            is_in_section = text.strip("#=- \t:").lower() in _STATUS_NAMES
             sections += 1
         elif is_in_section:
             if not _is_underline(text):
                 values.append(text)
         elif sections <= 1:
             name, colon, value = text.strip(_AROUND).replace("\uff1a", ":").partition(":")
-            if colon and name.strip(_AROUND).lower() in _NAMES:
+            if colon and name.strip(_AROUND).lower() in _STATUS_NAMES:
                 values.append(value)
     return values
 
