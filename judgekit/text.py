@@ -25,7 +25,8 @@ def rubric_name(name: str, source: str | None) -> str:
 def visible(text: str) -> str:
     """Return `text` without what nobody sees; line breaks and tabs stay, other separators become breaks."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
-    return text if text.isascii() and text.isprintable() else text.translate(_SHOWN)
+    line = text.replace("\n", " ").replace("\t", " ")
+    return text if line.isascii() and line.isprintable() else text.translate(_SHOWN)
 
 
 def lines_of(text: str) -> list[str]:

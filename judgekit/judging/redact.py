@@ -140,6 +140,7 @@ def replies(record: Record) -> Record:
 
 _FAR: Final = 200  # characters around a list in which its parts are joined
 _SHORTEST_ENCODED: Final = 16  # characters of encoded text without blanks
+_LEAST_DIGITS: Final = 12  # of text encoded in numbers
 # What the beginnings have of secrets that a line's end may cut in two, as the pattern `broken` knows them.
 _BROKEN: Final = (
     *("sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "AKIA", "ASIA", "xox", "eyJ", "glpat-"),
@@ -178,12 +179,19 @@ def views(text: str) -> Iterator[View]:
         for start, end, matches in _windows(text, RE["broken"]):
             yield _view(text, start, end, [(*each.span("gap"), "") for each in matches])
     yield from _dumps(text)
-    longest = max(map(len, text.split()), default=0)
-    kinds = ("base64", "hex", "base32", "hex_lines") if longest >= _SHORTEST_ENCODED else ()
-    for kind in (*kinds, "dump", "numbers", "pairs"):
+    for kind in _encodings(text):
         for match in RE[kind].finditer(text):
             if decoded := _decoded(match[0], kind):
                 yield View(decoded, (0,), ((*match.span(), False),))
+
+
+def _encodings(text: str) -> Iterator[str]:
+    """Yield the encodings that a text is long enough for, and has enough digits for."""
+    longest = max(map(len, text.split()), default=0)
+    if longest >= _SHORTEST_ENCODED:
+        yield from ("base64", "base32")
+    if sum(map(text.count, string.digits)) >= _LEAST_DIGITS:
+        yield from ("hex", "hex_lines", "dump", "numbers", "pairs")
 
 
 def _windows(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[int, int, list[re.Match[str]]]]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Span: TypeAlias = tuple[int, int]
 RULES: Final[dict[str, Any]] = environment.table(__file__, "secret_rules.toml")
-_COMPILED_SECTIONS: Final = (
+_SECTIONS_OF_PATTERNS: Final = (
     "names",
     "values",
     "settings",
@@ -98,12 +98,13 @@ def whole(text: str) -> str:
     return text
 
 
-def _compile_sections() -> dict[str, re.Pattern[str]]:
-    patterns: dict[str, re.Pattern[str]] = {}
-    for section in _COMPILED_SECTIONS:
-        for name, pattern in RULES[section].items():
-            patterns[name] = re.compile(whole(pattern))
-    return patterns
+class _Patterns(dict[str, re.Pattern[str]]):
+    """The patterns by their names; each is compiled when it is first asked for."""
+
+    def __missing__(self, name: str) -> re.Pattern[str]:
+        pattern = re.compile(whole(_PATTERNS[name]))
+        self[name] = pattern
+        return pattern
 
 
 def read_rows(section: str) -> list[tuple[str, tuple[str, ...], str]]:
@@ -117,7 +118,10 @@ def read_rows(section: str) -> list[tuple[str, tuple[str, ...], str]]:
     return rows
 
 
-RE: Final = _compile_sections()
+_PATTERNS: Final[dict[str, str]] = {}
+for _section in _SECTIONS_OF_PATTERNS:
+    _PATTERNS.update(RULES[_section])
+RE: Final = _Patterns()
 
 
 def line_end(text: str, at: int) -> int:

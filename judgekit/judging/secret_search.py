@@ -23,7 +23,7 @@ from judgekit.judging.secret_tables import (
     find_wiki_pairs,
 )
 from judgekit.judging.vendor_tokens import count_changes, find_vendor_tokens
-from judgekit.judging.word_index import WordIndex, compile_any_word
+from judgekit.judging.word_index import AnyWord, WordIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,8 @@ _SMALL: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 
 _FORMS: Final = read_rows("forms")
 _PLACES: Final = read_rows("places")
-_LINE_WORDS: Final = (*RULES["lines"]["words"].split("|"), *LANGUAGE_WORDS)
+_LANGUAGE_WORDS: Final = AnyWord(LANGUAGE_WORDS)
+_LINE_WORDS: Final = AnyWord([*RULES["lines"]["words"].split("|"), *LANGUAGE_WORDS])
 _LINE_PATTERNS: Final = [re.compile(pattern) for pattern in RULES["lines"]["patterns"]]
 _SHORT, _ENDINGS = (frozenset(RULES["words"][name].split()) for name in ("short", "endings"))
 _compiled: Final = functools.cache(re.compile)
@@ -75,12 +76,13 @@ def _form_index() -> WordIndex:
 
 
 @functools.cache
-def _place_index() -> WordIndex:
-    return WordIndex([words for _, words, _ in _PLACES])
-
-
-def _line_words() -> re.Pattern[str]:
-    return compile_any_word(_LINE_WORDS)
+def _place_index(*, in_languages: bool) -> WordIndex:
+    """Return the index of places; without those that only a name in another language has."""
+    rows = [words for _, words, _ in _PLACES]
+    if not in_languages:
+        languages = set(LANGUAGE_WORDS)
+        rows = [() if languages.issuperset(words) else words for words in rows]
+    return WordIndex(rows)
 
 
 def find(text: str) -> Iterator[SecretMatch]:
@@ -101,9 +103,10 @@ def find(text: str) -> Iterator[SecretMatch]:
 def _places(text: str, lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
     """Yield the values in some lines that are secrets by their place or their name."""
     inside = "\n".join(lower[start:end] for start, end in lines)
-    foreign = compile_any_word(tuple(LANGUAGE_WORDS)).search(inside)
-    pattern_of_names = RE["pattern_of_languages"] if foreign else RE["pattern"]
-    places = [_PLACES[number] for number in _place_index().rules_of(inside)]
+    in_languages = bool(_LANGUAGE_WORDS.pattern_for(inside).search(inside))
+    pattern_of_names = RE["pattern_of_languages"] if in_languages else RE["pattern"]
+    index = _place_index(in_languages=in_languages)
+    places = [_PLACES[number] for number in index.rules_of(inside)]
     for start, end in lines:
         here = lower[start:end]
         for kind, words, pattern in places:
@@ -154,7 +157,7 @@ def _forms(text: str, long: str) -> Iterator[SecretMatch]:
 def _lines(lower: str) -> list[Span]:
     """Return from where to where lines stand in which a value may be a secret by its name or place."""
     named = set()
-    for pattern in (_line_words(), *_LINE_PATTERNS):
+    for pattern in (_LINE_WORDS.pattern_for(lower), *_LINE_PATTERNS):
         at = 0
         while match := pattern.search(lower, at):
             at = line_end(lower, match.end() - 1)

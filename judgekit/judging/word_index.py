@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -66,7 +66,43 @@ class WordIndex:
         return sorted(rules)
 
 
-@functools.cache
-def compile_any_word(words: tuple[str, ...]) -> re.Pattern[str]:
-    """Return the compiled pattern of any of the words."""
-    return re.compile(any_word(words))
+# Letters in the order in which texts have them; what is not among them is rare.
+_BY_FREQUENCY: Final = " etaoinsrhldcumfpgwybvkxjqz"
+
+
+class AnyWord:
+    """Any of many words: where a text has one, the pattern for it matches."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = words
+
+    def pattern_for(self, text: str) -> re.Pattern[str]:
+        return self._of_ascii if text.isascii() else self._of_all
+
+    @functools.cached_property
+    def _of_all(self) -> re.Pattern[str]:
+        return _compile_at_rarest_letter(self._words)
+
+    @functools.cached_property
+    def _of_ascii(self) -> re.Pattern[str]:
+        """The pattern of the words that a text in ASCII can have: `re` passes over letters faster then."""
+        return _compile_at_rarest_letter([word for word in self._words if word.isascii()])
+
+
+def _compile_at_rarest_letter(words: Sequence[str]) -> re.Pattern[str]:
+    """Return a pattern that matches from the rarest letter of a word on: few places of a text are tried."""
+    endings: dict[str, list[str]] = {}
+    for word in words:
+        letter = max(word, key=_rarity)
+        beginning, _, rest = word.partition(letter)
+        ending = re.escape(rest)
+        if beginning:
+            ending += f"(?<={re.escape(word)})"
+        endings.setdefault(letter, []).append(ending)
+    branches = [f"{re.escape(letter)}(?:{'|'.join(rest)})" for letter, rest in endings.items()]
+    return re.compile("|".join(branches))
+
+
+def _rarity(letter: str) -> int:
+    place = _BY_FREQUENCY.find(letter)
+    return place if place >= 0 else len(_BY_FREQUENCY)
