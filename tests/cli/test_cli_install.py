@@ -78,7 +78,7 @@ def test_print_changes_nothing(judgekit: Run, user_file: Path, isolated: Path) -
 
 def test_settings_beyond_editing_stay(judgekit: Run, user_file: Path) -> None:
     for content, said in (
-        (b'{\n  "model": "opus",\n}', ":3: not valid JSON"),
+        (b'{\n  "model": "opus",}', ":2: not valid JSON"),
         (b'{\n// why\n"model": "opus"}', ":2: not valid JSON"),
         (b'{\n"hooks": []}', ": hooks: expected an object of events"),
         (b"[]", ": expected an object of settings"),
