@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from judgekit.judging.documents import Document, File, Task
 from judgekit.judging.fence import folded
+from judgekit.judging.word_index import AnyWord
 from judgekit.text import visible
 
 if TYPE_CHECKING:
@@ -142,11 +143,12 @@ _FAR: Final = 200  # characters around a list in which its parts are joined
 _SHORTEST_ENCODED: Final = 16  # characters of encoded text without blanks
 _LEAST_DIGITS: Final = 12  # of text encoded in numbers
 # What the beginnings have of secrets that a line's end may cut in two, as the pattern `broken` knows them.
-_BROKEN: Final = (
+_BROKEN_BEGINNINGS: Final = (
     *("sk-", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "AKIA", "ASIA", "xox", "eyJ", "glpat-"),
     *("AIza", "hf_", "npm_", "pypi-", "SG.", "dop_v1_", "hvs.", "shpat_", "gsk_", "xai-", "k_live_"),
     *("whsec_", "dckr_pat_", "ya29.", "GOCSPX-"),
 )
+_BROKEN: Final = AnyWord(_BROKEN_BEGINNINGS)
 _PRINTED: Final = string.printable.encode()
 
 
@@ -175,7 +177,7 @@ def views(text: str) -> Iterator[View]:
         for start, end, matches in _windows(text, RE["list"]):
             if RE["joins"].search(text, max(0, start - _FAR), end + _FAR):
                 yield _view(text, start, end, [(*each.span(), "") for each in matches])
-    if "\n" in text and any(map(text.__contains__, _BROKEN)):
+    if "\n" in text and _BROKEN.pattern_for(text).search(text):
         for start, end, matches in _windows(text, RE["broken"]):
             yield _view(text, start, end, [(*each.span("gap"), "") for each in matches])
     yield from _dumps(text)

@@ -42,7 +42,7 @@ def is_mixed(value: str) -> bool:
 
 # Kinds that are found behind a letter too: their beginning and length do not come about by chance.
 _UNMISTAKABLE: Final = frozenset({"GitHub token", "Anthropic key"})
-_SHORTEST_FORM: Final = 18  # characters of a secret with a form of its own
+_SHORTEST_FORM: Final = 17  # characters of a secret with a form of its own
 _LINES_BEHIND: Final = 3  # a value may stand in them that the line before names
 _LONGEST_NAME: Final = 60
 _SMALL: Final = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
@@ -102,23 +102,21 @@ def find(text: str) -> Iterator[SecretMatch]:
 
 def _places(text: str, lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
     """Yield the values in some lines that are secrets by their place or their name."""
-    inside = "\n".join(lower[start:end] for start, end in lines)
-    in_languages = bool(_LANGUAGE_WORDS.pattern_for(inside).search(inside))
-    pattern_of_names = RE["pattern_of_languages"] if in_languages else RE["pattern"]
-    index = _place_index(in_languages=in_languages)
-    places = [_PLACES[number] for number in index.rules_of(inside)]
+    language_words = _LANGUAGE_WORDS.pattern_for(lower)
     for start, end in lines:
-        here = lower[start:end]
-        for kind, words, pattern in places:
-            known = any(map(here.__contains__, words))
-            for match in _compiled(pattern).finditer(lower, start, end) if known else ():
+        in_languages = bool(language_words.search(lower, start, end))
+        index = _place_index(in_languages=in_languages)
+        for number in index.rules_of(lower[start:end]):
+            kind, _, pattern = _PLACES[number]
+            for match in _compiled(pattern).finditer(lower, start, end):
                 group = cast("str", match.lastgroup)
                 first = match.start(group)
                 value = text[slice(*match.span(group))].rstrip(".,:")
                 bare = group != "sure" and text[first - 1 : first] not in "\"'"
                 if value and _fits(value, group.rstrip("23")) and not (bare and _is_code(value)):
                     yield SecretMatch(first, first + len(value), kind)
-        named = (_named(text, match) for match in pattern_of_names.finditer(lower, start, end))
+        names = RE["pattern_of_languages"] if in_languages else RE["pattern"]
+        named = (_named(text, match) for match in names.finditer(lower, start, end))
         yield from filter(None, named)
 
 
@@ -129,23 +127,29 @@ def _long_words(text: str) -> Iterator[SecretMatch]:
         return
     forms = [*_forms(text, long)]
     yield from forms
-    if RE["candidate"].search(long):
+    if any(find_vendor_tokens(long)):
         starts = {form.start for form in forms}
         for token in find_vendor_tokens(text):
             if token.start not in starts:
                 yield token
 
 
+@functools.cache
+def _is_within_word(pattern: str | re.Pattern[str]) -> bool:
+    """Whether a form has no blanks: where no long word has it, the text has not."""
+    written = pattern if isinstance(pattern, str) else pattern.pattern
+    return not any(map(written.__contains__, _WITH_BLANKS))
+
+
 def _forms(text: str, long: str) -> Iterator[SecretMatch]:
     rules = load()
     for number in _form_index().rules_of(long):
-        kind, _, pattern = rules[number]
-        # A form without blanks stands within a word: where no long one has it, the text has not.
-        is_within_word = isinstance(pattern, str) and not any(map(pattern.__contains__, _WITH_BLANKS))
-        at = 0
-        if is_within_word and not _compiled(pattern).search(long):
+        kind, _, written = rules[number]
+        pattern = _compiled(written)
+        if _is_within_word(written) and not pattern.search(long):
             continue
-        while at <= len(text) and (form := _compiled(pattern).search(text, at)):
+        at = 0
+        while at <= len(text) and (form := pattern.search(text, at)):
             start, at = form.span()
             in_word = start > 0 and text[start].isalnum() and text[start - 1].isalnum()
             if not in_word or (kind in _UNMISTAKABLE and is_mixed(form[0])):
@@ -407,15 +411,17 @@ def blocks(lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
         while at < end:
             stop = line_end(lower, at)
             line = lower[at:stop] if stop - at <= LONGEST_ROW else ""
-            if any(mark in line for mark in "|,;\t") and RE["head_cell"].search(lower, at, stop):
+            if any(mark in line for mark in "|,;\t") and _has_head_cell(line):
                 yield from find_in_table(lower, at, stop)
             if RE["wiki_row"].match(line) or RE["textile_row"].match(line):
                 yield from find_in_wiki_table(lower, at, stop)
             at = stop + 1
         if "||" in lower or "^" in lower:
             yield from find_wiki_pairs(lower, start, end)
-        if "cookie" in lower or "-b" in lower or "code" in lower or "key" in lower:
-            yield from _cookies_and_codes(lower, start, end)
+        if "cookie" in lower or "-b" in lower:
+            yield from _cookies(lower, start, end)
+        if "code" in lower or "key" in lower:
+            yield from _codes(lower, start, end)
     if "kind" in lower and "secret" in lower:
         yield from _manifests(lower)
     if lines:
@@ -425,11 +431,19 @@ def blocks(lower: str, lines: list[Span]) -> Iterator[SecretMatch]:
     yield from _phrases(lower)
 
 
-def _cookies_and_codes(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
+def _has_head_cell(line: str) -> bool:
+    """Whether a cell of a line is what a password is called."""
+    return bool(RE["head_cell"].match(line) or RE["later_head_cell"].search(line))
+
+
+def _cookies(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
     for header in RE["cookies"].finditer(lower, start, end):
         for crumb in RE["cookie"].finditer(lower, *header.span("all")):
             if is_mixed(crumb[1]):
                 yield SecretMatch(*crumb.span(1), "cookie")
+
+
+def _codes(lower: str, start: int, end: int) -> Iterator[SecretMatch]:
     for head in RE["codes"].finditer(lower, start, end):
         at = head.end()
         while code := RE["code_line"].match(lower, at):
@@ -443,13 +457,15 @@ def _phrases(lower: str) -> Iterator[SecretMatch]:
     ways = [("lone_phrase", _PHRASE_WORDS, 1 / 6)]  # how many words, and the share of them with an ending
     if any(map(lower.__contains__, _PHRASE_NAMES)):
         ways.append(("named_phrase", (*_PHRASE_WORDS, 11, 13, 25), 1))
+    lines = f"\n{lower}"  # each line behind a break, which `re` finds faster than the beginning of one
     for name, counts, most in ways:
-        for match in RE[name].finditer(lower):
+        for match in RE[name].finditer(lines):
             words = re.findall(r"[a-z]{3,8}", match["value"])
             inflected = sum(map(bool, map(RE["inflected"].search, words)))
             usual = len(words) in counts and inflected <= most * len(words)
             if usual and not RE["prose"].search(" ".join(words)):
-                yield SecretMatch(*match.span("value"), PHRASE)
+                start, end = match.span("value")
+                yield SecretMatch(start - 1, end - 1, PHRASE)
 
 
 _JWK_REACH: Final = 12_000  # characters before and behind its kind in which a key's members stand
