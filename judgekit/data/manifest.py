@@ -103,15 +103,23 @@ class Manifest:
             path = outputs.check_database(path)
             os.close(outputs.open_to_append(path))
             self._table = sqlite3.connect(path)
-            self._table.execute("PRAGMA trusted_schema = OFF")
-            self._check_objects()
-            self._table.executescript(_CREATE)
-            if not self._has_seals():
-                for statement in _ADDED:
-                    self._table.execute(statement)
+            try:
+                self._prepare()
+            except BaseException:
+                self._table.close()
+                raise
         except (OSError, sqlite3.Error) as error:
             what = "free space, or move it away and lose what it knows of batches"
             raise InputError(f"{path}: cannot be used ({error}); {what}") from None
+
+    def _prepare(self) -> None:
+        """Make the tables, unless they are there; raises `InputError` for anything that is none of ours."""
+        self._table.execute("PRAGMA trusted_schema = OFF")
+        self._check_objects()
+        self._table.executescript(_CREATE)
+        if not self._has_seals():
+            for statement in _ADDED:
+                self._table.execute(statement)
 
     def answer(self, custom_id: str) -> BatchAnswer | None:
         row = self._row("SELECT answer FROM request WHERE custom_id = ?", custom_id)

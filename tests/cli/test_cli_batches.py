@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from collections import Counter
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -546,8 +547,9 @@ def test_a_manifest_is_private_and_says_to_nobody_where_a_key_goes(
         batched(server)
         raw = MANIFEST.read_bytes()
         assert (MANIFEST.stat().st_mode & 0o77, b"jk-own" in raw) == (0, False)
-        with sqlite3.connect(MANIFEST) as table:
+        with closing(sqlite3.connect(MANIFEST)) as table:
             table.execute("UPDATE batch SET place = replace(place, ?, ?)", (server.base, other.base))
+            table.commit()
         server.faults.clear()
         assert (batched(server).code, other.events) == (64, [])
         done = batched(server, *LENIENT, "--trust-results")

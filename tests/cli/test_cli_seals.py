@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -248,11 +249,10 @@ def test_the_list_of_batches_is_no_link(
 def test_a_list_of_batches_with_a_trigger_is_none_of_ours(batched: Callable[..., Any]) -> None:
     write("one")
     with BatchServer(by_content) as server:
-        table = sqlite3.connect("out.jsonl.batch")
-        table.executescript(FORGED.format("", "", server.base))
-        table.execute("CREATE TRIGGER t AFTER INSERT ON request BEGIN DELETE FROM request; END")
-        table.commit()
-        table.close()
+        with closing(sqlite3.connect("out.jsonl.batch")) as table:
+            table.executescript(FORGED.format("", "", server.base))
+            table.execute("CREATE TRIGGER t AFTER INSERT ON request BEGIN DELETE FROM request; END")
+            table.commit()
         done = batched(server, "--trust-results")
         assert (done.code, server.requests) == (65, [])
     assert "no list of batches of judgekit; move it away" in done.err
